@@ -10,6 +10,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores: one BLAS
 
 import numpy as np
 import pytest
+import simulated_graphs
 from browsing import browser  # noqa: F401  (a fixture: one browser for all tests)
 from hypothesis import settings
 
@@ -37,6 +38,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    if config.getoption("--device") == "cupy":
+        simulated_graphs.install()
     config.addinivalue_line("markers", "gpu: needs a CUDA device")
 
 

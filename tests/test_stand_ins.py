@@ -96,8 +96,20 @@ def test_sdpa_kernel_changes_nothing(make):
 def test_an_unknown_precision_is_refused():
     with pytest.raises(ArgumentError, match="precision is not supported"):
         mt.set_float32_matmul_precision("higher")
-    mt.set_float32_matmul_precision("medium")
-    assert mt.get_float32_matmul_precision() == "highest"
+
+
+def test_the_precision_of_products_allows_tf32():
+    settings = mt.backends.cuda.matmul
+    try:
+        mt.set_float32_matmul_precision("medium")
+        assert settings.allow_tf32 and mt.get_float32_matmul_precision() == "medium"
+        settings.allow_tf32 = False
+        assert mt.get_float32_matmul_precision() == "highest"
+        settings.allow_tf32 = True
+        assert mt.get_float32_matmul_precision() == "high"
+    finally:
+        mt.set_float32_matmul_precision("highest")
+    assert not settings.allow_tf32
 
 
 @pytest.mark.parametrize("works", [True, False])

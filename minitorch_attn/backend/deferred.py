@@ -6,7 +6,8 @@ maximum. The next copy from that device to the host also reads the buffer, and r
 """
 
 from minitorch_attn.backend.devices import array_module, device_of, platform_of, with_every_read
-from minitorch_attn.backend.kernel_table import kernel_for
+from minitorch_attn.backend.graph_capture import on_replay
+from minitorch_attn.backend.kernel_table import with_kernel
 
 __all__ = ["note_largest", "note_worst", "store_largest"]
 
@@ -21,6 +22,14 @@ class _Board:
         self.worst = xp.zeros(SLOTS, dtype="uint64")
         self.slots = {}  # kind -> slot
         self.pending = False  # a check ran since the buffer was last read
+
+    def note(self):
+        """Note that a check has run."""
+        self.pending = True
+
+
+def _nothing():
+    """Do nothing: reading the buffer once too often does not change anything."""
 
 
 def note_worst(kind, worst):
@@ -50,12 +59,10 @@ def note_largest(kind, index, lowest=0, allow=None):
     allow : int, optional
         An index that counts as `lowest`.
     """
-    here = _slot(kind, index)
-    kernel = kernel_for(store_largest, [index], {})
-    run = store_largest if kernel is store_largest else kernel.run
-    run(index, lowest, allow, here)
+    store_largest(index, lowest, allow, _slot(kind, index))
 
 
+@with_kernel
 def store_largest(index, lowest, allow, here):
     """Write the larger of `here` and the largest of `index - lowest` into `here`."""
     xp = array_module(index)
@@ -79,6 +86,7 @@ def _slot(kind, array):
             board.slots.clear()
         board.slots[kind] = len(board.slots)
     board.pending = True
+    on_replay(board.note, undo=_nothing)
     slot = board.slots[kind]
     return board.worst[slot : slot + 1]
 

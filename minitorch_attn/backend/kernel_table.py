@@ -1,10 +1,13 @@
 """Table of the CUDA kernels: which operation has a kernel that replaces its forward and backward.
 
-An operation does not mention its kernel. `kernel_for` is asked by `Function.apply`, and only for
-arrays that are not on the host. The package `kernels` fills the table when CUDA is first used.
+An operation does not mention its kernel. `Function.apply` asks `kernel_for`, and only for arrays
+that are not on the host; `with_kernel` does the same for a plain function on arrays. The package
+`kernels` fills the table when CUDA is first used.
 """
 
-__all__ = ["array_types", "kernel_for", "kernels", "register"]
+from functools import wraps
+
+__all__ = ["array_types", "kernel_for", "kernels", "register", "with_kernel"]
 
 kernels = {}  # operation -> class that replaces it
 array_types = set()  # types of the arrays for which kernels run: empty until CUDA is first used
@@ -17,8 +20,8 @@ def register(function):
     `accepts(*arrays, **settings)`, which returns False for inputs that the kernel does not handle.
     They save the same arrays in the context as the operation, so that the composed version, the
     second derivative and a checkpoint do not depend on which of the two ran. A kernel that saves
-    something else has its own `composed`. A kernel of a plain function, or of an optimizer's
-    update, has `run` in place of `forward` and `backward`.
+    something else has its own `composed`. A kernel of a plain function (see `with_kernel`), or of
+    an optimizer's update, has `run` in place of `forward` and `backward`.
 
     Parameters
     ----------
@@ -49,3 +52,39 @@ def kernel_for(function, arrays, settings):
     if kernel is None or array_types.isdisjoint(map(type, arrays)):
         return function
     return kernel if kernel.accepts(*arrays, **settings) else function
+
+
+def with_kernel(function):
+    """Let a plain function on arrays run its kernel, for CUDA arrays that the kernel accepts.
+
+    The kernel's `accepts` and `run` take the arguments of the function, by position. The first
+    argument, an array or a list of arrays, decides whether they are CUDA arrays.
+
+    Parameters
+    ----------
+    function : callable
+
+    Returns
+    -------
+    callable
+        Function with the same arguments, for which `register` can enter a kernel.
+
+    Examples
+    --------
+    >>> @with_kernel
+    ... def double(x):
+    ...     return x * 2
+    >>> double(3)
+    6
+    """
+
+    @wraps(function)
+    def run(first, *rest):
+        if array_types:
+            array = first[0] if type(first) is list and first else first
+            kernel = kernels.get(run) if type(array) in array_types else None
+            if kernel is not None and kernel.accepts(first, *rest):
+                return kernel.run(first, *rest)
+        return function(first, *rest)
+
+    return run

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 import numpy as np
 
 from minitorch_attn.backend.devices import array_module
-from minitorch_attn.backend.kernel_table import kernel_for
+from minitorch_attn.backend.graph_capture import refuse
+from minitorch_attn.backend.kernel_table import with_kernel
 from minitorch_attn.backend.philox import philox_words
 from minitorch_attn.errors import ArgumentError, GraphError
 from minitorch_attn.named_errors import names_arguments
@@ -93,7 +94,7 @@ class Position:
             self.offset = _thread.offset if own else _state.offset
             self.bits = None
             if not own or _thread.generator is not None:
-                self.bits = host_generator().bit_generator.state
+                self.bits = _generator().bit_generator.state
 
     @contextmanager
     def again(self):
@@ -169,6 +170,12 @@ def host_generator():
 
     Only one thread may use it at a time. It is unavailable inside `own_offsets`.
     """
+    refuse("draws random numbers on the host")
+    return _generator()
+
+
+def _generator():
+    """Return the generator of `host_generator`, to read or set its state."""
     if _thread.generator is not None:
         return _thread.generator
     if _thread.offset is not None:
@@ -214,7 +221,7 @@ def get_rng_state():
     True
     """
     with _state.lock:
-        bits = host_generator().bit_generator.state
+        bits = _generator().bit_generator.state
         return {
             "seed": initial_seed(), "offset": _state.offset,
             "counter": bits["state"]["counter"].tolist(), "key": bits["state"]["key"].tolist(),
@@ -277,18 +284,23 @@ def keep_mask(shape, keep_probability, module=np, seed=None, offset=None):
         seed = initial_seed()
     if offset is None:
         offset = next_offset(size)
-    threshold = round(keep_probability * 2**16)
+    threshold = as_threshold(keep_probability)
     if threshold == 2**16 or size == 0:
         return module.ones(shape, dtype=bool)
     if module is not np:
         mask = module.empty(shape, dtype=bool)
-        kernel = kernel_for(draw_mask, [mask], {})
-        (draw_mask if kernel is draw_mask else kernel.run)(mask, threshold, seed, offset)
+        draw_mask(mask, threshold, seed, offset)
         return mask
     words = philox_words(module, seed, offset, -(-size // _LANES))
     return (words.view(module.uint16)[:size] < threshold).reshape(shape)
 
 
+def as_threshold(keep_probability):
+    """Return the number below which a random number of 16 bits keeps an entry."""
+    return round(keep_probability * 2**16)
+
+
+@with_kernel
 def draw_mask(mask, threshold, seed, offset):
     """Fill a boolean array on a device as `keep_mask` does; `threshold` is from 0 to 2**16."""
     module = array_module(mask)

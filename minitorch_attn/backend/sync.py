@@ -6,6 +6,7 @@ iteration, and results whose size depends on values (`x[mask]`, `nonzero`, `uniq
 
 from contextlib import contextmanager
 
+from minitorch_attn.backend.graph_capture import refuse
 from minitorch_attn.errors import DeviceError
 
 __all__ = [
@@ -58,6 +59,7 @@ def forbid_sync():
 
 def record_sync(what):
     """Count one synchronization, or raise StrictError inside `forbid_sync`."""
+    refuse(f"makes the host wait ({what})")
     if _Counters.forbidden:
         raise StrictError(
             f"{what} makes the host wait for the device",

@@ -1,7 +1,9 @@
-"""Stand-ins for `torch.backends`: settings of compute libraries that are not used here.
+"""Backends: settings of the compute libraries, with PyTorch's names.
 
-Programs set `backends.cudnn.benchmark = True` and the like. Every attribute can be set, and nothing
-happens. The matrix products of NumPy always have the full precision of their dtype.
+`backends.cuda.matmul.allow_tf32` and `set_float32_matmul_precision` set the precision of products
+on a GPU. The products of NumPy always have the full precision of their dtype. The other settings
+belong to libraries that are not used here: programs set `backends.cudnn.benchmark = True` and the
+like, and nothing happens.
 """
 
 from ..errors import ArgumentError
@@ -16,30 +18,35 @@ __all__ = [
 
 @names_arguments
 def set_float32_matmul_precision(precision):
-    """Do nothing: products of float32 matrices always have the precision "highest".
+    """Set the precision of products of float32 matrices on a GPU.
 
     Parameters
     ----------
     precision : {"highest", "high", "medium"}
+        "highest" computes in float32. "high" and "medium" allow TF32, which is faster and has 10
+        bits after the point, as `backends.cuda.matmul.allow_tf32 = True` does. On the CPU, the
+        precision is always "highest".
 
     Examples
     --------
     >>> set_float32_matmul_precision("high")
-    >>> get_float32_matmul_precision()
-    'highest'
+    >>> cuda.matmul.allow_tf32, get_float32_matmul_precision()
+    (True, 'high')
+    >>> set_float32_matmul_precision("highest")
     """
     if precision not in ("highest", "high", "medium"):
         raise ArgumentError(
             "set_float32_matmul_precision: precision is not supported",
             got=repr(precision),
             expected="'highest', 'high' or 'medium'",
-            hint="use 'highest', the precision of every product here",
+            hint="use 'highest', the default",
         )
+    cuda.matmul.precision = precision
 
 
 def get_float32_matmul_precision():
-    """Return "highest"."""
-    return "highest"
+    """Return "highest", "high" or "medium"."""
+    return cuda.matmul.precision
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):

@@ -1,12 +1,16 @@
-"""Stand-in for `torch.backends.cuda`: its flags can be set, and have no effect.
+"""Settings of CUDA, `mt.backends.cuda`, with PyTorch's names.
 
+`matmul.allow_tf32 = True` lets products of float32 arrays use the tensor cores, which multiply with
+10 bits after the point instead of 23. The other flags can be set, and have no effect.
 `mt.cuda.is_available()` says whether CUDA works. `nn.attention.sdpa_kernel` explains why the
 kernel of attention cannot be chosen.
 """
 
-from types import SimpleNamespace
+from ..backend.cublas import settings as matmul
 
-matmul = SimpleNamespace(allow_tf32=False, allow_fp16_reduced_precision_reduction=False)
+__all__ = [
+    "enable_flash_sdp", "enable_math_sdp", "enable_mem_efficient_sdp", "is_built", "matmul",
+]  # fmt: skip
 
 
 def is_built():

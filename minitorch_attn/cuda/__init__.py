@@ -13,11 +13,12 @@ from ..backend.cuda import (
 )
 from ..named_errors import names_arguments
 from . import amp
+from .graphs import GraphedStep
 
 __all__ = [
-    "amp", "current_device", "device_count", "empty_cache", "get_device_name", "is_available",
-    "is_bf16_supported", "manual_seed", "manual_seed_all", "memory_allocated", "set_device",
-    "synchronize",
+    "GraphedStep", "amp", "current_device", "device_count", "empty_cache", "get_device_name",
+    "is_available", "is_bf16_supported", "manual_seed", "manual_seed_all", "memory_allocated",
+    "set_device", "synchronize",
 ]  # fmt: skip
 
 

@@ -79,6 +79,8 @@ def sample_stream(model, ids, num_tokens, temperature=1.0, top_k=None, top_p=Non
     choose, shape = Draw(seed), LogitsProcessorList()
     if temperature == 0:
         choose = likeliest
+    elif top_k is None and top_p is None:
+        choose = Draw(seed, temperature)
     else:
         shape.append(TemperatureLogitsWarper(temperature))
     if top_k is not None:

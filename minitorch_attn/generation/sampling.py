@@ -2,38 +2,12 @@
 
 import numpy as np
 
+from ..backend.graph_capture import refuse
 from ..backend.random import host_generator
-from ..tensor import tensor
+from ..ops.draw_tokens import draw_tokens
+from ..tensor import tensor, wrap
 
-__all__ = ["Draw", "draw", "draw_several"]
-
-
-def draw(weights, generator):
-    """Draw one token for each row by inverting the cumulative distribution.
-
-    Parameters
-    ----------
-    weights : Tensor of shape (row, vocabulary)
-        Non-negative weights. Their sum may differ from 1.
-    generator : numpy.random.Generator
-        CPU generator of one number for each row, so that the tokens do not depend on the device.
-
-    Returns
-    -------
-    int64 Tensor of shape (row,)
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> draw(mt.tensor([[0.0, 1.0], [2.0, 0.0]]), np.random.default_rng(0))
-    tensor([1, 0])
-    """
-    level = tensor(generator.random((weights.shape[0], 1)), device=weights.device)
-    total = weights.double().cumsum(-1)  # (row, vocabulary)
-    whole = total[:, -1:]
-    chosen = (total <= level * whole).sum(-1)
-    # If level * whole is rounded up to whole, `chosen` is past the last token of positive weight.
-    return chosen.minimum((total < whole).sum(-1))
+__all__ = ["Draw", "draw_several"]
 
 
 def draw_several(scores, count, generator):
@@ -66,15 +40,25 @@ class Draw:
     seed : int, optional
         Random seed, which does not affect other random numbers. Default: the library's generator,
         seeded by `mt.manual_seed`.
+    temperature : float, default 1
+        Divisor of the scores.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> Draw(seed=0)(mt.tensor([[-100.0, 0.0], [0.0, -100.0]]))
+    tensor([1, 0])
     """
 
-    def __init__(self, seed=None):
+    def __init__(self, seed=None, temperature=1.0):
         self.generator = host_generator() if seed is None else np.random.default_rng(seed % 2**64)
+        self.temperature = temperature
 
     def __call__(self, scores):
         """Draw one token for each row of `scores` (row, vocabulary)."""
-        weights = (scores - scores.amax(-1, keepdim=True)).double().exp()
-        return draw(weights, self.generator)
+        refuse("draws a token with a random number of the host")
+        levels = self.generator.random((len(scores), 1))  # on the CPU: equal on every device
+        return wrap(draw_tokens(scores.array, levels, self.temperature))
 
     def several(self, scores, count):
         """Draw `count` distinct candidates for each row of accumulated scores."""

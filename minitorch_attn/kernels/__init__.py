@@ -10,20 +10,28 @@ The backend imports this package when CUDA is first used. It never compiles on i
 from . import (
     attention,
     cross_entropy,
+    draw_tokens,
     dropout,
     embedding,
     feed_forward,
+    few_rows,
     gelu,
+    kv_cache,
     layer_norm,
     linear,
+    live_numbers,
     many_arrays,
+    projections,
     range_check,
     roll,
+    rotary,
     scatter_reduce,
+    side_by_side,
     softmax,
 )
 
 __all__ = [
-    "attention", "cross_entropy", "dropout", "embedding", "feed_forward", "gelu", "layer_norm",
-    "linear", "many_arrays", "range_check", "roll", "scatter_reduce", "softmax",
+    "attention", "cross_entropy", "draw_tokens", "dropout", "embedding", "feed_forward",
+    "few_rows", "gelu", "kv_cache", "layer_norm", "linear", "live_numbers", "many_arrays",
+    "projections", "range_check", "roll", "rotary", "scatter_reduce", "side_by_side", "softmax",
 ]  # fmt: skip

@@ -30,7 +30,8 @@ from ..ops.attention.causal import CausalAttention
 from ..ops.attention.definition import attention_definition, dropout_scale
 from ..ops.attention.fused import Attention
 from .attention_source import LARGEST_DIM, OWN, SIDE, SOURCE
-from .philox import as_signed
+from .philox import draw_from
+from .side_by_side import empty_side_by_side
 from .source import FLOATS
 
 __all__ = ["AttentionKernel", "CausalAttentionKernel", "TiledAttentionKernel"]
@@ -86,16 +87,22 @@ class _Kernel:
         sizes = _sizes(query, key, value, ctx.settings["is_causal"])
         dropout, factors = _dropout(ctx.draw, dropout_p), (scale, dropout_scale(dropout_p))
         mean_grad = xp.empty_like(log_sum)  # a_i
-        grad_query = xp.empty_like(query) if need_query else None
-        grad_scores = xp.zeros(score_shape, query.dtype) if need_mask else None
+        if need_query and need_key and need_value:  # as one product of the projections reads them
+            grad_query, grad_key, grad_value = empty_side_by_side((query, key, value))
+        else:
+            grad_query = xp.empty_like(query) if need_query else None
+            grad_key = xp.empty_like(key) if need_key else None
+            grad_value = xp.empty_like(value) if need_value else None
+        grad_scores = None
+        if need_mask:  # a causal kernel does not write the scores that it skips
+            make = xp.zeros if ctx.settings["is_causal"] else xp.empty
+            grad_scores = make(score_shape, query.dtype)
         if need_query or need_key or need_mask:
             SOURCE.launch(
                 "attention_grad_query", query.dtype, _blocks(query), (SIDE, SIDE),
                 *inputs, _heads(context), _heads(grad_context), log_sum, _heads(grad_query),
                 mean_grad, grad_scores, sizes, dropout, *factors,
             )  # fmt: skip
-        grad_key = xp.empty_like(key) if need_key else None
-        grad_value = xp.empty_like(value) if need_value else None
         if need_key or need_value:
             sharing = query.shape[-3] if key.shape[:-2] != query.shape[:-2] else 1
             SOURCE.launch(
@@ -189,9 +196,9 @@ def _reserve_mask(query, key, rows, dropout_p):
 def _dropout(draw, dropout_p):
     """Return the struct `Dropout`."""
     if draw is None:
-        return _words(-1, 0, 0, 1)
+        return _words(-1, 0, 0, 0, 1)
     seed, offset, rows = draw
-    return _words(round((1.0 - dropout_p) * 2**16), as_signed(seed), offset, rows)
+    return _words(round((1.0 - dropout_p) * 2**16), *draw_from(seed, offset), rows)
 
 
 def _whole_mask(draw, query, key, dropout_p):

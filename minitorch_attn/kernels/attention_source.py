@@ -66,7 +66,9 @@ struct Sizes {
 // Dropout draws a mask (batch, head, group, draw_rows, key) for every `draw_rows` queries.
 struct Dropout {
     long long threshold;  // -1 without dropout
-    long long seed, offset, draw_rows;
+    long long seed, offset;
+    const unsigned long long* live;  // as `keep_bits` takes it
+    long long draw_rows;
 };
 
 template <typename A> struct Shared {
@@ -193,7 +195,8 @@ template <typename A, int QUERIES, int KEYS> __device__ void draw(
     if (n.queries - first_row < rows) rows = n.queries - first_row;  // the last draw has fewer rows
     long long entry = (lead * rows + query - first_row) * n.keys + key;
     shared.kept[thread] =
-        keep_bits(dropout.seed, dropout.offset + number * counters, entry, dropout.threshold);
+        keep_bits(dropout.seed, dropout.offset + number * counters, dropout.live, entry,
+                  dropout.threshold);
 }
 
 // 1 if dropout keeps the weight of a query and a key, counted from the start of a tile.

@@ -1,21 +1,24 @@
-"""Dropout on a GPU: draw a mask in one launch, and apply it in one.
+"""Dropout on a GPU: draw a mask in one launch, and apply it in one; a residual path in one for all.
 
     mask_i = (number_i < threshold),   y_i = x_i * mask_i * scale
+    with a residual path:              y_i = x_i + branch_i * mask_i * scale
 
 Each entry's random number comes from its counter (`philox`), so the mask is the one that
-`backend.keep_mask` draws with array operations, bit for bit; those take some 380 launches.
+`backend.keep_mask` draws with array operations, bit for bit; those take some 380 launches. The
+backward pass multiplies by the mask: one launch. With a residual path, the gradient of x is that of
+y, so there is one launch, too.
 """
 
 import numpy as np
 
 from ..backend import array_module
 from ..backend.kernel_table import register
-from ..backend.random import draw_mask
-from ..ops.dropout import Dropout
-from .philox import PHILOX, as_signed
+from ..backend.random import as_threshold, draw_mask
+from ..ops.dropout import Dropout, ResidualDropout
+from .philox import PHILOX, draw_from
 from .source import FLOATS, Source, all_contiguous
 
-__all__ = ["DropoutKernel", "MaskKernel"]
+__all__ = ["DropoutKernel", "MaskKernel", "ResidualDropoutKernel"]
 
 THREADS, LANES = 256, 16  # a thread draws 16 entries
 
@@ -24,11 +27,12 @@ SOURCE = Source(
     + r"""
 // One thread for each counter value: entries 16 t to 16 t + 15.
 template <typename T, typename A> __global__ void draw_mask(
-    bool* mask, long long n, long long seed, long long offset, long long threshold)
+    bool* mask, long long n, long long seed, long long offset, const unsigned long long* live,
+    long long threshold)
 {
     long long first = 16 * (blockIdx.x * (long long)blockDim.x + threadIdx.x);
     if (first >= n) return;
-    unsigned bits = keep_bits(seed, offset, first, (unsigned)threshold);
+    unsigned bits = keep_bits(seed, offset, live, first, (unsigned)threshold);
     for (int k = 0; k < 16 && first + k < n; ++k) mask[first + k] = bits >> k & 1;
 }
 
@@ -38,9 +42,27 @@ template <typename T, typename A> __global__ void apply_mask(
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i < n) y[i] = T(A(x[i]) * A(mask[i]) * A(scale));
 }
+
+// A block has 4096 entries. Each thread draws 16 neighbouring bits for all threads of the block;
+// then, in each of 16 steps, neighbouring threads have neighbouring entries.
+template <typename T, typename A> __global__ void residual_dropout(
+    const T* x, const T* branch, bool* mask, T* y, long long n, long long seed, long long offset,
+    const unsigned long long* live, long long threshold, double scale)
+{
+    __shared__ unsigned short bits[256];
+    long long first = 4096LL * blockIdx.x, mine = first + 16 * threadIdx.x;
+    if (mine < n) bits[threadIdx.x] = keep_bits(seed, offset, live, mine, (unsigned)threshold);
+    __syncthreads();
+    for (int k = threadIdx.x; k < 4096 && first + k < n; k += 256) {
+        bool keep = bits[k / 16] >> k % 16 & 1;
+        mask[first + k] = keep;
+        y[first + k] = T(A(x[first + k]) + A(branch[first + k]) * A(keep) * A(scale));
+    }
+}
 """,
     "draw_mask",
     "apply_mask",
+    "residual_dropout",
 )
 
 
@@ -49,23 +71,16 @@ class MaskKernel:
     """`backend.random.draw_mask` in one launch."""
 
     @staticmethod
-    def accepts(mask):
+    def accepts(mask, threshold, seed, offset):
         return True
 
     @staticmethod
     def run(mask, threshold, seed, offset):
         blocks = -(-mask.size // (THREADS * LANES))
-        words = as_signed(seed % 2**64), as_signed(offset % 2**64)
         SOURCE.launch(
-            "draw_mask",
-            np.dtype("float32"),
-            blocks,
-            THREADS,  # the mask has no T
-            mask,
-            mask.size,
-            *words,
-            threshold,
-        )
+            "draw_mask", np.dtype("float32"), blocks, THREADS,  # the mask has no T
+            mask, mask.size, *draw_from(seed, offset), threshold,
+        )  # fmt: skip
 
 
 @register(Dropout)
@@ -85,6 +100,33 @@ class DropoutKernel:
     def backward(ctx, grad_y):
         (mask,) = ctx.constant
         return _applied(grad_y, mask, ctx.settings["scale"]), None
+
+
+@register(ResidualDropout)
+class ResidualDropoutKernel:
+    """A residual path with dropout, in one launch forward and one backward."""
+
+    @staticmethod
+    def accepts(x, branch, **settings):
+        return x.dtype.name in FLOATS and x.dtype == branch.dtype and x.shape == branch.shape
+
+    @staticmethod
+    def forward(ctx, x, branch, *, keep_probability, seed, offset, scale):
+        xp, (x, branch) = array_module(x), all_contiguous(x, branch)
+        y, mask = xp.empty_like(x), xp.empty(x.shape, bool)
+        SOURCE.launch(
+            "residual_dropout", x.dtype, -(-x.size // (THREADS * LANES)), THREADS,
+            x, branch, mask, y, x.size, *draw_from(seed, offset),
+            as_threshold(keep_probability), float(scale),
+        )  # fmt: skip
+        ctx.constants(mask)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (mask,) = ctx.constant
+        needed = ctx.needs_grad[1]
+        return grad_y, _applied(grad_y, mask, ctx.settings["scale"]) if needed else None
 
 
 def _applied(x, mask, scale):

@@ -8,7 +8,8 @@ h and the slope f'(u) from it, h in the memory of u. Backward, one kernel multip
 slope, in place, and adds up the columns for dL/db1.
 
 Launches besides the products: 2 forward and 2 backward, in place of 13 and 3 (GELU). The slope of
-ReLU is not stored: it is 1 where h > 0.
+ReLU is not stored: it is 1 where h > 0. For a few rows that need no gradient, as in generation, the
+forward pass takes two launches and no product (`few_rows`).
 
 `FeedForwardInBlocks` runs the same kernels. On a GPU it would have a single block, and its backward
 pass would compute the hidden layer again: a seventh product. Here h and the slope are kept instead,
@@ -20,6 +21,7 @@ from ..backend.kernel_table import register
 from ..ops.feed_forward import FeedForward, FeedForwardInBlocks
 from ..ops.matmul import rows_of
 from .columns import OVER_STRIPES, TILES, column_grid, column_sum, tile_grid
+from .few_rows import are_few, few_rows
 from .gelu import ACTIVATE, NUMBER
 from .linear import add_bias
 from .source import FLOATS, Source, all_contiguous
@@ -116,13 +118,17 @@ class FeedForwardKernel:
     @staticmethod
     def forward(ctx, x, weight1, bias1, weight2, bias2, *, activation):
         # x (..., in)   weight1 (hidden, in)   weight2 (out, hidden)
-        needs_grad = any(ctx.needs_grad)
-        u = matmul(rows_of(x), weight1.T)  # (rows, in) @ (in, hidden)
-        h, slope = bias_and_activation(u, bias1, activation, needs_grad)
+        rows, needs_grad = rows_of(x), any(ctx.needs_grad)
         ctx.save(x, weight1, bias1, weight2, bias2)
-        if needs_grad:
-            ctx.save_intermediate(h, slope)
-        y = add_bias(matmul(h, weight2.T), bias2)  # (rows, hidden) @ (hidden, out)
+        if not needs_grad and are_few(rows, weight1, weight2):
+            (h,) = few_rows(rows, ((weight1, bias1),), activation)
+            (y,) = few_rows(h, ((weight2, bias2),))
+        else:
+            u = matmul(rows, weight1.T)  # (rows, in) @ (in, hidden)
+            h, slope = bias_and_activation(u, bias1, activation, needs_grad)
+            if needs_grad:
+                ctx.save_intermediate(h, slope)
+            y = add_bias(matmul(h, weight2.T), bias2)  # (rows, hidden) @ (hidden, out)
         return y.reshape((*x.shape[:-1], weight2.shape[0]))
 
     @staticmethod

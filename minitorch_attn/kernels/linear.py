@@ -4,6 +4,7 @@
 
 The products are those of `backend.matmul`. The bias is added in place, and its gradient is a
 column sum. Launches besides the products: 1 forward and 1 backward, both only if there is a bias.
+For a few rows, as in generation, `few_rows` computes the product and adds the bias in one launch.
 """
 
 from ..backend import matmul
@@ -11,6 +12,7 @@ from ..backend.kernel_table import register
 from ..ops.linear import Linear
 from ..ops.matmul import rows_of
 from .columns import TILES, column_sum, tile_grid
+from .few_rows import are_few, few_rows
 from .source import FLOATS, Source, all_contiguous
 
 __all__ = ["LinearKernel", "add_bias"]
@@ -63,7 +65,11 @@ class LinearKernel:
     @staticmethod
     def forward(ctx, x, weight, bias):
         ctx.save(x, weight)
-        y = add_bias(matmul(rows_of(x), weight.T), bias)  # (rows, in) @ (in, out)
+        rows = rows_of(x)
+        if are_few(rows, weight):
+            (y,) = few_rows(rows, ((weight, bias),))
+        else:
+            y = add_bias(matmul(rows, weight.T), bias)  # (rows, in) @ (in, out)
         return y.reshape((*x.shape[:-1], weight.shape[0]))
 
     @staticmethod

@@ -15,6 +15,7 @@ import math
 import numpy as np
 
 from ..backend import array_module
+from ..backend.graph_capture import live_numbers
 from ..backend.kernel_table import register
 from ..nn.utils.clip_grad import scale_all, square_root_of_sum_of_squares
 from ..optim.adam import Adam, AdamW
@@ -86,10 +87,14 @@ template <typename T, typename A> __global__ void root_of_sum(
 template <typename T, typename A> __global__ void adam(
     const Table<T> grads, T* p, T* m, T* v, T* largest, long long n,
     double lr, double beta1, double beta2, double eps, double decay,
-    long long decoupled, long long maximize, double root, double rate)
+    double root, double rate, long long decoupled, long long maximize, const double* live)
 {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i >= n) return;
+    if (live) {  // in a CUDA graph
+        lr = live[0]; beta1 = live[1]; beta2 = live[2]; eps = live[3]; decay = live[4];
+        root = live[5]; rate = live[6];
+    }
     A value = A(p[i]), g = A(grads[i]);
     if (maximize) g = -g;
     if (decay != 0 && decoupled) value *= A(1 - lr * decay);
@@ -160,7 +165,7 @@ class GatherKernel:
     """`optim.flat_buffer.join` in one launch."""
 
     @staticmethod
-    def accepts(*pieces, out):
+    def accepts(pieces, out):
         return _same_kind(out, *pieces)
 
     @staticmethod
@@ -174,7 +179,7 @@ class NormKernel:
     """Norm of all arrays together in two launches."""
 
     @staticmethod
-    def accepts(*arrays):
+    def accepts(arrays):
         return _same_kind(*arrays)
 
     @staticmethod
@@ -197,13 +202,22 @@ class ScaleKernel:
     """Multiply all arrays by one number on the device, in one launch."""
 
     @staticmethod
-    def accepts(*arrays, factor):
+    def accepts(arrays, factor):
         return _same_kind(factor, *arrays)
 
     @staticmethod
     def run(arrays, factor):
         for table, n, _ in tables(arrays):
             SOURCE.launch("many_scale", factor.dtype, _blocks(n), THREADS, table, factor, n)
+
+
+def _adam_numbers(group, step):
+    """Return what changes from update to update: options, and the corrections of the averages."""
+    lr, eps, decay = float(group["lr"]), float(group["eps"]), float(group["weight_decay"])
+    beta1, beta2 = group["betas"]
+    root = math.sqrt(1.0 - beta2**step)
+    rate = lr * root / (1.0 - beta1**step)
+    return [lr, float(beta1), float(beta2), eps, decay, root, rate]
 
 
 @register(Adam)
@@ -217,30 +231,27 @@ class AdamKernel:
         return _same_kind(values, *grads)
 
     @classmethod
-    def run(cls, group, step, value, grads, m, v, largest=None):
+    def run(cls, group, updates, value, grads, m, v, largest=None):
         """Update one range of the buffer.
 
         Parameters
         ----------
         group : dict
             Options, as in `Optimizer.param_groups`.
-        step : int
-            Number of the update, from 1.
+        updates : callable
+            `updates()` returns the number of the update, from 1; in a CUDA graph, of the replay.
         value, m, v, largest : arrays of shape (n,)
             Range of the buffers of parameters and state.
         grads : list of arrays
             Gradients of the parameters in this range, n elements in all.
         """
-        lr, eps, decay = float(group["lr"]), group["eps"], float(group["weight_decay"])
-        beta1, beta2 = group["betas"]
-        root = math.sqrt(1.0 - beta2**step)
-        rate = lr * root / (1.0 - beta1**step)
+        live = live_numbers(lambda: _adam_numbers(group, updates()))
+        numbers = _adam_numbers(group, updates())
         for table, n, start in tables(grads):
             here = [None if b is None else b[start:] for b in (value, m, v, largest)]
             SOURCE.launch(
                 "adam", value.dtype, _blocks(n), THREADS, table, *here, n,
-                lr, float(beta1), float(beta2), float(eps), decay,
-                int(cls.decoupled), int(group["maximize"]), root, rate,
+                *numbers, int(cls.decoupled), int(group["maximize"]), live,
             )  # fmt: skip
 
 

@@ -3,7 +3,9 @@
 `PHILOX` is CUDA source for the start of a kernel file. See `backend.random` and `backend.philox`.
 """
 
-__all__ = ["PHILOX", "as_signed"]
+from ..backend.graph_capture import live_random
+
+__all__ = ["PHILOX", "draw_from"]
 
 PHILOX = r"""
 // Philox4x64-10: four random 64-bit words for one counter value.
@@ -30,9 +32,12 @@ __device__ inline void philox(unsigned long long key, unsigned long long counter
 
 // Entries `first` to `first` + 15 of a dropout mask as the bits 0 to 15; 1 keeps the entry.
 // A counter value makes 16 numbers of 16 bits, which are compared with `threshold`.
+// In a CUDA graph, `live` has the seed of this replay, and the counter to which `offset` is added.
 __device__ inline unsigned keep_bits(unsigned long long seed, unsigned long long offset,
+                                     const unsigned long long* live,
                                      unsigned long long first, unsigned threshold)
 {
+    if (live) { seed = live[0]; offset += live[1]; }
     unsigned bits = 0;
     unsigned long long words[4];
     for (int k = 0; k < 16; ++k) {
@@ -46,6 +51,22 @@ __device__ inline unsigned keep_bits(unsigned long long seed, unsigned long long
 """
 
 
-def as_signed(word):
+def draw_from(seed, offset):
+    """Return the arguments `seed`, `offset` and `live` of `keep_bits`, as signed 64-bit integers.
+
+    Parameters
+    ----------
+    seed, offset : int
+        Seed and first counter of a mask. While a CUDA graph is captured, both are read from the
+        device at each replay.
+    """
+    captured = live_random()
+    if captured is None:
+        return _as_signed(seed % 2**64), _as_signed(offset % 2**64), 0
+    first, live = captured
+    return 0, offset - first, live.data.ptr
+
+
+def _as_signed(word):
     """Return the signed 64-bit integer with the bits of `word`, from 0 to 2**64 - 1."""
     return word - 2**64 if word >= 2**63 else word

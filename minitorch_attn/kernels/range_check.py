@@ -42,7 +42,7 @@ class LargestKernel:
     """`backend.deferred.store_largest` in one launch."""
 
     @staticmethod
-    def accepts(index):
+    def accepts(index, lowest, allow, here):
         return index.dtype.name in INTEGERS
 
     @staticmethod

@@ -63,7 +63,7 @@ class ExtremeKernel:
     """`ops.scatter_reduce.extreme_at` in one launch, beside those that compute the places."""
 
     @staticmethod
-    def accepts(y, src):
+    def accepts(y, grid, src, largest):
         return y.dtype == src.dtype and y.dtype.kind == "f" and y.flags.c_contiguous
 
     @staticmethod

@@ -10,6 +10,7 @@ from .. import nn, ops
 from ..computes import computes
 from ..errors import ShapeError
 from ..nn.checks import check_layers
+from ..nn.dropout import add_residual
 
 __all__ = [
     "BERT", "BERTClassifier", "BERTMaskedLM", "BERTPreTraining", "BERTQuestionAnswering",
@@ -75,8 +76,8 @@ class EncoderLayer(nn.Module):
     @computes("encoder layer")
     def forward(self, x, mask=None):
         # x: (batch, token, embed)   mask: broadcasts to (batch, heads, query, key)
-        x = self.norm1(x + self.dropout(self.attention(x, mask=mask)))
-        return self.norm2(x + self.dropout(self.feed_forward(x)))
+        x = self.norm1(add_residual(x, self.attention(x, mask=mask), self.dropout))
+        return self.norm2(add_residual(x, self.feed_forward(x), self.dropout))
 
 
 class BERT(nn.Module):

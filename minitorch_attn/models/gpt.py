@@ -12,7 +12,9 @@ from .. import nn
 from ..computes import computes
 from ..errors import ArgumentError, ShapeError
 from ..nn.checks import check_layers
+from ..nn.dropout import add_residual
 from ..ops import arange
+from ..tensor import Tensor
 from .initialize import draw_normal
 
 __all__ = ["GPT", "gpt2", "gpt2_large", "gpt2_medium", "gpt2_xl"]
@@ -48,8 +50,8 @@ class Block(nn.Module):
     def forward(self, x, mask=None, cache=None):
         # x: (batch, token, embed)   mask: (batch, heads, token, key), besides the causal mask
         attended = self.attention(self.norm1(x), mask=mask, is_causal=True, cache=cache)
-        x = x + self.dropout(attended)
-        return x + self.dropout(self.feed_forward(self.norm2(x)))
+        x = add_residual(x, attended, self.dropout)
+        return add_residual(x, self.feed_forward(self.norm2(x)), self.dropout)
 
 
 class GPT(nn.Module):
@@ -146,21 +148,23 @@ class GPT(nn.Module):
             Logits at position t depend on tokens 0 to t.
         """
         # ids: (batch, token)
-        start = 0 if cache is None else cache.length
+        start = 0 if cache is None else cache.next_position()
         x = self.decode(self.embed(ids, start), cache=cache)  # (batch, token, embed)
         return self.head(x)  # (batch, token, vocabulary)
 
     def embed(self, ids, start=0):
         """Return the sum of token and position embeddings, with positions counted from `start`."""
-        length = ids.shape[-1]
-        if ids.ndim != 2 or start + length > self.context_length:
+        length, on_device = ids.shape[-1], isinstance(start, Tensor)  # in a CUDA graph
+        first = 0 if on_device else start
+        if ids.ndim != 2 or first + length > self.context_length:
             raise ShapeError(
                 "GPT: ids must have two axes and at most context_length tokens",
                 got=f"shape {ids.shape}" + (f" after {start} cached tokens" if start else ""),
                 expected=f"(batch, token) with at most {self.context_length} tokens",
                 hint="pass ids[:, -model.context_length:] to keep the last tokens",
             )
-        positions = arange(start, start + length, device=ids.device)
+        positions = arange(first, first + length, device=ids.device)
+        positions = positions + start if on_device else positions
         return self.token_embedding(ids) + self.position_embedding(positions)
 
     def decode(self, x, mask=None, cache=None):

@@ -12,7 +12,7 @@ import math
 from .. import nn, ops
 from ..backend import module_for
 from ..computes import computes
-from ..ops.windows import relative_position_index
+from ..ops.windows import cached_position_index
 from ..tensor import wrap
 from .swin import Block, Swin, merge_neighbours
 from .window_attention import WindowAttention
@@ -67,7 +67,7 @@ class ContinuousPositionBias(nn.Module):
     @computes("relative position bias")
     def forward(self):
         table = self.linear2(ops.relu(self.linear1(self.coordinates())))  # (offset, heads)
-        index = relative_position_index(self.window_size, device=table.device)
+        index = cached_position_index(self.window_size, table.device)
         bias = ops.embedding(index, 16 * ops.sigmoid(table))  # (query, key, heads)
         return bias.permute(2, 0, 1)
 

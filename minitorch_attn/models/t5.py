@@ -14,6 +14,7 @@ from .. import nn, ops
 from ..computes import computes
 from ..errors import ArgumentError
 from ..nn.checks import check_layers
+from ..nn.dropout import add_residual
 
 __all__ = ["T5", "relative_position_bucket", "shift_right"]
 
@@ -124,8 +125,9 @@ class EncoderLayer(nn.Module):
     @computes("encoder layer")
     def forward(self, x, bias, mask=None):
         # x: (batch, token, embed)   bias: (1, heads, query, key)
-        x = x + self.dropout(self.attention(self.norm1(x), mask=mask, bias=bias))
-        return x + self.dropout(self.feed_forward(self.norm2(x)))
+        attended = self.attention(self.norm1(x), mask=mask, bias=bias)
+        x = add_residual(x, attended, self.dropout)
+        return add_residual(x, self.feed_forward(self.norm2(x)), self.dropout)
 
 
 class DecoderLayer(nn.Module):
@@ -152,10 +154,10 @@ class DecoderLayer(nn.Module):
     def forward(self, x, bias, memory, mask=None, memory_mask=None, cache=None, cross=None):
         # x: (batch, query, embed)   memory: (batch, key, embed)
         attended = self.attention(self.norm1(x), mask=mask, bias=bias, is_causal=True, cache=cache)
-        x = x + self.dropout(attended)
+        x = add_residual(x, attended, self.dropout)
         found = self.cross_attention(self.norm2(x), memory, mask=memory_mask, cache=cross)
-        x = x + self.dropout(found)
-        return x + self.dropout(self.feed_forward(self.norm3(x)))
+        x = add_residual(x, found, self.dropout)
+        return add_residual(x, self.feed_forward(self.norm3(x)), self.dropout)
 
 
 class Encoder(nn.Module):

@@ -6,7 +6,7 @@ arXiv:2103.14030v2, section 3.2.
 
 from .. import nn, ops
 from ..computes import computes
-from ..ops.windows import relative_position_index
+from ..ops.windows import cached_position_index
 
 __all__ = ["RelativePositionBias", "WindowAttention"]
 
@@ -36,7 +36,7 @@ class RelativePositionBias(nn.Module):
 
     @computes("relative position bias")
     def forward(self):
-        index = relative_position_index(self.window_size, device=self.table.device)
+        index = cached_position_index(self.window_size, self.table.device)
         return ops.embedding(index, self.table).permute(2, 0, 1)  # (heads, query, key)
 
 

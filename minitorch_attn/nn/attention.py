@@ -12,7 +12,7 @@ from ..errors import ArgumentError
 from ..named_errors import names_arguments
 from ..ops.attention import attention_with_weights
 from ..tensor import Tensor
-from .linear import Linear
+from .linear import Linear, lay_side_by_side, project
 from .masks import CompleteMask, Mask, causal
 from .module import Module
 from .sdpa_kernel import SDPBackend, sdpa_kernel  # noqa: F401  (PyTorch's nn.attention)
@@ -133,21 +133,39 @@ class Attention(Module):
         -------
         Tensor of shape (batch, query, output)
         """
-        query = self._split(self.q_proj(x), self.num_heads)  # (batch, heads, query, head_dim)
         if cache is not None and cache.complete:
-            key, value = cache.key, cache.value
+            query, key, value = self.q_proj(x), cache.key, cache.value
+            query = self._split(query, self.num_heads)  # (batch, heads, query, head_dim)
         else:
-            memory = x if memory is None else memory
-            key = self._split(self.k_proj(memory), self.num_kv_heads)  # (batch, heads, key, ...)
-            value = self._split(self.v_proj(memory), self.num_kv_heads)
+            query, key, value = self._project_heads(x, memory)
             if rotary is not None:
                 key = rotary(key)
             if cache is not None:
                 key, value = cache.update(key, value)
+                visible = getattr(cache, "visible", None)  # while a CUDA graph is captured
+                if visible is not None:
+                    mask = visible if mask is None else visible & mask
         if rotary is not None:
             query = rotary(query)
         context = self.attend(query, key, value, mask, bias, is_causal)
         return self.out_proj(self._merge(context))
+
+    def _apply(self, convert):
+        super()._apply(convert)
+        lay_side_by_side(*[self._modules.get(name) for name in ("q_proj", "k_proj", "v_proj")])
+        return self
+
+    @computes("attention layer")
+    def _project_heads(self, x, memory):
+        """Return the queries of x, and the keys and values of memory, split into heads."""
+        memory = x if memory is None else memory
+        if memory is x and not self.weight_hooks:
+            query, key, value = project(x, self.q_proj, self.k_proj, self.v_proj)
+        else:  # of collected weights alone, the gradient does not depend on the values
+            query, key, value = self.q_proj(x), self.k_proj(memory), self.v_proj(memory)
+        query = self._split(query, self.num_heads)  # (batch, heads, query, head_dim)
+        key = self._split(key, self.num_kv_heads)  # (batch, heads, key, head_dim)
+        return query, key, self._split(value, self.num_kv_heads)
 
     @computes("splitting heads")
     def _split(self, x, heads):

@@ -2,6 +2,8 @@
 
 from .. import ops
 from ..errors import ArgumentError
+from ..ops.dropout import add_dropped
+from .hooks import is_plain, is_taken_apart
 from .module import Module
 
 __all__ = ["DropPath", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d"]
@@ -44,6 +46,21 @@ class Dropout(Module):
 
     def extra_repr(self):
         return f"p={self.p}, inplace={self.inplace}"
+
+
+def add_residual(x, branch, dropout):
+    """Return `x + dropout(branch)`, as one operation in training.
+
+    Parameters
+    ----------
+    x, branch : Tensor of the same shape
+        Residual stream, and the output of a branch.
+    dropout : Module
+        A `Dropout` layer. With hooks, or another module, it is called.
+    """
+    if is_plain(dropout, Dropout) and dropout.training and dropout.p and not is_taken_apart():
+        return add_dropped(x, branch, dropout.p)
+    return x + dropout(branch)
 
 
 class Dropout1d(Dropout):

@@ -1,10 +1,10 @@
 """Feed-forward network of a Transformer block, with the same two layers at every token."""
 
 from .. import ops
-from ..autograd import modes
 from ..computes import computes
 from .activation import activation_function, fused_name
 from .dropout import Dropout
+from .hooks import is_plain, is_taken_apart
 from .linear import Linear
 from .module import Module
 
@@ -75,18 +75,13 @@ def two_layers(x, linear1, activation, dropout, linear2):
     name = fused_name(activation)
     if (
         name is None
-        or (modes.watchers and modes.state.take_apart is not None)
-        or not (_is_plain(linear1, Linear) and _is_plain(linear2, Linear))
-        or not _is_plain(dropout, Dropout)
+        or is_taken_apart()
+        or not (is_plain(linear1, Linear) and is_plain(linear2, Linear))
+        or not is_plain(dropout, Dropout)
         or (dropout.training and dropout.p > 0)
     ):
         return linear2(dropout(activation(linear1(x))))
     return ops.feed_forward(x, linear1.weight, linear1.bias, linear2.weight, linear2.bias, name)
-
-
-def _is_plain(module, kind):
-    """Return True if `type(module)` is `kind`, not a subclass, and it does not have hooks."""
-    return type(module) is kind and (module._hooks is None or not module._hooks.any())
 
 
 class GatedFeedForward(Module):

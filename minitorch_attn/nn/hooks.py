@@ -2,6 +2,7 @@
 
 from itertools import count
 
+from ..autograd import modes
 from ..autograd.function import Function
 from ..autograd.modes import state
 from ..errors import DTypeError
@@ -11,6 +12,19 @@ __all__ = ["Hooks", "RemovableHandle", "call_watched", "call_with_hooks"]
 
 _next_key = count().__next__
 _GRADIENT = (Tensor, type(None))
+
+
+def is_plain(module, kind):
+    """Return True if `type(module)` is `kind`, not a subclass, and it does not have hooks.
+
+    A fused operation takes the parameters of such modules, and does not call them.
+    """
+    return type(module) is kind and (module._hooks is None or not module._hooks.any())
+
+
+def is_taken_apart():
+    """Return True under `mt.trace`, which shows modules and operations one by one."""
+    return bool(modes.watchers) and state.take_apart is not None
 
 
 class RemovableHandle:

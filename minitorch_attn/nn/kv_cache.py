@@ -5,8 +5,13 @@ and values do not change, because no token sees a later one, so they are project
 Step t then processes one token instead of t tokens.
 """
 
+from functools import partial
+
 from .. import ops
 from ..autograd.modes import no_grad
+from ..backend import array_module
+from ..backend.graph_capture import guard, live_numbers, on_replay, refuse
+from ..backend.kernel_table import with_kernel
 from ..errors import ArgumentError, GraphError, ShapeError
 from ..named_errors import NamedErrors
 from ..tensor import wrap
@@ -19,6 +24,7 @@ class _Layer:
     """Keys and values of one attention layer, extended by concatenation, so that gradients flow."""
 
     complete = False
+    visible = None  # mask of the keys that a query may attend to, only while a graph is captured
 
     def __init__(self, key=None, value=None):
         self.key, self.value = key, value
@@ -35,6 +41,7 @@ class _Layer:
         ----------
         key, value : Tensor of shape (batch, heads, token, head_dim)
         """
+        refuse("extends a KV cache, so that its shapes change")
         if self.key is not None:
             key = ops.cat((self.key, key), 2)
             value = ops.cat((self.value, value), 2)
@@ -59,9 +66,20 @@ class _Static(_Layer):
     """Preallocated memory for keys and values; new ones are written after the earlier ones."""
 
     def __init__(self, capacity):
-        super().__init__()
         self.capacity = capacity
         self._keys = self._values = None  # (batch, heads, capacity, head_dim)
+
+    length = 0  # in place of the property of the base class
+
+    @property
+    def key(self):
+        """Keys of the tokens so far: a view, or None without a token."""
+        return wrap(self._keys.array[:, :, : self.length]) if self.length else None
+
+    @property
+    def value(self):
+        """Values of the tokens so far: a view, or None without a token."""
+        return wrap(self._values.array[:, :, : self.length]) if self.length else None
 
     def update(self, key, value):
         if key.requires_grad or value.requires_grad:
@@ -69,16 +87,40 @@ class _Static(_Layer):
                 "StaticKVCache: key and value must not require grad",
                 hint="generate under mt.no_grad(), or use KVCache, which keeps the graph",
             )
+        if key.shape[2] != 1:
+            refuse("adds several tokens to a KV cache: call the step itself for the prompt")
         before, after = self.length, self.length + key.shape[2]
+        start = live_numbers(lambda: [self.length], "int64")
         if self._keys is None or after > self._keys.shape[2]:
+            if start is not None:
+                refuse("allocates memory for a KV cache")
             with no_grad():
                 self._make_room(key, value, after)
+        if start is not None:
+            return self._update_in_graph(start, key, value)
         # On raw arrays, for speed: there is no gradient, and every layer runs this at each step.
         keys, values = self._keys.array, self._values.array
-        keys[:, :, before:after] = key.array
-        values[:, :, before:after] = value.array
-        self.key, self.value = wrap(keys[:, :, :after]), wrap(values[:, :, :after])
+        store(keys, values, before, key.array, value.array)
+        self.length, self.visible = after, None
         return self.key, self.value
+
+    def _update_in_graph(self, start, key, value):
+        """Write one token at a place that is on the device; return all of the memory.
+
+        The shapes in a CUDA graph never change, so each query sees all places, and `visible` says
+        at which of them there is a token.
+        """
+        keys, values, room = self._keys, self._values, self._keys.shape[2]
+        guard(lambda: self._keys is keys and self._values is values and self.length < room)
+        on_replay(partial(self._extend, 1), undo=partial(self._extend, -1))
+        store(keys.array, values.array, start, key.array, value.array)
+        places = array_module(start).arange(room)
+        self.visible = wrap((places <= start)[None, None, None])  # (1, 1, 1, capacity)
+        self.length += 1
+        return keys, values
+
+    def _extend(self, tokens):
+        self.length, self.visible = self.length + tokens, None
 
     def _make_room(self, key, value, length):
         """Allocate the buffers, or replace buffers that are too small by larger ones."""
@@ -97,16 +139,45 @@ class _Static(_Layer):
                 self._values = _roomier(values, self.value, self.capacity)
             else:
                 self._keys[:, :, :length], self._values[:, :, :length] = keys, values
-        self.key, self.value = self._keys[:, :, :length], self._values[:, :, :length]
 
 
 def _roomier(old, like, room):
     """Allocate a larger buffer and copy the tokens of `old` to its start."""
     batch, heads, _, head_dim = like.shape if old is None else old.shape
-    new = ops.empty(batch, heads, room, head_dim, dtype=like.dtype, device=like.device)
+    # Zeros, because a CUDA graph multiplies the places without a token by weights of 0.
+    new = ops.zeros(batch, heads, room, head_dim, dtype=like.dtype, device=like.device)
     if old is not None:
         new[:, :, : old.shape[2]] = old
     return new
+
+
+@with_kernel
+def store(keys, values, start, key, value):
+    """Write the keys and values of new tokens into preallocated memory.
+
+    Parameters
+    ----------
+    keys, values : array of shape (batch, heads, capacity, head_dim)
+        Memory to write into, on one device.
+    start : int, or integer array of shape (1,) on that device
+        Position of the first new token. As an array, it is not read by the host.
+    key, value : array of shape (batch, heads, token, head_dim)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> keys, values = np.zeros((2, 1, 1, 3, 1))
+    >>> store(keys, values, 1, np.ones((1, 1, 2, 1)), np.ones((1, 1, 2, 1)))
+    >>> keys.ravel()
+    array([0., 1., 1.])
+    """
+    tokens = key.shape[2]
+    if isinstance(start, int):
+        keys[:, :, start : start + tokens] = key
+        values[:, :, start : start + tokens] = value
+        return
+    places = start + array_module(keys).arange(tokens)
+    keys[:, :, places], values[:, :, places] = key, value
 
 
 class KVCache(NamedErrors):
@@ -160,6 +231,7 @@ class KVCache(NamedErrors):
 
     def cross(self, i):
         """Return the cross-attention keys and values of layer `i`; one update fills them."""
+        refuse("reads the keys of an encoder from a KV cache")
         if len(self._crosses) <= i:
             check_layers("KVCache.cross", i=i)
             self._crosses += [_Cross() for _ in range(len(self._crosses), i + 1)]
@@ -168,7 +240,23 @@ class KVCache(NamedErrors):
     @property
     def length(self):
         """Number of tokens that the decoder has processed."""
+        refuse("reads the length of a KV cache, which is not the same in each replay")
+        return self._length()
+
+    def _length(self):
         return self._layers[0].length if self._layers else 0
+
+    def next_position(self):
+        """Return the position of the next token; a model adds its position embedding.
+
+        Returns
+        -------
+        int, or int64 Tensor of shape (1,)
+            `length`. While a CUDA graph is captured, it is on the device, and changes with each
+            replay.
+        """
+        live = live_numbers(lambda: [self._length()], "int64")
+        return self._length() if live is None else wrap(live)
 
     def reorder(self, index, cross=True):
         """Select rows of the batch in every layer, such as the beams that beam search keeps.
@@ -179,6 +267,7 @@ class KVCache(NamedErrors):
         cross : bool, default True
             Whether to also select the encoder's keys and values, which all beams of an input share.
         """
+        refuse("reorders a KV cache")
         if index.ndim != 1:
             raise ShapeError(
                 "KVCache.reorder: index must have 1 axis",
@@ -204,7 +293,8 @@ class KVCache(NamedErrors):
 class StaticKVCache(KVCache):
     """KV cache with preallocated memory, so that a step does not copy the previous tokens.
 
-    It does not keep the graph. If the capacity is exceeded, it is doubled.
+    It does not keep the graph. If the capacity is exceeded, it is doubled. With this cache,
+    decoding one token can be captured as a CUDA graph (`mt.cuda.GraphedStep`).
 
     Parameters
     ----------
@@ -221,6 +311,22 @@ class StaticKVCache(KVCache):
                 hint="use KVCache(), which does not need a capacity",
             )
         self.capacity = capacity
+
+    def reset(self):
+        """Forget all tokens and keep the memory, so that a captured step can decode another text.
+
+        Examples
+        --------
+        >>> import minitorch_attn as mt
+        >>> cache = StaticKVCache(4)
+        >>> key, value = cache.layer(0).update(mt.ones(1, 1, 2, 3), mt.ones(1, 1, 2, 3))
+        >>> cache.reset()
+        >>> key.shape, cache.length
+        ((1, 1, 2, 3), 0)
+        """
+        for layer in self._layers:
+            layer.length = 0
+        self._crosses = []
 
     def _new_layer(self):
         return _Static(self.capacity)

@@ -3,8 +3,12 @@
 import math
 
 from .. import ops
+from ..backend.kernel_table import with_kernel
+from ..ops.projections import Projections, fit
+from ..tensor import wrap
 from . import init
 from .checks import check_sizes
+from .hooks import is_plain, is_taken_apart
 from .module import Module
 from .parameter import Parameter
 
@@ -70,6 +74,50 @@ class Linear(Module):
     def extra_repr(self):
         has_bias = self.bias is not None
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={has_bias}"
+
+
+def project(x, *layers):
+    """Apply several linear layers to one input, as one operation if possible.
+
+    Parameters
+    ----------
+    x : Tensor of shape (..., in)
+    *layers : Module
+        Layers such as the query, key and value projections of an attention layer.
+
+    Returns
+    -------
+    sequence of Tensor of shape (..., out), one for each layer
+    """
+    if not is_taken_apart() and all(is_plain(layer, Linear) for layer in layers):
+        parameters = [p for layer in layers for p in (layer.weight, layer.bias)]
+        if fit(x, parameters):
+            return Projections.apply(x, *parameters)
+    return [layer(x) for layer in layers]
+
+
+@with_kernel
+def side_by_side(arrays):
+    """Return arrays with the values of `arrays`, in memory where one product can read all of them.
+
+    On a GPU, arrays of one shape are moved to one memory. On the CPU, they are returned unchanged.
+
+    Parameters
+    ----------
+    arrays : list of array
+    """
+    return arrays
+
+
+def lay_side_by_side(*layers):
+    """Move the weights of linear layers of one input side by side, for `project` on a GPU."""
+    if not all(is_plain(layer, Linear) for layer in layers):
+        return
+    weights = [layer.weight for layer in layers]
+    before = [weight.array for weight in weights]
+    for weight, old, new in zip(weights, before, side_by_side(before), strict=True):
+        if new is not old:
+            weight.data = wrap(new)
 
 
 class LazyLinear(Linear):

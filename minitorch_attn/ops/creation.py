@@ -184,7 +184,7 @@ def arange(start=None, end=None, step=1, *, dtype=None, device=None, requires_gr
     dtype = dtype_of(dtype, "arange")
 
     def make(xp):
-        return xp.arange(start, end, step).astype(dtype)
+        return xp.arange(start, end, step).astype(dtype, copy=False)
 
     return leaf(_made("arange", (count,), dtype, device, make), requires_grad)
 

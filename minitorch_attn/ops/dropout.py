@@ -3,6 +3,7 @@
 from ..autograd import inplace as in_place
 from ..autograd.function import Function
 from ..backend import array_module, keep_mask
+from ..backend.random import initial_seed, next_offset
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..named_errors import names_arguments
 from .plumbing.tensor_arguments import not_tensors
@@ -34,6 +35,52 @@ class Dropout(Function):
     def backward(ctx, grad_y):
         (mask,) = ctx.constant
         return Dropout.call(grad_y, mask, scale=ctx.settings["scale"]), None
+
+
+class ResidualDropout(Function):
+    """Residual connection with dropout: x plus a branch to which dropout is applied.
+
+    Forward:  y = x + branch * mask * scale
+    Backward: grad_x = grad_y, grad_branch = grad_y * mask * scale
+    Derivation: a sum passes the gradient on to both terms, and dropout is that of `Dropout`. One
+    operation for both needs one array less and passes over memory once less.
+    Saved: the mask, one byte for each element.
+    """
+
+    @staticmethod
+    def forward(ctx, x, branch, *, keep_probability, seed, offset, scale):
+        mask = keep_mask(branch.shape, keep_probability, array_module(branch), seed, offset)
+        ctx.constants(mask)
+        y = branch * mask
+        y *= scale
+        y += x
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        (mask,) = ctx.constant
+        grad_branch = None
+        if ctx.needs_grad[1]:
+            grad_branch = Dropout.call(grad_y, mask, scale=ctx.settings["scale"])
+        return grad_y, grad_branch
+
+
+def add_dropped(x, branch, p):
+    """Return `x + dropout(branch, p)` in training, as one operation where that is possible.
+
+    Parameters
+    ----------
+    x, branch : Tensor of the same shape and dtype
+        The residual stream, and the output of one of its branches.
+    p : float between 0 and 1
+    """
+    if branch.shape != x.shape or branch.dtype != x.dtype or x.dtype.kind != "f":
+        return x + dropout(branch, p)
+    seed, offset = initial_seed(), next_offset(branch.numel())
+    scale = 1.0 / (1.0 - p) if p < 1 else 1.0
+    return ResidualDropout.apply(
+        x, branch, keep_probability=1.0 - p, seed=seed, offset=offset, scale=scale
+    )
 
 
 @names_arguments

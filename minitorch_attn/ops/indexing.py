@@ -39,7 +39,14 @@ class Slice(Function):
 
     @staticmethod
     def backward(ctx, grad_y):
+        if grad_y.shape == ctx.shapes[0] and not _has_steps_back(ctx.index):
+            return grad_y  # the index selects the whole of x
         return Place.call(grad_y, shape=ctx.shapes[0], index=ctx.index)
+
+
+def _has_steps_back(index):
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(part, builtins.slice) and (part.step or 1) < 0 for part in parts)
 
 
 class Place(Function):

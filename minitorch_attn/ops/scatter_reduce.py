@@ -4,7 +4,7 @@ import math
 
 from ..autograd.function import Function
 from ..backend import array_module, iinfo
-from ..backend.kernel_table import kernel_for
+from ..backend.kernel_table import with_kernel
 from ..errors import ArgumentError, GraphError
 from ..named_errors import names_arguments
 from .arithmetic import div
@@ -51,12 +51,9 @@ class ScatterExtreme(Function):
         return keep_where(same_x, share) if need_x else None, grad_src, None
 
 
+@with_kernel
 def extreme_at(y, grid, src, largest):
     """Replace y at `grid` by the larger of y and src, or by the smaller, in place."""
-    kernel = kernel_for(extreme_at, [y, src], {})
-    if kernel is not extreme_at:
-        kernel.run(y, grid, src, largest)
-        return
     xp = array_module(y)
     (xp.maximum if largest else xp.minimum).at(y, grid, src)
 

@@ -17,7 +17,7 @@ __all__ = [
     "window_regions",
 ]  # fmt: skip
 
-_CACHED_MASKS = 32  # a model needs one mask per stage
+_CACHED = 32  # masks, and indices: a model needs one of each per stage
 
 
 @computes("windows")
@@ -112,6 +112,18 @@ def relative_position_index(window_size, device=None):
     return wrap(dy * (2 * width - 1) + dx)
 
 
+@lru_cache(maxsize=_CACHED)
+def cached_position_index(window_size, device):
+    """Return `relative_position_index`, the same Tensor in each call: do not change it in place.
+
+    Parameters
+    ----------
+    window_size : (int, int), a tuple
+    device : Device
+    """
+    return relative_position_index(window_size, device)
+
+
 def window_regions(height, width, window_size, shift_size, device=None):
     """Divide a cyclically shifted map into regions of tokens that were neighbors before the shift.
 
@@ -176,7 +188,7 @@ def shifted_window_mask(height, width, window_size, shift_size, device=None):
     return _mask(height, width, tuple(window_size), tuple(shift_size), as_device(device))
 
 
-@lru_cache(maxsize=_CACHED_MASKS)
+@lru_cache(maxsize=_CACHED)
 def _mask(height, width, window_size, shift_size, device):
     regions = window_regions(height, width, window_size, shift_size, device)
     windows = window_partition(regions.reshape(1, height, width, 1), window_size)

@@ -5,6 +5,7 @@ each parameter's shape, so they update one parameter at a time and not all in a 
 """
 
 from ..backend import array_module
+from ..backend.graph_capture import refuse
 from ..errors import ArgumentError
 from ..tensor import tensor, wrap
 from .optimizer import Optimizer, check_number, check_options
@@ -25,6 +26,7 @@ class _PerParameter(Optimizer):
 
     def step(self, closure=None):
         """Update every parameter that has a gradient."""
+        refuse("updates parameters by Adafactor, which does not have a kernel")
         loss = self.loss_of(closure)
         for group in self.param_groups:
             for p in group["params"]:

@@ -9,7 +9,7 @@ buffer, in blocks that fit the cache.
 from bisect import bisect_right
 
 from ..backend import array_module, device_of
-from ..backend.kernel_table import kernel_for
+from ..backend.kernel_table import with_kernel
 
 __all__ = ["FlatBuffer", "join"]
 
@@ -134,12 +134,9 @@ class FlatBuffer:
             self.parameters[i].changed_in_place()
 
 
+@with_kernel
 def join(pieces, out):
     """Copy 1-D arrays into `out`, one after another."""
-    kernel = kernel_for(join, pieces, {"out": out})
-    if kernel is not join:
-        kernel.run(pieces, out)
-        return
     start = 0
     for piece in pieces:
         out[start : start + len(piece)] = piece

@@ -1,10 +1,12 @@
 """Optimizer base class, with parameter groups, state, and updates on flat buffers."""
 
 import math
+from bisect import bisect_right
 from functools import partial
 
 from ..autograd import enable_grad
 from ..backend import device_of, is_array, like
+from ..backend.graph_capture import guard, on_replay, refuse
 from ..backend.kernel_table import kernel_for
 from ..backend.threads import shares, threads_for, together
 from ..errors import (
@@ -202,14 +204,29 @@ class Optimizer(NamedErrors):
         for name in names:
             buffer.state(name)  # create it here, before several threads access it
         threads = self.threads or threads_for(buffer.values)
+        guard(partial(self._uses, buffer))
+        replayed = partial(self._replayed, buffer, indices)
+        on_replay(partial(replayed, 1), undo=partial(replayed, -1))
         parts = shares([stop - start for _, start, stop in blocks], threads)
         together([partial(self._update, group, buffer, names, blocks[part]) for part in parts])
+        buffer.touched(indices)
+
+    def _uses(self, buffer):
+        """Return False if the optimizer has replaced this buffer, as `load_state_dict` does."""
+        return any(buffer is one for buffers in self._buffers for one in buffers or ())
+
+    def _replayed(self, buffer, indices, change):
+        """Count an update that a CUDA graph makes, or with `change=-1` one that it did not make."""
+        if self.step_in_state:
+            for i in indices:
+                self.state[buffer.parameters[i]]["step"].array += change
         buffer.touched(indices)
 
     def _update(self, group, buffer, names, blocks):
         if device_of(buffer.values).type != "cpu":
             blocks = self._update_by_kernel(group, buffer, names, blocks)
         for step, *parts in buffer.parts(blocks, names):
+            refuse(f"updates parameters by {type(self).__name__}, which does not have a kernel")
             self.update(group, step, *parts)
 
     def _update_by_kernel(self, group, buffer, names, blocks):
@@ -223,8 +240,13 @@ class Optimizer(NamedErrors):
             else:
                 arrays = [buffer.values, *[buffer.state(name) for name in names]]
                 value, *states = [array[low:high] for array in arrays]
-                kernel.run(group, step, value, grads, *states)
+                kernel.run(group, partial(self._updates, buffer, low), value, grads, *states)
         return left
+
+    def _updates(self, buffer, at):
+        """Return how often the parameter with element `at` of a buffer has been updated."""
+        index = bisect_right(buffer.starts, at) - 1
+        return int(self.state[buffer.parameters[index]]["step"].item())
 
     def _count(self, group, entry):
         """Return how often a parameter has been updated, including the current update."""

@@ -5,18 +5,31 @@ import pytest
 
 import minitorch_attn as mt
 from minitorch_attn.backend.sync import forbid_sync
-from minitorch_attn.generation.sampling import Draw, draw, draw_several
+from minitorch_attn.generation.sampling import Draw, draw_several
 
 WEIGHTS = np.array([0.0, 0.5, 0.0, 0.3, 0.2, 0.0])
 
 
+def scores_of(weights):
+    """The logarithms of weights as scores."""
+    with np.errstate(divide="ignore"):
+        return np.log(weights)
+
+
 def test_frequencies(device):
-    weights = mt.tensor(np.tile(7 * WEIGHTS, (20_000, 1)), device=device)
+    scores = mt.tensor(np.tile(scores_of(WEIGHTS) + 7, (20_000, 1)), device=device)
     with forbid_sync():
-        drawn = draw(weights, np.random.default_rng(1))
+        drawn = Draw(seed=1)(scores)
     counts = np.bincount(drawn.numpy(), minlength=len(WEIGHTS)) / 20_000
     assert (counts[WEIGHTS == 0] == 0).all()
     np.testing.assert_allclose(counts, WEIGHTS, atol=0.015)
+
+
+def test_a_temperature_divides_the_scores(device):
+    scores = mt.tensor(np.random.default_rng(0).normal(0, 3, (50, 7)), device=device)
+    found = Draw(seed=1, temperature=0.5)(scores).numpy()
+    np.testing.assert_array_equal(found, Draw(seed=1)(scores / 0.5).numpy())
+    assert (found != Draw(seed=1)(scores).numpy()).any()
 
 
 class Nearly1:
@@ -28,9 +41,11 @@ class Nearly1:
 
 def test_the_last_possible_token_is_the_last(device):
     """Rounding does not lead behind it, to tokens of probability 0."""
-    weights = mt.tensor(np.array([[1e-20, 1.0, 1e-20, 0.0, 0.0]], "float32"), device=device)
-    assert draw(weights, Nearly1()).numpy()[0] <= 2
-    assert draw(mt.tensor([[1.0, 0.0]], device=device), Nearly1()).numpy()[0] == 0
+    draw = Draw(seed=0)
+    draw.generator = Nearly1()
+    weights = [[1e-20, 1.0, 1e-20, 0.0, 0.0]], [[1.0, 0.0]]
+    found = [draw(mt.tensor(scores_of(np.array(w)), device=device)).item() for w in weights]
+    assert found[0] <= 2 and found[1] == 0
 
 
 def test_scores_of_impossible_tokens(device):

@@ -10,6 +10,8 @@ from minitorch_attn.autograd import gradgradcheck
 from minitorch_attn.backend.sync import forbid_sync
 from minitorch_attn.errors import ArgumentError, DTypeError, ShapeError
 from minitorch_attn.gradcheck import gradcheck
+from minitorch_attn.nn.dropout import add_residual
+from minitorch_attn.ops.dropout import add_dropped
 
 
 @pytest.fixture(autouse=True)
@@ -177,3 +179,49 @@ def test_channels_are_needed():
             function(mt.ones(shape))
     with pytest.raises(ArgumentError, match="p must be between"):
         mt.dropout2d(mt.ones(1, 2, 3, 3), 1.5)
+
+
+def test_a_residual_path_is_a_sum_with_dropout(make):
+    """The same mask and, but for the order of the operations, the same numbers."""
+    x, branch, cotangent = make(7, 11), make(7, 11), make(7, 11, requires_grad=False)
+    found = []
+    for add in (add_dropped, lambda x, branch, p: x + mt.dropout(branch, p)):
+        mt.manual_seed(5)
+        y = add(x, branch, 0.3)
+        found.append([y, *mt.autograd.grad(y, (x, branch), cotangent)])
+        assert mt.backend.random.next_offset(0) == 5  # 77 entries, 16 for each counter value
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-15, atol=1e-15)
+
+
+@pytest.mark.parametrize("p", [0.3, 1.0])
+def test_gradients_of_a_residual_path(make, p):
+    def call(x, branch):
+        mt.manual_seed(3)
+        return add_dropped(x, branch, p).sin()
+
+    assert gradcheck(call, (make(3, 5), make(3, 5)))
+    assert gradgradcheck(call, (make(3, 5), make(3, 5)))
+
+
+def test_a_residual_path_of_another_shape_or_dtype(make):
+    x, branch = make(3, 5), make(5)
+    mt.manual_seed(3)
+    found = add_dropped(x, branch, 0.5)
+    mt.manual_seed(3)
+    np.testing.assert_array_equal(
+        found.detach().numpy(), (x + mt.dropout(branch, 0.5)).detach().numpy()
+    )
+    assert add_dropped(make(3), make(3, dtype="float32"), 0.5).dtype == "float64"
+
+
+def test_add_residual_calls_what_is_not_plain_dropout(make):
+    x, branch = make(3, 5), make(3, 5)
+    layer, calls = mt.nn.Dropout(0.5), []
+    whole = (x + branch).detach().numpy()
+    for other in (mt.nn.Identity(), mt.nn.Dropout(0.5).eval(), mt.nn.Dropout(0.0)):
+        np.testing.assert_array_equal(add_residual(x, branch, other).detach().numpy(), whole)
+    assert (add_residual(x, branch, layer).detach().numpy() != whole).any()
+    layer.register_forward_hook(lambda *arguments: calls.append(1))
+    add_residual(x, branch, layer)
+    assert calls == [1]

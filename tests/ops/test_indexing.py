@@ -103,6 +103,21 @@ def test_basic_indices_give_views_and_others_copies(make):
     assert all((copy.numpy() != 7).all() for copy in copies)
 
 
+@pytest.mark.parametrize(
+    "index",
+    [..., np.s_[:, :3], np.s_[0:2, ::1], np.s_[None, 0], np.s_[::-1], np.s_[:, ::-1]],
+    ids=str,
+)
+def test_the_gradient_of_the_whole(index, make):
+    x, weights = make(1 if index == np.s_[None, 0] else 2, 3), make(2, 3)
+    y = x[index]
+    assert y.shape == x.shape
+    (grad,) = mt.autograd.grad((y * weights[: len(x)]).sum(), x)
+    expected = np.zeros(x.shape)
+    expected[index] = weights.detach().numpy()[: len(x)]
+    np.testing.assert_array_equal(grad.numpy(), expected)
+
+
 def test_indices_may_be_host_arrays(make):
     x = make(3, 5)
     np.testing.assert_array_equal(x[ROWS, COLUMNS].numpy(), x.numpy()[ROWS, COLUMNS])

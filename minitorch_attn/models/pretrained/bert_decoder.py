@@ -7,6 +7,7 @@ arXiv:1907.12461v2, section 2: BERT weights initialize a decoder, which adds cro
 from ... import nn
 from ...computes import computes
 from ...errors import ArgumentError
+from ...nn.dropout import add_residual
 from ..bert import EncoderLayer
 from .activations import activation
 from .encoder import encoder_mask
@@ -38,11 +39,11 @@ class DecoderLayer(EncoderLayer):
     def forward(self, x, mask=None, memory=None, memory_mask=None, cache=None, cross=None):
         # x: (batch, token, embed)   memory: (batch, key, embed)
         y = self.attention(x, mask=mask, is_causal=True, cache=cache)
-        x = self.norm1(x + self.dropout(y))
+        x = self.norm1(add_residual(x, y, self.dropout))
         if memory is not None:
             y = self.cross_attention(x, memory, mask=memory_mask, cache=cross)
-            x = self.cross_norm(x + self.dropout(y))
-        return self.norm2(x + self.dropout(self.feed_forward(x)))
+            x = self.cross_norm(add_residual(x, y, self.dropout))
+        return self.norm2(add_residual(x, self.feed_forward(x), self.dropout))
 
 
 def decode(layers, x, mask, memory, memory_mask, cache):

@@ -3,7 +3,7 @@
 import math
 
 from ...backend import array_module, as_array
-from ...backend.kernel_table import kernel_for
+from ...backend.kernel_table import with_kernel
 from ...errors import DTypeError, NumericError
 from ...named_errors import names_arguments
 from ...ops.plumbing.operands import at_least_zero
@@ -64,20 +64,15 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False):
     return total
 
 
+@with_kernel
 def square_root_of_sum_of_squares(arrays):
     """Return the norm of 1-D arrays together, as a 0-d array or scalar."""
-    kernel = kernel_for(square_root_of_sum_of_squares, arrays, {})
-    if kernel is not square_root_of_sum_of_squares:
-        return kernel.run(arrays)
     return array_module(arrays[0]).sqrt(sum(array_module(a).dot(a, a) for a in arrays))
 
 
+@with_kernel
 def scale_all(arrays, factor):
     """Multiply arrays in place by one number, a 0-d array or scalar."""
-    kernel = kernel_for(scale_all, arrays, {"factor": factor})
-    if kernel is not scale_all:
-        kernel.run(arrays, factor)
-        return
     for array in arrays:
         array *= factor.astype(array.dtype)
 

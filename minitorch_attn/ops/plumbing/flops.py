@@ -9,6 +9,11 @@ def _linear(inputs, outputs):
     return 2 * prod(outputs[0].shape) * inputs[0].shape[-1]
 
 
+def _projections(inputs, outputs):
+    # x (..., in), weight_1 (out_1, in), bias_1, weight_2, ...
+    return 2 * prod(inputs[0].shape) * sum(w.shape[0] for w in inputs[1::2])
+
+
 def _feed_forward(inputs, outputs):
     # weight1 (hidden, in)   weight2 (out, hidden)
     return 2 * prod(outputs[0].shape[:-1]) * (prod(inputs[1].shape) + prod(inputs[3].shape))
@@ -53,6 +58,7 @@ FLOPS = {
     "Linear": _linear,
     "LstmSequence": _recurrent(3),
     "MatMul": _linear,
+    "Projections": _projections,
     "RnnSequence": _recurrent(2),
     "TiledAttention": _attention,
 }
@@ -77,6 +83,9 @@ def backward_flops(name, flops, needs_grad):
     """
     if name in ("Conv", "ConvTransposed", "Linear", "MatMul"):
         return flops * sum(1 for edge in needs_grad[:2] if edge)
+    if name == "Projections":  # of layers of the same size, as a rule
+        x, weights = bool(needs_grad[0]), needs_grad[1::2]
+        return flops * (x * len(weights) + sum(map(bool, weights))) // len(weights)
     if name in ("FeedForward", "FeedForwardInBlocks"):
         x, weight1, bias1, weight2, _ = map(bool, needs_grad)
         products = x + weight1 + weight2 + (x or weight1 or bias1)

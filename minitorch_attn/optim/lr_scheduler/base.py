@@ -2,6 +2,7 @@
 
 import operator
 
+from ...backend.graph_capture import refuse
 from ...errors import ArgumentError, DTypeError, MissingMethodError
 from ...named_errors import NamedErrors
 from ..saved_state import check_like
@@ -71,6 +72,7 @@ class LRScheduler(NamedErrors):
         self._set(self.get_lr() if self.closed_form is None else self.closed_form())
 
     def _set(self, rates):
+        refuse("advances a learning-rate schedule: call scheduler.step() after it")
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
         self._last_lr = self._current()

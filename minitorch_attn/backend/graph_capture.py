@@ -1,0 +1,211 @@
+"""CUDA graphs: what a step leaves behind so that its launches can be replayed.
+
+A graph repeats the launches of one step with the arguments that they had, and runs no Python. What
+changes from step to step therefore goes into a `Capture`: numbers that a kernel reads from the
+device instead of from its arguments (the learning rate, the first counter of the dropout masks),
+and actions of the host (the optimizer counts its updates). `mt.cuda.GraphedStep` writes the
+numbers and repeats the actions before each replay. Where no step is recorded, which is nearly
+always, each function here returns at once.
+"""
+
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+
+from minitorch_attn.backend.kernel_table import with_kernel
+from minitorch_attn.errors import DeviceError
+
+__all__ = [
+    "LENGTH", "Capture", "Rehearsal", "guard", "live_numbers", "live_random", "on_replay",
+    "recorded_by", "refuse", "write_numbers",
+]  # fmt: skip
+
+LENGTH = 256  # numbers on the device, at most what a launch can take as one argument
+_RANDOM = 2  # the first two: seed and first counter
+
+
+class _Thread(threading.local):
+    recorder = None
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def recorded_by(recorder):
+    """Report what this thread does inside the `with` block to a Rehearsal or a Capture."""
+    _thread.recorder = recorder
+    try:
+        yield recorder
+    finally:
+        _thread.recorder = None
+
+
+def refuse(what):
+    """Say that a step does something that a graph cannot repeat; `what` completes "the step ...".
+
+    Raises
+    ------
+    DeviceError
+        Inside a `Capture`. A `Rehearsal` takes a note.
+    """
+    if _thread.recorder is not None:
+        _thread.recorder.refuse(what)
+
+
+def on_replay(action, undo):
+    """Repeat an action of the host before each replay.
+
+    Parameters
+    ----------
+    action : callable
+    undo : callable
+        Reverts the action that the capture itself has done, if the capture fails.
+    """
+    if _thread.recorder is not None:
+        _thread.recorder.on_replay(action, undo)
+
+
+def guard(holds):
+    """Replay only while `holds()` is true; afterwards, the step has to be captured again."""
+    if _thread.recorder is not None:
+        _thread.recorder.guards.append(holds)
+
+
+def live_numbers(function, dtype="float64"):
+    """Return numbers on the device that change with each replay; None without a capture.
+
+    Parameters
+    ----------
+    function : callable
+        `function()` returns the numbers, in a list of constant length. Before a replay, it is
+        called after the actions that were registered before it.
+    dtype : {"float64", "int64"}
+
+    Returns
+    -------
+    array, or None
+        None: the kernel takes the numbers as its arguments, as in any other step.
+    """
+    if _thread.recorder is None:
+        return None
+    return _thread.recorder.live_numbers(function, dtype)
+
+
+def live_random():
+    """Return the first dropout counter of the captured step, and seed and counter on the device.
+
+    Returns
+    -------
+    (int, array of uint64 of shape (2,)) or None
+        None without a capture. At each replay, the array has the seed and the counter with which
+        the step would start now.
+    """
+    if _thread.recorder is None:
+        return None
+    return _thread.recorder.live_random()
+
+
+class Rehearsal:
+    """Recorder of a step that still runs normally: it finds out whether a graph could repeat it.
+
+    Attributes
+    ----------
+    refused : list of str
+        What the step did that a graph cannot repeat.
+
+    Examples
+    --------
+    >>> with recorded_by(Rehearsal()) as rehearsal:
+    ...     refuse("reads a value")
+    >>> rehearsal.refused
+    ['reads a value']
+    """
+
+    def __init__(self):
+        self.refused, self.guards = [], []
+
+    def refuse(self, what):
+        """Note what a graph cannot repeat."""
+        self.refused.append(what)
+
+    def on_replay(self, action, undo):
+        """Do nothing: this step is not replayed."""
+
+    def live_numbers(self, function, dtype):
+        """Return None: the kernels take their arguments by value."""
+
+    def live_random(self):
+        """Return None, as `live_numbers`."""
+
+
+class Capture:
+    """Recorder of the step that a graph is made of.
+
+    Parameters
+    ----------
+    board : float64 array of shape (LENGTH,) on the device
+        Memory for the numbers that change with each replay.
+    seed, first : int
+        Seed, and the next counter of the dropout masks.
+    """
+
+    def __init__(self, board, seed, first):
+        self.board, self.first = board, first
+        self.values = np.zeros(LENGTH)
+        self.used = _RANDOM
+        self.actions, self.undos, self.guards = [], [], []
+        self.set_random(seed, first)
+
+    def refuse(self, what):
+        """Stop the capture."""
+        raise DeviceError(f"a CUDA graph cannot repeat this step: the step {what}")
+
+    def on_replay(self, action, undo):
+        """Keep an action for the replays."""
+        self.actions.append(action)
+        self.undos.append(undo)
+
+    def live_numbers(self, function, dtype):
+        """Return a place on the board for the numbers of a function."""
+        numbers = function()
+        start, self.used = self.used, self.used + len(numbers)
+        if self.used > LENGTH:
+            self.refuse(f"needs more than {LENGTH} numbers that change")
+        here = self.values[start : self.used].view(dtype)
+        here[:] = numbers
+
+        def refresh():
+            here[:] = function()
+
+        self.actions.append(refresh)
+        return self.board[start : self.used].view(dtype)
+
+    def live_random(self):
+        """Return the first counter, and its place on the board."""
+        return self.first, self.board[:_RANDOM].view("uint64")
+
+    def set_random(self, seed, first):
+        """Set the seed and the first counter of the dropout masks of the next replay."""
+        self.values[:_RANDOM].view("uint64")[:] = seed % 2**64, first % 2**64
+
+    def advance(self):
+        """Do on the host what one more step does."""
+        for action in self.actions:
+            action()
+
+    def undo(self):
+        """Revert what the captured step did on the host, the latest first."""
+        for undo in reversed(self.undos):
+            undo()
+
+    def is_valid(self):
+        """Return True if a replay still does what the step would do."""
+        return all(holds() for holds in self.guards)
+
+
+@with_kernel
+def write_numbers(board, values):
+    """Copy the values of a Capture to its board on the device."""
+    board.set(values)

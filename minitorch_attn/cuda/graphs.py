@@ -1,0 +1,352 @@
+"""CUDA graphs: `GraphedStep` captures a whole training step once and replays it in one call.
+
+A step of a small model is a few hundred launches, and each takes 5 to 10 microseconds from Python.
+A graph holds all of them, and one call of the driver starts it.
+"""
+
+import warnings
+import weakref
+from contextlib import contextmanager
+
+from ..autograd.listener import Listener
+from ..autograd.modes import is_grad_enabled
+from ..backend import (
+    array_module,
+    cuda,
+    device_of,
+    get_rng_state,
+    initial_seed,
+    next_offset,
+    set_rng_state,
+)
+from ..backend.graph_capture import LENGTH, Capture, Rehearsal, recorded_by, write_numbers
+from ..errors import ArgumentError, DeviceError
+from ..nn.parameter import Parameter
+from ..tensor import Tensor, wrap
+from .trees import map_tensors, signature, tensors_in
+
+__all__ = ["GraphedStep"]
+
+
+class GraphedStep:
+    """Run a step, and from its fourth call on, replay it as a CUDA graph.
+
+    The step is any function of tensors: forward, backward and update of a training step, or a
+    forward pass. The first `num_warmup_iters` calls run it as usual. The next call captures a graph
+    of its launches, and that graph runs this step and all later ones. Every call does exactly what
+    the step itself would do, bit for bit: dropout masks, learning rates and update counts go on.
+
+    Where a step cannot be captured, GraphedStep runs it as usual, warns once, and says why in
+    `reason`: on the CPU, or if the step waits for the GPU (`loss.item()`), copies data from the
+    host, or advances a learning-rate schedule (call `scheduler.step()` after the step).
+
+    Parameters
+    ----------
+    step : callable
+        Function of tensors, also in tuples, lists and dicts. A graph runs no Python: printing,
+        counting and appending to lists happen only during the first calls. The step may use
+        other tensors, such as a model's parameters, but not tensors that are replaced.
+    num_warmup_iters : int, default 3
+        Number of calls before the capture, at least 1.
+    max_graphs : int, default 8
+        Maximum number of graphs, one for each combination of shapes, dtypes and other arguments.
+        Calls with further combinations run as usual.
+    copy_outputs : bool, default True
+        Whether a call returns copies. If False, the next call overwrites what this one returned.
+
+    Attributes
+    ----------
+    reason : str or None
+        Why the latest call did not use a graph; None if it did, or was a warm-up.
+    replays : int
+        Number of calls that a graph has run.
+
+    Notes
+    -----
+    Each graph keeps the memory of a whole step. PyTorch's equivalents are `torch.cuda.graph` and
+    `torch.cuda.make_graphed_callables`.
+
+    Examples
+    --------
+    On the CPU, the step runs as usual:
+
+    >>> import warnings
+    >>> import minitorch_attn as mt
+    >>> model = mt.nn.Linear(3, 1)
+    >>> optimizer = mt.optim.AdamW(model.parameters())
+    >>> def step(x, y):
+    ...     optimizer.zero_grad()
+    ...     loss = mt.nn.functional.mse_loss(model(x), y)
+    ...     loss.backward()
+    ...     optimizer.step()
+    ...     return loss
+    >>> graphed = GraphedStep(step)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     loss = graphed(mt.ones(2, 3), mt.zeros(2, 1))
+    >>> loss.shape, graphed.replays, "a tensor is on the cpu" in graphed.reason
+    ((), 0, True)
+    """
+
+    def __init__(self, step, *, num_warmup_iters=3, max_graphs=8, copy_outputs=True):
+        if num_warmup_iters < 1:
+            raise ArgumentError(
+                "GraphedStep: num_warmup_iters must be at least 1", got=f"{num_warmup_iters}",
+                hint="use 3, the default: the first call compiles kernels, which a capture cannot",
+            )  # fmt: skip
+        self._step = step
+        self._warmups, self._max_graphs, self._copy = num_warmup_iters, max_graphs, copy_outputs
+        self.reason, self.replays = None, 0
+        self.reset()
+
+    def reset(self):
+        """Free all graphs and their memory; the next calls are warm-ups again."""
+        self._graphs, self._failures, self._made, self._warned = {}, {}, 0, set()
+
+    def __call__(self, *args, **kwargs):
+        """Run the step.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Arguments of the step. A graph belongs to the shapes and dtypes of the tensors, and to
+            the values of all other arguments.
+
+        Returns
+        -------
+        what the step returns, with tensors that do not require grad
+        """
+        self.reason = _unsuitable((args, kwargs))
+        if self.reason is not None:
+            return self._as_usual(args, kwargs)
+        key = signature((args, kwargs)), is_grad_enabled()
+        if key in self._failures:
+            self.reason = self._failures[key]
+            return self._step(*args, **kwargs)
+        graph = self._graphs.get(key)
+        if graph is not None and graph.capture is not None and not graph.is_valid():
+            graph = self._graphs.pop(key) and None
+        if graph is None:
+            if self._made >= self._max_graphs:
+                self.reason = (
+                    f"more than {self._max_graphs} graphs would be needed: shapes, other arguments "
+                    "or the tensors that the step uses keep changing"
+                )
+                return self._as_usual(args, kwargs)
+            graph = self._graphs[key] = _Graph(self._step, args, kwargs, self._warmups)
+            self._made += 1
+        return self._run(key, graph, args, kwargs)
+
+    def _run(self, key, graph, args, kwargs):
+        """Run a graph, or a warm-up; if it turns out to be impossible, say so."""
+        outputs = graph.run(args, kwargs)
+        if graph.failure is not None:
+            self._failures[key] = self.reason = graph.failure
+            del self._graphs[key]
+            self._made -= 1
+            self._warn()
+        elif graph.capture is not None:
+            self.replays += 1
+        return map_tensors(outputs, _copied) if self._copy else outputs
+
+    def _as_usual(self, args, kwargs):
+        self._warn()
+        return self._step(*args, **kwargs)
+
+    def _warn(self):
+        if self.reason not in self._warned:
+            self._warned.add(self.reason)
+            warnings.warn(f"GraphedStep runs without a graph: {self.reason}", stacklevel=4)
+
+
+def _copied(tensor):
+    return wrap(tensor.array.copy())
+
+
+def _unsuitable(arguments):
+    """Return why these arguments cannot be those of a graph, or None."""
+    tensors = tensors_in(arguments)
+    for tensor in tensors:
+        device = device_of(tensor.array)
+        if device.type != "cuda":
+            return f"a tensor is on the {device.type}"
+        if tensor.requires_grad:
+            return "an argument requires grad"
+    try:
+        cupy = cuda.load()
+    except DeviceError as error:
+        return error.message
+    if not hasattr(cupy.cuda, "Graph"):
+        return "this CuPy does not have CUDA graphs"
+    return None
+
+
+class _Graph:
+    """Graph of one step for one combination of arguments: warm-ups, then a capture, then replays.
+
+    The step runs on a stream of its own, with memory from a pool of its own: what it frees is used
+    again by the same graph only.
+    """
+
+    def __init__(self, step, args, kwargs, warmups):
+        self.step, self.warmups = step, warmups
+        self.cupy = cuda.load()
+        self.pool = self.cupy.cuda.MemoryPool()
+        self.stream = self.cupy.cuda.Stream(non_blocking=True)
+        self.board = self.cupy.zeros(LENGTH)
+        self.inputs = map_tensors((args, kwargs), _like)
+        self.arguments = args, kwargs  # keeps the objects whose identity is part of the key
+        self.places = tensors_in(self.inputs)
+        self.capture = self.failure = self.uses = self.launch = self.outputs = None
+
+    def is_valid(self):
+        """Return False if the step uses other memory than the graph does."""
+        return self.capture.is_valid() and self.uses.unchanged()
+
+    def run(self, args, kwargs):
+        """Run one step and return its outputs, which the next one may overwrite."""
+        for place, tensor in zip(self.places, tensors_in((args, kwargs)), strict=True):
+            place.array[...] = tensor.array
+        if self.capture is not None:
+            self.capture.advance()
+            self._replay(next_offset(16 * self.counters))
+            return self.outputs
+        self.warmups -= 1
+        if self.warmups > 0:
+            return self._beside()
+        if self.warmups == 0:
+            return self._rehearse()
+        return self._captured()
+
+    @contextmanager
+    def _own_stream(self):
+        """Use the stream and the pool of this graph, after and before the work of the caller's."""
+        outside = self.cupy.cuda.get_current_stream()
+        self.stream.wait_event(outside.record())
+        with self.stream, self.cupy.cuda.using_allocator(self.pool.malloc):
+            yield
+        outside.wait_event(self.stream.record())
+
+    def _beside(self):
+        """Run the step as usual on the stream of the graph."""
+        args, kwargs = self.inputs
+        with self._own_stream():
+            return self.step(*args, **kwargs)
+
+    def _rehearse(self):
+        """Run the step as usual, and find out whether it can be captured."""
+        with recorded_by(Rehearsal()) as rehearsal, _Uses() as self.uses:
+            outputs = self._beside()
+        if rehearsal.refused:
+            self.failure = f"the step {rehearsal.refused[0]}"
+        return outputs
+
+    def _captured(self):
+        """Capture the step and run the graph; if that fails, run the step as usual."""
+        random = get_rng_state()
+        first = next_offset(0)
+        capture = Capture(self.board, initial_seed(), first)
+        uses = self.uses.before_capture()
+        try:
+            with self._own_stream(), recorded_by(capture), uses:
+                self.launch, self.outputs = self._record()
+        except Exception as error:  # CuPy and the driver raise many types
+            capture.undo()
+            uses.undo()
+            set_rng_state(random)
+            self.failure = f"the capture failed: {type(error).__name__}: {_first_line(error)}"
+            return self._beside()
+        self.counters = next_offset(0) - first
+        self.capture, self.uses = capture, uses
+        uses.finish()
+        self._replay(first)
+        return self.outputs
+
+    def _record(self):
+        """Return a function that launches the graph, and the outputs of the step."""
+        args, kwargs = self.inputs
+        self.stream.begin_capture()
+        try:
+            outputs = self.step(*args, **kwargs)
+        except BaseException:
+            try:
+                self.stream.end_capture()
+            except Exception:  # the capture has already been given up
+                pass
+            raise
+        return self.stream.end_capture().launch, map_tensors(outputs, Tensor.detach)
+
+    def _replay(self, first):
+        """Launch the graph on the current stream; `first` is its first dropout counter."""
+        self.capture.set_random(initial_seed(), first)
+        write_numbers(self.board, self.capture.values)
+        self.launch()
+        self.uses.after_replay()
+
+
+def _like(tensor):
+    """Return memory for an argument."""
+    return wrap(array_module(tensor.array).empty(tensor.shape, tensor.array.dtype))
+
+
+def _first_line(error):
+    return next(iter(str(error).splitlines()), "")
+
+
+class _Uses(Listener):
+    """Parameters, gradients and modules that a step uses, beside its arguments."""
+
+    def __init__(self, leaves=()):
+        self.leaves = leaves  # those of the rehearsal
+        self.arrays, self.modes, self.seen = {}, {}, {}
+        self.before = {leaf: leaf.grad for leaf in leaves}
+        self.memory = {x: g.array for x, g in self.before.items() if g is not None}
+        self.in_place, self.after = set(), {}
+
+    def record_forward(self, ctx, inputs, outputs):
+        """Note the memory of each parameter."""
+        for x in inputs:
+            if isinstance(x, Parameter):
+                self.arrays[x] = x.array
+
+    def record_gradient(self, tensor):
+        """Note the first gradient of each leaf, and whether it was added to an earlier one."""
+        if tensor not in self.seen:
+            self.seen[tensor] = weakref.ref(tensor)
+            if tensor.grad.array is self.memory.get(tensor):
+                self.in_place.add(tensor)
+
+    def enter_module(self, module):
+        """Note whether a module is in training mode."""
+        self.modes[module] = module.training
+
+    def before_capture(self):
+        """Return the uses of the capture, given that this was the rehearsal."""
+        return _Uses(list(self.seen))
+
+    def finish(self):
+        """Note the gradients that the captured step has left."""
+        self.after = {leaf: leaf.grad for leaf in self.leaves}
+
+    def undo(self):
+        """Restore the gradients from before a capture that failed."""
+        for leaf, grad in self.before.items():
+            leaf.grad = grad
+
+    def after_replay(self):
+        """Set the gradients as the step would have set them."""
+        for leaf, grad in self.after.items():
+            leaf.grad = grad
+
+    def unchanged(self):
+        """Return True if a replay reads and writes what the step would read and write."""
+        return (
+            all(x.array is array for x, array in self.arrays.items())
+            and all(module.training is mode for module, mode in self.modes.items())
+            and all(self._same_gradient(leaf) for leaf in self.leaves)
+        )
+
+    def _same_gradient(self, leaf):
+        if leaf in self.in_place:  # the step adds to a gradient
+            return leaf.grad is not None and leaf.grad.array is self.memory[leaf]
+        return self.before[leaf] is not None or leaf.grad is None

@@ -1,0 +1,111 @@
+"""Sampling a token on a GPU: from scores to an index in one launch, one block for each row.
+
+    w_j = exp((s_j - max s) / temperature)
+    index = the first j with w_0 + ... + w_j > level * (w_0 + ... + w_(n-1))
+
+Three passes over the row: the maximum; the sum of all weights; the cumulative sums again, until one
+is larger than the level. A cumulative sum over a tile of 256 weights is computed in every warp by
+5 additions of a value from a thread further left, at distances 1, 2, 4, 8 and 16; then each warp
+adds the sums of the warps before it. The weights and sums are in float64, as in `ops.draw_tokens`,
+which takes some 12 launches.
+"""
+
+import numpy as np
+
+from ..backend import array_module, device_of, from_host
+from ..backend.kernel_table import register
+from ..ops.draw_tokens import draw_tokens
+from .source import FLOATS, Source, all_contiguous
+
+__all__ = ["DrawKernel"]
+
+THREADS = 256
+
+SOURCE = Source(
+    r"""
+// Score j over the temperature, rounded to T as in NumPy.
+template <typename T, typename A> __device__ A scaled(A score, double temperature) {
+    return A(T(score / A(T(A(temperature)))));
+}
+
+// The weight of a score; `largest` is the largest score, scaled.
+template <typename T, typename A> __device__ double weight(A score, A largest, double temperature) {
+    return exp((double)A(T(scaled<T>(score, temperature) - largest)));
+}
+
+// The sum of one value of each thread up to and including this one; `total` is that of the block.
+__device__ double sum_so_far(double value, double& total) {
+    __shared__ double of_warp[8];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    for (int step = 1; step < 32; step *= 2) {
+        double left = __shfl_up_sync(0xffffffff, value, step);
+        if (lane >= step) value += left;
+    }
+    __syncthreads();  // the last result has been read
+    if (lane == 31) of_warp[warp] = value;
+    __syncthreads();
+    double before = 0;
+    total = 0;
+    for (int other = 0; other < 8; ++other) {
+        if (other < warp) before += of_warp[other];
+        total += of_warp[other];
+    }
+    return before + value;
+}
+
+// One block of 256 threads for each row of scores (rows, n). `level` is for a single row.
+template <typename T, typename A> __global__ void draw_tokens(
+    const T* scores, const double* levels, long long* ids, long long n,
+    double level, double temperature)
+{
+    __shared__ int first;
+    scores += blockIdx.x * n;
+    if (levels) level = levels[blockIdx.x];
+    A largest = A(scores[0]);
+    for (long long j = threadIdx.x; j < n; j += 256) {
+        A s = A(scores[j]);
+        largest = s > largest || s != s ? s : largest;
+    }
+    largest = scaled<T>(block_max(largest), temperature);
+    double whole = 0, so_far = 0, of_tile;
+    for (long long j = threadIdx.x; j - threadIdx.x < n; j += 256) {
+        sum_so_far(j < n ? weight<T>(A(scores[j]), largest, temperature) : 0.0, of_tile);
+        whole += of_tile;
+    }
+    if (threadIdx.x == 0) first = 0x7fffffff;
+    for (long long j = threadIdx.x; j - threadIdx.x < n; j += 256) {
+        double w = j < n ? weight<T>(A(scores[j]), largest, temperature) : 0.0;
+        double sum = so_far + sum_so_far(w, of_tile);
+        if (j < n && (sum > level * whole || sum >= whole)) atomicMin(&first, (int)j);
+        so_far += of_tile;
+        __syncthreads();
+        if (first < 0x7fffffff) break;
+    }
+    if (threadIdx.x == 0) ids[blockIdx.x] = first < 0x7fffffff ? first : 0;  // 0: NaN
+}
+""",
+    "draw_tokens",
+)
+
+
+@register(draw_tokens)
+class DrawKernel:
+    """`ops.draw_tokens` in one launch; with several rows, their levels are copied to the GPU."""
+
+    @staticmethod
+    def accepts(scores, levels, temperature):
+        return scores.dtype.name in FLOATS and 0 < scores.shape[1] < 2**31 - THREADS
+
+    @staticmethod
+    def run(scores, levels, temperature):
+        (scores,) = all_contiguous(scores)
+        rows, n = scores.shape
+        ids = array_module(scores).empty(rows, "int64")
+        level, on_device = float(levels[0, 0]) if rows == 1 else 0.0, None
+        if rows > 1:
+            on_device = from_host(np.ascontiguousarray(levels), device_of(scores))
+        SOURCE.launch(
+            "draw_tokens", scores.dtype, rows, THREADS,
+            scores, on_device, ids, n, level, float(temperature),
+        )  # fmt: skip
+        return ids

@@ -1,0 +1,43 @@
+"""Numbers of a CUDA graph: write those that change between two replays, in one launch.
+
+A graph repeats its launches with the arguments of the capture, so its kernels read what changes
+(the learning rate, the counter of dropout) from memory. Before each replay, one launch writes there
+the values that it has as its argument. It needs no copy from the host, whose memory would have to
+stay unchanged until the device has read it.
+"""
+
+import numpy as np
+
+from ..backend.graph_capture import LENGTH, write_numbers
+from ..backend.kernel_table import register
+from .source import Source
+
+__all__ = ["WriteKernel"]
+
+SOURCE = Source(
+    r"""
+struct Numbers { long long bits[256]; };
+
+template <typename T, typename A> __global__ void write_numbers(
+    const Numbers numbers, long long* board)
+{
+    board[threadIdx.x] = numbers.bits[threadIdx.x];
+}
+""",
+    "write_numbers",
+    types={"float64": ("double", "double")},
+)
+
+
+@register(write_numbers)
+class WriteKernel:
+    """`backend.graph_capture.write_numbers` in one launch."""
+
+    @staticmethod
+    def accepts(board, values):
+        return True
+
+    @staticmethod
+    def run(board, values):
+        numbers = values.view(f"V{8 * LENGTH}")[0]
+        SOURCE.launch("write_numbers", np.dtype("float64"), 1, LENGTH, numbers, board)
