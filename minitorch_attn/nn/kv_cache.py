@@ -17,7 +17,7 @@ from ..named_errors import NamedErrors
 from ..tensor import wrap
 from .checks import check_layers
 
-__all__ = ["KVCache", "StaticKVCache", "store"]
+__all__ = ["KVCache", "StaticKVCache"]
 
 
 class _Layer:
