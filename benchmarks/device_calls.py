@@ -145,42 +145,7 @@ def _w7():
     return step
 
 
-def _graphed(make):
-    """Return a function that makes the step of a workload with a CUDA graph, and the graph."""
-
-    def graphed(**changes):
-        import minitorch_attn as mt
-
-        step = mt.cuda.GraphedStep(make(**changes))
-        return step, step
-
-    return graphed
-
-
-def _w7_graphed():
-    """Return the decoding of one token of W7 with a CUDA graph, and the graph."""
-    import minitorch_attn as mt
-
-    from .workloads import gpt_step, w7
-
-    model = gpt_step.our_model(**w7.SIZES).to("cuda").eval()
-    cache = mt.nn.StaticKVCache(w7.SIZES["context"])
-
-    def decode(ids):
-        with mt.no_grad():
-            return model(ids, cache)[:, -1].argmax(-1, keepdim=True)
-
-    graphed, latest = mt.cuda.GraphedStep(decode), [mt.tensor([[0]], device="cuda")]
-
-    def step():
-        latest[0] = graphed(latest[0])
-        latest[0].item()
-
-    return step, graphed
-
-
 WORKLOADS = {"w1": _w1, "w4b": _w4b, "w5": _w5, "w7": _w7}
-GRAPHED = {"w1": _graphed(_w1), "w4b": _graphed(_w4b), "w5": _graphed(_w5), "w7": _w7_graphed}
 TITLES = {
     "w1": "W1, training step", "w4b": "W4b, forward and backward",
     "w5": "W5, forward and backward", "w7": "W7, one token",

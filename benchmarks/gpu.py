@@ -6,7 +6,6 @@ Without a GPU, the command says so and does nothing. The parts:
 
     kernels     every kernel against its composed version (the tests in `tests/kernels`)
     workloads   time of a step of W1, W4b, W5 and W7, and the largest memory in use
-    graphs      time of a step of W1, W4b, W5 and W7 that a CUDA graph replays
     attention   forward and backward pass by length, with its memory and FLOP/s
     tests       the test suite with `--device=cupy`
 """
@@ -26,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
 PAGE = ROOT / "docs" / "devices.md"
 START, END = "<!-- gpu: start -->", "<!-- gpu: end -->"
-PARTS = ("kernels", "workloads", "graphs", "attention", "tests")
+PARTS = ("kernels", "workloads", "attention", "tests")
 LIMITS = {"kernels": 300, "tests": 1200}  # seconds
 BATCHES = {"w1": {"batch": 12}, "w4b": {"batch": 4}, "w5": {"batch": 4}, "w7": {}}
 LENGTHS = (256, 1024, 4096, 16384)
@@ -69,19 +68,6 @@ def _workloads(repeats):
     from .device_calls import WORKLOADS
 
     return {name: measure(make(**BATCHES[name]), repeats) for name, make in WORKLOADS.items()}
-
-
-def _graphs(repeats):
-    """Return the times of replayed steps; `reason` says why a step was not replayed."""
-    from .device_calls import GRAPHED
-
-    found = {}
-    for name, make in GRAPHED.items():
-        step, graphed = make(**BATCHES[name])
-        for _ in range(4):  # warm-ups, and the capture
-            step()
-        found[name] = {**measure(step, repeats), "reason": graphed.reason}
-    return found
 
 
 def _attention(repeats, lengths=LENGTHS):
@@ -129,8 +115,6 @@ def _pytest(part, *arguments):
 def _run(part, repeats):
     if part == "workloads":
         return _workloads(repeats)
-    if part == "graphs":
-        return _graphs(repeats)
     if part == "attention":
         return _attention(repeats)
     if part == "kernels":
@@ -156,13 +140,6 @@ def table(results):
         for name, row in results["workloads"].items():
             span = f"{row['least_ms']:.2f} to {row['most_ms']:.2f}"
             lines.append(f"| {name.upper()} | {row['ms']:.2f} | {span} | {row['mb']:.0f} |")
-    if "graphs" in measured:
-        lines += ["", "| workload, replayed by a CUDA graph | median, ms | range, ms |"]
-        lines += ["| --- | --- | --- |"]
-        for name, row in results["graphs"].items():
-            span = f"{row['least_ms']:.2f} to {row['most_ms']:.2f}"
-            note = f", without a graph: {row['reason']}" if row["reason"] else ""
-            lines.append(f"| {name.upper()}{note} | {row['ms']:.2f} | {span} |")
     if "attention" in measured:
         lines += [
             "", "| tokens | forward, ms | TFLOP/s | with backward, ms | TFLOP/s | memory, MB |",

@@ -26,20 +26,6 @@ def test_the_counts_do_not_depend_on_the_batch():
     assert device_calls.count("w1", batch=1) == device_calls.count("w1", batch=3)
 
 
-@pytest.mark.parametrize("name", ["w1", "w7"])
-def test_a_graph_replays_the_step(name):
-    cupysim = pytest.importorskip("cupysim")
-    step, graphed = device_calls.GRAPHED[name]()
-    for _ in range(4):  # warm-ups, and the capture
-        step()
-    cupysim.reset()
-    step()
-    assert graphed.reason is None and graphed.replays == 2
-    calls = {kind: calls for kind, (calls, _) in cupysim.summary().items()}
-    waits = sum(count for kind, count in calls.items() if kind.startswith("sync"))
-    assert calls["graph"] == 1 and waits == (1 if name == "w7" else 0)
-
-
 def test_the_page_has_a_row_for_each_workload():
     text = device_calls.PAGE.read_text(encoding="utf-8")
     rows = text[text.index(device_calls.START) : text.index(device_calls.END)]

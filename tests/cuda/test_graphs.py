@@ -515,3 +515,13 @@ def test_the_strict_device_finds_what_a_graph_cannot_repeat():
     with recorded_by(Rehearsal()) as rehearsal:
         ids + mt.tensor([[1, 2, 3]], device="strict")
     assert rehearsal.refused == ["copies an array from the host to the device"]
+
+
+@gpu
+def test_the_step_of_w1_is_captured():
+    from benchmarks.device_calls import WORKLOADS
+
+    graphed = GraphedStep(WORKLOADS["w1"](), num_warmup_iters=1)
+    for _ in range(3):
+        graphed()
+    assert graphed.reason is None and graphed.replays == 2
