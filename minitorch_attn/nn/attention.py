@@ -144,7 +144,9 @@ class Attention(Module):
                 key = rotary(key)
             if cache is not None:
                 key, value = cache.update(key, value)
-                mask = _of_tokens(cache, mask)
+                visible = getattr(cache, "visible", None)  # while a CUDA graph is captured
+                if visible is not None:
+                    mask = visible if mask is None else visible & mask
         if rotary is not None:
             query = rotary(query)
         context = self.attend(query, key, value, mask, bias, is_causal)
@@ -211,14 +213,6 @@ class Attention(Module):
         groups = self.num_kv_heads != self.num_heads
         shared = f", num_kv_heads={self.num_kv_heads}" if groups else ""
         return f"num_heads={self.num_heads}, head_dim={self.head_dim}{shared}"
-
-
-def _of_tokens(cache, mask):
-    """Return the mask for a cache that has places without a token, as a CUDA graph needs them."""
-    visible = getattr(cache, "visible", None)
-    if visible is None or mask is None:
-        return mask if visible is None else visible
-    return visible & mask
 
 
 def _merged(mask, bias):
