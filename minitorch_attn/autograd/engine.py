@@ -14,6 +14,7 @@ from .. import backend
 from ..errors import DTypeError, GraphError, ShapeError
 from ..tensor import Tensor, wrap
 from . import anomaly, modes
+from .autocast import using_casts
 from .function import Leaf
 from .modes import enable_grad, no_grad, state
 from .tensor_habits import explain_backward
@@ -46,6 +47,12 @@ def run_backward(roots, grads, *, targets=None, stops=None, retain_graph=False, 
     -------
     list with an array, Tensor or None for each target or stop; None without both
     """
+    if create_graph and state.autocast is not None:  # a gradient has the dtype of its tensor
+        with using_casts(None):
+            return run_backward(
+                roots, grads, targets=targets, stops=stops, retain_graph=retain_graph,
+                create_graph=create_graph,
+            )  # fmt: skip
     arrived = _Arrivals(out_of_place=create_graph)
     waiting, grads_of, add = arrived.waiting, arrived.grads, arrived.add
     for root, grad in zip(roots, grads, strict=True):

@@ -296,7 +296,8 @@ def _along_one_axis(function, name, input, dim, dtype):
     axis = axis_of(dim, input.ndim, name)
     if input.ndim == 0:
         return reshape(function.apply(reshape(input, (1,)), axis=0), ())
-    return function.apply(input, axis=axis)
+    result = function.apply(input, axis=axis)
+    return result if dtype is None else cast(result, dtype)  # autocast computes in float32
 
 
 def _real(input, name):
