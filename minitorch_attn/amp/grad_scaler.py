@@ -104,7 +104,7 @@ class GradScaler(NamedErrors):
         )
 
     def _scale_on(self, device):
-        """Return the scale as a float32 tensor: a number would multiply a float16 loss in float16."""
+        """Return the scale as a tensor: times a number, a float16 loss would stay float16."""
         if device not in self._on:
             self._on[device] = full((), self._scale, dtype="float32", device=device)
         return self._on[device]
@@ -200,7 +200,7 @@ class GradScaler(NamedErrors):
                 "GradScaler.update: no gradients were checked since the last update",
                 hint="call scaler.step(optimizer) first",
             )
-        elif any([stage.overflowed for stage in found]):
+        elif any(stage.overflowed for stage in found):
             self._set_scale(_float32(self._scale * self._backoff_factor))
             self._growth_tracker = 0
         else:
@@ -288,7 +288,7 @@ class _Stage:
     def overflowed(self):
         """Whether a gradient is not finite. The first question waits for the device."""
         if self._overflowed is None:
-            self._overflowed = any([bool(to_host(found)) for found in self.found])
+            self._overflowed = any(bool(to_host(found)) for found in self.found)
         return self._overflowed
 
 

@@ -14,8 +14,8 @@ class MasterWeights(Optimizer):
     Next to 1, the spacing of float16 is 0.001: an update by 1e-4 leaves a weight unchanged, however
     often it is repeated. The optimizer therefore gets float32 copies, the master weights, and keeps
     its own state in float32. Each step converts the gradients to float32, updates the copies, and
-    rounds them to the parameters. Parameters of other dtypes are updated as before. PyTorch does not
-    have this class; with `mt.autocast`, the parameters are float32 themselves and it is not needed.
+    rounds them to the parameters. Parameters of other dtypes are updated as before. PyTorch does
+    not have this class. With `mt.autocast` it is not needed: the parameters are float32 themselves.
 
     Parameters
     ----------

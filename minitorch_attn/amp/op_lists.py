@@ -1,8 +1,8 @@
 """Which operations autocast runs in float16, which in float32: PyTorch's lists for CUDA.
 
-Products do most of the arithmetic, lose little in float16, and run there several times as fast on a
-GPU. Functions with a large range (exp, pow) and sums (softmax, norms, losses) need float32. All others
-compute in the dtype of their inputs. Two operands of different dtypes are converted to the wider.
+Products do most of the arithmetic, lose little in float16, and run there several times as fast on
+a GPU. Functions with a large range (exp, pow) and sums (softmax, norms, losses) need float32. All
+others compute in the dtype of their inputs, and of two dtypes in the wider one.
 
 PyTorch has other, shorter lists for the CPU, where softmax and layer normalization stay in float16.
 Here, both devices have the lists for CUDA, so that the CPU shows what a GPU would compute.
@@ -28,14 +28,14 @@ OPERATIONS = {
     # Refused: the gradient of a probability near 0 does not fit into float16.
     "refused": "BinaryCrossEntropy",
     "unaffected": """
-        Abs Add Alias BroadcastTo Cast Clamp ClampTo Clone ColumnSum Cos Diagonal DiagonalPlace Div
-        Dropout Elu Embedding Erf Extreme Flip Fmod Fourier Gather GatherBack Gelu GeluTanh
+        Abs Add Alias BroadcastTo Cast Clamp ClampTo Clone ColumnSum Cos Diagonal DiagonalPlace
+        Div Dropout Elu Embedding Erf Extreme Flip Fmod Fourier Gather GatherBack Gelu GeluTanh
         HardSwish HardTanh LeakyRelu Lerp LogAddExp LogSigmoid LookUp MaxPool Maximum Mean Median
-        Minimum Mish Move Mul Neg NormOver Overwrite Pad Parallel PatchSum Patches Permute Pick Place
-        PlaceAt Recurrence Relu Remainder Reshape Roll Rotary Round RowSum RowTake Scatter
+        Minimum Mish Move Mul Neg NormOver Overwrite Pad Parallel PatchSum Patches Permute Pick
+        Place PlaceAt Recurrence Relu Remainder Reshape Roll Rotary Round RowSum RowTake Scatter
         ScatterExtreme ScatterProduct Seam Shift Sigmoid Sign Silu Sin Slice Split Sqrt Std Sub
-        Tanh TapSum TieShare Tile Transpose Triangle Unbind Var Where WholeQuotient WindowSum Windows
-        WriteThrough Zero _Blank
+        Tanh TapSum TieShare Tile Transpose Triangle Unbind Var Where WholeQuotient WindowSum
+        Windows WriteThrough Zero _Blank
     """,
 }
 
@@ -53,7 +53,7 @@ FUNCTIONS = {
         smooth_l1_loss
     """,
     "widest": "addcdiv addcmul bilinear dot grid_sample inner scatter_add tensordot vdot",
-    # Computed in float32, with a result in the dtype of the first input: cuDNN reads a float16 input
-    # and float32 parameters.
+    # Computed in float32, with a result in the dtype of the input: for PyTorch, cuDNN reads a
+    # float16 input and float32 parameters.
     "float32 inside": "batch_norm instance_norm",
 }

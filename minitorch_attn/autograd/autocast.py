@@ -1,7 +1,7 @@
 """How operations meet autocast: mixed dtypes are allowed, and some functions run as a whole.
 
-`mt.autocast` stores an object with the rules in `state.autocast` of the thread. `Function.apply` asks
-it for each operation. Without autocast, `modes.watchers` is 0 and nobody reads the state.
+`mt.autocast` stores an object with the rules in `state.autocast` of the thread. `Function.apply`
+asks it for each operation. Without autocast, `modes.watchers` is 0 and nobody reads the state.
 """
 
 from functools import wraps

@@ -41,9 +41,9 @@ def in_parallel(calls):
     Notes
     -----
     Each call draws the random numbers of dropout from a range of its own, so that they do not
-    depend on when the others draw; other random numbers raise an error. While a listener watches
-    this thread (a recording, a checkpoint, anomaly mode, autocast), the calls run one after the other on this
-    thread, so that it sees every operation.
+    depend on when the others draw; other random numbers raise an error. Under autocast, and while
+    a listener watches this thread (a recording, a checkpoint, anomaly mode), the calls run one
+    after the other on this thread, so that it sees every operation.
 
     Examples
     --------

@@ -7,7 +7,8 @@ all the arithmetic, so a kernel receives a table of addresses and treats the arr
 
 The table is an argument of the launch (at most 4 KB, so 128 arrays), which needs no copy from the
 host to the device. In place of one launch for each array: 1 to gather, 2 for a norm, 1 to scale,
-1 to undo a loss scale, and 1 for the update of `optim.Adam` and `optim.AdamW`, whose formulas are in `optim.adam`.
+1 to undo a loss scale, and 1 for the update of `optim.Adam` and `optim.AdamW`, whose formulas are
+in `optim.adam`.
 """
 
 import math

@@ -6,6 +6,7 @@ from functools import lru_cache
 from ..autograd.broadcasting import broadcast_shapes
 from ..autograd.function import Function
 from ..backend import array_module
+from ..backend.half import narrowed, widened
 from ..backend.row_reductions import row_max, row_sum
 from ..computes import computes
 from ..errors import DTypeError, ShapeError
@@ -35,9 +36,10 @@ class Softmax(Function):
     @staticmethod
     def forward(ctx, x, *, axis):
         xp = array_module(x)
-        y = x - max_along(x, axis)  # for numerical stability
+        y = widened(x) - max_along(x, axis)  # for numerical stability
         xp.exp(y, out=y)
         y /= sum_along(y, axis)
+        y = narrowed(y, x)
         ctx.axis = axis
         ctx.save(y)
         return y
@@ -66,7 +68,7 @@ class MaskedSoftmax(Function):
     def forward(ctx, x, mask, *, axis):
         xp = array_module(x)
         y = x.copy() if mask is None else xp.where(mask, x, -xp.inf)
-        softmax_in_place(y, axis)
+        y = narrowed(softmax_in_place(widened(y), axis), x)
         ctx.axis = axis
         ctx.save(y)
         return y
@@ -92,8 +94,9 @@ class LogSoftmax(Function):
     @staticmethod
     def forward(ctx, x, *, axis):
         xp = array_module(x)
-        y = x - max_along(x, axis)
+        y = widened(x) - max_along(x, axis)
         y -= xp.log(sum_along(xp.exp(y), axis))
+        y = narrowed(y, x)
         ctx.axis = axis
         ctx.save(y)
         return y
