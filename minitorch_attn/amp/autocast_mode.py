@@ -1,4 +1,4 @@
-"""Autocast: run each operation in the dtype that suits it, float16 or float32."""
+"""Autocast mode: run each operation in the dtype that suits it, float16 or float32."""
 
 import threading
 import warnings

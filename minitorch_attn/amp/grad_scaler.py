@@ -1,4 +1,4 @@
-"""GradScaler: multiply the loss by a scale, so that small gradients do not become 0 in float16."""
+"""Grad scaler: multiply the loss by a scale, so that small gradients do not become 0 in float16."""
 
 from collections.abc import Iterable
 from ctypes import c_float

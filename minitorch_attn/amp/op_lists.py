@@ -1,4 +1,4 @@
-"""Which operations autocast runs in float16, which in float32: PyTorch's lists for CUDA.
+"""Lists of the operations that autocast runs in float16 or in float32: those of PyTorch for CUDA.
 
 Products do most of the arithmetic, lose little in float16, and run there several times as fast on
 a GPU. Functions with a large range (exp, pow) and sums (softmax, norms, losses) need float32. All

@@ -1,4 +1,4 @@
-"""Divide gradients by the loss scale, and find out whether one of them is infinite or NaN."""
+"""Unscale gradients: divide them by the loss scale, and find infinities and NaN."""
 
 from ..backend import array_module
 from ..backend.kernel_table import kernel_for

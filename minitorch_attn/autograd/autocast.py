@@ -1,4 +1,4 @@
-"""How operations meet autocast: mixed dtypes are allowed, and some functions run as a whole.
+"""Autocast in operations: mixed dtypes are allowed, and some functions run as a whole.
 
 `mt.autocast` stores an object with the rules in `state.autocast` of the thread. `Function.apply`
 asks it for each operation. Without autocast, `modes.watchers` is 0 and nobody reads the state.

@@ -1,4 +1,4 @@
-"""Float16 arrays inside an operation: compute in float32, and round the result once."""
+"""Half precision inside an operation: compute float16 in float32, and round the result once."""
 
 __all__ = ["narrowed", "widened"]
 
