@@ -56,10 +56,11 @@ class Gelu(Gate, Function):
 
     @staticmethod
     def forward(ctx, x):
-        h = Gelu.gate(widened(x))
-        ctx.save(x)
+        given, x = x, widened(x)
+        h = Gelu.gate(x)
+        ctx.save(given)
         ctx.save_intermediate(h)
-        return narrowed(x * h, x)
+        return narrowed(x * h, given)
 
     @staticmethod
     def backward(ctx, grad_y):

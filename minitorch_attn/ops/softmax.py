@@ -35,11 +35,11 @@ class Softmax(Function):
 
     @staticmethod
     def forward(ctx, x, *, axis):
-        xp = array_module(x)
-        y = widened(x) - max_along(x, axis)  # for numerical stability
+        xp, given, x = array_module(x), x, widened(x)
+        y = x - max_along(x, axis)  # for numerical stability
         xp.exp(y, out=y)
         y /= sum_along(y, axis)
-        y = narrowed(y, x)
+        y = narrowed(y, given)
         ctx.axis = axis
         ctx.save(y)
         return y
@@ -67,8 +67,9 @@ class MaskedSoftmax(Function):
     @staticmethod
     def forward(ctx, x, mask, *, axis):
         xp = array_module(x)
-        y = x.copy() if mask is None else xp.where(mask, x, -xp.inf)
-        y = narrowed(softmax_in_place(widened(y), axis), x)
+        y = widened(x.copy() if mask is None else xp.where(mask, x, -xp.inf))
+        softmax_in_place(y, axis)
+        y = narrowed(y, x)
         ctx.axis = axis
         ctx.save(y)
         return y
@@ -93,10 +94,10 @@ class LogSoftmax(Function):
 
     @staticmethod
     def forward(ctx, x, *, axis):
-        xp = array_module(x)
-        y = widened(x) - max_along(x, axis)
+        xp, given, x = array_module(x), x, widened(x)
+        y = x - max_along(x, axis)
         y -= xp.log(sum_along(xp.exp(y), axis))
-        y = narrowed(y, x)
+        y = narrowed(y, given)
         ctx.axis = axis
         ctx.save(y)
         return y

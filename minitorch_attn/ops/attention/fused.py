@@ -45,8 +45,9 @@ class Attention(Function):
     def forward(ctx, query, key, value, mask, *, scale, is_causal, dropout_p):
         # query (..., query, dim)   key (..., key, dim)   value (..., key, value_dim)
         xp = array_module(query)
-        q, k, v = widened(query), widened(key), widened(value)
-        scores = matmul(q * scale, k.swapaxes(-1, -2))  # (..., query, key)
+        inputs = query, key, value
+        query, key, value = map(widened, inputs)
+        scores = matmul(query * scale, key.swapaxes(-1, -2))  # (..., query, key)
         if is_causal:
             scores += causal_bias(scores)
         if mask is not None:
@@ -57,11 +58,11 @@ class Attention(Function):
             keep = keep_mask(weights.shape, 1.0 - dropout_p, xp)
             ctx.constants(keep)
             kept = weights * keep
-        context = matmul_like(kept, v, like=q)  # (..., query, value_dim)
+        context = matmul_like(kept, value, like=query)  # (..., query, value_dim)
         if dropout_p:
             context *= dropout_scale(dropout_p)
-        context = narrowed(context, query)
-        ctx.save(query, key, value, mask, context)
+        context = narrowed(context, inputs[0])
+        ctx.save(*inputs, mask, context)
         ctx.save_intermediate(weights)
         return context
 
