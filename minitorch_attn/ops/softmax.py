@@ -66,10 +66,10 @@ class MaskedSoftmax(Function):
 
     @staticmethod
     def forward(ctx, x, mask, *, axis):
-        xp = array_module(x)
-        y = widened(x.copy() if mask is None else xp.where(mask, x, -xp.inf))
+        xp, given, x = array_module(x), x, widened(x)
+        y = x.copy() if mask is None else xp.where(mask, x, -xp.inf)
         softmax_in_place(y, axis)
-        y = narrowed(y, x)
+        y = narrowed(y, given)
         ctx.axis = axis
         ctx.save(y)
         return y
