@@ -238,6 +238,24 @@ def test_in_place_operations_keep_their_dtype(make, on):
     assert x.dtype == HALF
 
 
+def test_an_in_place_operation_keeps_the_dtype_of_its_node(make, on):
+    leaf = make(3)
+    with mt.autocast(on):
+        x = leaf.half()
+        x.pow_(2)
+        (3 * x).backward(mt.ones(3, dtype=mt.float16, device=x.device))
+    np.testing.assert_array_equal(leaf.grad.numpy(), 6 * leaf.detach().half().numpy())
+
+
+def test_a_recorded_backward_pass_inside_a_region(make, on):
+    a, b = make(2, 3).detach().half(), make(3).detach().half()
+    b.requires_grad_()
+    with mt.autocast(on):
+        y = (a * b).float().sum()
+        (grad,) = mt.autograd.grad(y, b, create_graph=True)
+    assert grad.dtype == HALF  # a sum over the rows, which autocast would compute in float32
+
+
 def test_second_derivatives(make, on):
     x, w = make(3, 5), make(5, 5)
     with mt.autocast(on):

@@ -52,11 +52,12 @@ def test_masters_are_the_float32_parameters(name, device):
     assert {v.dtype for v in states} == {np.dtype("float32")}
 
 
-def test_with_a_scaler(device):
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_with_a_scaler(name, device):
     half, single = weights(device), weights(device)
     scaler = mt.amp.GradScaler(init_scale=1024.0)
-    train(OPTIMIZERS["AdamW"], half, 3, scaler=scaler)
-    train(OPTIMIZERS["AdamW"], single, 3)
+    train(OPTIMIZERS[name], half, 3, scaler=scaler)
+    train(OPTIMIZERS[name], single, 3)
     for a, b in zip(half, single, strict=True):
         np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
 
