@@ -47,12 +47,6 @@ def run_backward(roots, grads, *, targets=None, stops=None, retain_graph=False, 
     -------
     list with an array, Tensor or None for each target or stop; None without both
     """
-    if create_graph and state.autocast is not None:  # a gradient has the dtype of its tensor
-        with using_casts(None):
-            return run_backward(
-                roots, grads, targets=targets, stops=stops, retain_graph=retain_graph,
-                create_graph=create_graph,
-            )  # fmt: skip
     arrived = _Arrivals(out_of_place=create_graph)
     waiting, grads_of, add = arrived.waiting, arrived.grads, arrived.add
     for root, grad in zip(roots, grads, strict=True):
@@ -195,6 +189,9 @@ def _zeros(like, shape, dtype):
 
 def _differentiate_watched(ctx, grad, create_graph):
     """Call `backward` of one node, with support for listeners, NaN detection and `create_graph`."""
+    if state.autocast is not None:  # a gradient has the dtype of its tensor
+        with using_casts(None):
+            return _differentiate_watched(ctx, grad, create_graph)
     grads = grad if type(grad) is tuple else (grad,)
     for listener in state.listeners:
         listener.before_backward(ctx, grads)
