@@ -19,12 +19,13 @@ FLOORS = (
     {"serialization"},
     {"nn"},
     {"einops", "optim"},
+    {"amp"},
     {"kernels"},  # they replace operations of the floors before; the backend imports them by name
     {"models"},
     {"generation"},
     {"pretrained"},  # models/pretrained: the Hugging Face and timm interfaces, which generate
     {"utils"},
-    {"amp", "backends", "cuda", "jit"},
+    {"backends", "cuda", "jit"},
     {"data"},
     {"training"},
     {"viz"},

@@ -6,6 +6,7 @@ from ..backend.random import Position
 from ..errors import DTypeError, GraphError
 from ..named_errors import names_arguments
 from ..tensor import Tensor
+from .autocast import using_casts
 from .listener import Listener
 from .modes import enable_grad, state
 from .nested import mapped
@@ -66,7 +67,7 @@ def checkpoint(fn, *args, **kwargs):
     if not state.grad_enabled:
         return fn(*args, **kwargs)
     segment = _Segment(fn, args, kwargs)
-    with segment:
+    with segment, using_casts(segment.autocast):
         outputs = fn(*args, **kwargs)
     segment.close()
     return outputs
@@ -84,6 +85,8 @@ class _Segment(Listener):
         self.contexts = []  # weak references, because the graph keeps this object alive
         self.steps = []  # operations of the first run, for comparison
         self.start, self.end = Position(), None
+        # Without the cache of converted weights, both runs convert the same tensors.
+        self.autocast = state.autocast and state.autocast.without_cache()
 
     def _hold(self, tensor):
         self._see(tensor)
@@ -157,7 +160,7 @@ class _Segment(Listener):
 
     def _run_again(self):
         replay = _Replay()
-        with enable_grad(), self.start.again(), replay:
+        with enable_grad(), self.start.again(), replay, using_casts(self.autocast):
             made = {}
             args, kwargs = mapped(self.inputs, _Argument, lambda x: _once(made, x, _Argument.again))
             self.fn(*args, **kwargs)

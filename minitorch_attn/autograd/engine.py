@@ -14,6 +14,7 @@ from .. import backend
 from ..errors import DTypeError, GraphError, ShapeError
 from ..tensor import Tensor, wrap
 from . import anomaly, modes
+from .autocast import using_casts
 from .function import Leaf
 from .modes import enable_grad, no_grad, state
 from .tensor_habits import explain_backward
@@ -188,6 +189,9 @@ def _zeros(like, shape, dtype):
 
 def _differentiate_watched(ctx, grad, create_graph):
     """Call `backward` of one node, with support for listeners, NaN detection and `create_graph`."""
+    if state.autocast is not None:  # a gradient has the dtype of its tensor
+        with using_casts(None):
+            return _differentiate_watched(ctx, grad, create_graph)
     grads = grad if type(grad) is tuple else (grad,)
     for listener in state.listeners:
         listener.before_backward(ctx, grads)

@@ -15,6 +15,7 @@ from ..backend.kernel_table import kernel_for
 from ..errors import DTypeError, GraphError, MissingMethodError
 from ..tensor import Tensor, ViewOf, changes, wrap
 from . import anomaly, modes
+from .autocast import using_casts
 from .modes import state
 from .tensor_habits import explain_call, refuse_output
 
@@ -322,6 +323,10 @@ class Function:
         arrays = _arrays_of(inputs, ctx)
         watched = modes.watchers
         if watched:
+            if state.autocast is not None:
+                inputs, given = state.autocast.inputs(cls, inputs), inputs
+                if inputs is not given:
+                    arrays = _arrays_of(inputs, ctx)
             if _runs_composed(cls):
                 return _run_composed(ctx, inputs, arrays, settings)
             _tell_before(ctx, inputs)
@@ -439,7 +444,8 @@ def _run_composed(ctx, inputs, arrays, settings):
         listener.enter_fused(ctx, inputs)
     outputs = None
     try:
-        outputs = ctx.function.composed(ctx, *inputs, **settings)
+        with using_casts(None):
+            outputs = ctx.function.composed(ctx, *inputs, **settings)
     finally:
         for listener in state.listeners:
             listener.leave_fused(ctx, outputs)

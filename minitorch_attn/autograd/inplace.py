@@ -11,6 +11,7 @@ from copy import copy
 from ..backend import address, array_module, shares_memory
 from ..errors import DTypeError, GraphError, ShapeError
 from ..tensor import Tensor, wrap
+from .autocast import using_casts
 from .function import Function
 from .modes import enable_grad, no_grad, state
 
@@ -31,6 +32,9 @@ def change(target, function, *args, **kwargs):
     Tensor
         `target` itself.
     """
+    if state.autocast is not None:  # the result must have the dtype of the target
+        with using_casts(None):
+            return change(target, function, *args, **kwargs)
     tracked = is_tracked(target, (*args, *kwargs.values()))
     if not tracked:
         with no_grad():

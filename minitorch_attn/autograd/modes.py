@@ -20,12 +20,13 @@ class _State(threading.local):
     grad_enabled = True
     listeners = ()
     anomaly = False
+    autocast = None  # rules of the innermost `mt.autocast`, which convert the inputs of operations
     take_apart = None  # Function -> bool: whether to run its composed version instead
 
 
 state = _State()
 _lock = threading.Lock()
-watchers = 0  # number of listeners and NaN detections over all threads; 0 is the fast path
+watchers = 0  # listeners, NaN detections and autocasts of all threads; 0 is the fast path
 
 
 def watch(change):

@@ -41,9 +41,9 @@ def in_parallel(calls):
     Notes
     -----
     Each call draws the random numbers of dropout from a range of its own, so that they do not
-    depend on when the others draw; other random numbers raise an error. While a listener watches
-    this thread (a recording, a checkpoint, anomaly mode), the calls run one after the other on this
-    thread, so that it sees every operation.
+    depend on when the others draw; other random numbers raise an error. Under autocast, and while
+    a listener watches this thread (a recording, a checkpoint, anomaly mode), the calls run one
+    after the other on this thread, so that it sees every operation.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def in_parallel(calls):
     start, offsets = next_number(), reserve_offsets(len(calls))
     pairs = zip(calls, offsets, strict=True)
     work = [partial(_run, call, offset, state.grad_enabled) for call, offset in pairs]
-    if state.listeners or state.anomaly:
+    if state.listeners or state.anomaly or state.autocast is not None:
         return [call() for call in work]
     results = together(work)
     parts = [[t for t in tensors_in(result) if t.requires_grad] for result in results]

@@ -43,5 +43,5 @@ def manual_seed_all(seed):
 
 
 def is_bf16_supported():
-    """Return False: NumPy and CuPy do not have bfloat16."""
+    """Return False: NumPy does not have bfloat16, and CuPy has no batched products of it."""
     return False

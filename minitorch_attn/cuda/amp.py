@@ -1,5 +1,26 @@
-"""Stand-in for `torch.cuda.amp`, another name of `mt.amp`."""
+"""The older names of `mt.amp`, `torch.cuda.amp`: autocast and GradScaler for CUDA devices."""
 
-from ..amp import GradScaler, autocast
+from .. import amp as _amp
+from ..named_errors import names_arguments
 
 __all__ = ["GradScaler", "autocast"]
+
+
+class autocast(_amp.autocast):
+    """`mt.autocast("cuda", ...)`, with PyTorch's older arguments."""
+
+    @names_arguments
+    def __init__(self, enabled=True, dtype="float16", cache_enabled=True):
+        super().__init__("cuda", dtype, enabled, cache_enabled)
+
+
+class GradScaler(_amp.GradScaler):
+    """`mt.amp.GradScaler("cuda", ...)`, with PyTorch's older arguments."""
+
+    def __init__(
+        self, init_scale=65536.0, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000,
+        enabled=True,
+    ):  # fmt: skip
+        super().__init__(
+            "cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled
+        )

@@ -7,13 +7,15 @@ all the arithmetic, so a kernel receives a table of addresses and treats the arr
 
 The table is an argument of the launch (at most 4 KB, so 128 arrays), which needs no copy from the
 host to the device. In place of one launch for each array: 1 to gather, 2 for a norm, 1 to scale,
-and 1 for the update of `optim.Adam` and `optim.AdamW`, whose formulas are in `optim.adam`.
+1 to undo a loss scale, and 1 for the update of `optim.Adam` and `optim.AdamW`, whose formulas are
+in `optim.adam`.
 """
 
 import math
 
 import numpy as np
 
+from ..amp.unscale import unscale_all
 from ..backend import array_module
 from ..backend.graph_capture import live_numbers
 from ..backend.kernel_table import register
@@ -22,7 +24,9 @@ from ..optim.adam import Adam, AdamW
 from ..optim.flat_buffer import join
 from .source import FLOATS, Source
 
-__all__ = ["AdamKernel", "AdamWKernel", "GatherKernel", "NormKernel", "ScaleKernel"]
+__all__ = [
+    "AdamKernel", "AdamWKernel", "GatherKernel", "NormKernel", "ScaleKernel", "UnscaleKernel",
+]  # fmt: skip
 
 AT_ONCE = 128  # arrays in a table
 THREADS, BLOCKS = 256, 512  # `many_squares` has at most so many blocks, each with one partial sum
@@ -57,6 +61,17 @@ template <typename T, typename A> __global__ void many_scale(
 {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i < n) arrays[i] = T(A(arrays[i]) * A(*factor));
+}
+
+// Multiply every element by a number; write 1 to found if an element is infinite or NaN.
+template <typename T, typename A> __global__ void many_unscale(
+    const Table<T> arrays, float* found, long long n, double factor)
+{
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    A value = A(arrays[i]);
+    if (!(value - value == 0)) *found = 1;  // inf - inf and NaN - NaN are NaN
+    arrays[i] = T(value * A(factor));
 }
 
 // The sum of squares of every gridDim.x-th piece, one partial sum for each block.
@@ -113,6 +128,7 @@ template <typename T, typename A> __global__ void adam(
 """,
     "many_gather",
     "many_scale",
+    "many_unscale",
     "many_squares",
     "root_of_sum",
     "adam",
@@ -209,6 +225,22 @@ class ScaleKernel:
     def run(arrays, factor):
         for table, n, _ in tables(arrays):
             SOURCE.launch("many_scale", factor.dtype, _blocks(n), THREADS, table, factor, n)
+
+
+@register(unscale_all)
+class UnscaleKernel:
+    """Divide all gradients by the loss scale and look for infinities, in one launch."""
+
+    @staticmethod
+    def accepts(arrays, factor):
+        return _same_kind(*arrays)
+
+    @staticmethod
+    def run(arrays, factor):
+        dtype, found = arrays[0].dtype, array_module(arrays[0]).zeros((), "float32")
+        for table, n, _ in tables(arrays):
+            SOURCE.launch("many_unscale", dtype, _blocks(n), THREADS, table, found, n, factor)
+        return found
 
 
 def _adam_numbers(group, step):

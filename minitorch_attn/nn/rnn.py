@@ -8,6 +8,7 @@ import math
 import warnings
 
 from .. import ops
+from ..autograd.autocast import mixes
 from ..errors import ArgumentError, DTypeError, MissingMethodError, ShapeError
 from ..tensor import Tensor
 from . import init
@@ -208,7 +209,7 @@ class RNNBase(Module):
         states = list(hx) if pair else [hx]
         for i, (state, size) in enumerate(zip(states, self._state_sizes, strict=True)):
             label = f"hx[{i}]" if pair else "hx"
-            if not isinstance(state, Tensor) or state.dtype != rows.dtype:
+            if not isinstance(state, Tensor) or not _same_dtype(state, rows):
                 raise DTypeError(
                     f"{name}: {label} is not a tensor with the dtype of input",
                     got=f"{getattr(state, 'dtype', type(state).__name__)}",
@@ -234,8 +235,8 @@ class RNNBase(Module):
                 expected="a Tensor or a PackedSequence",
                 hint="use mt.tensor(data), or nn.utils.rnn.pack_sequence() for a list of tensors",
             )
-        dtype = self.weight_ih_l0.dtype
-        if input.dtype != dtype:
+        if not _same_dtype(input, self.weight_ih_l0):
+            dtype = self.weight_ih_l0.dtype
             raise DTypeError(
                 f"{name}: input and parameters have different dtypes",
                 got=f"input {input.dtype} and parameters {dtype}",
@@ -424,3 +425,8 @@ def _check_config(mode, proj_size, dropout, flags, sizes):
             expected="from 1 to hidden_size - 1, or 0 for no projection",
             hint="add a Linear layer after the LSTM to enlarge the output",
         )
+
+
+def _same_dtype(a, b):
+    """Return True if two tensors have the same dtype, or will have it under autocast."""
+    return a.dtype == b.dtype or mixes(a, b)

@@ -8,6 +8,7 @@ and a group of channels, for each image.
 
 import math
 
+from ..autograd.autocast import autocasts
 from ..autograd.function import Function
 from ..backend import array_module, check_same_device
 from ..computes import computes
@@ -112,6 +113,7 @@ def _move(running_mean, running_var, momentum, mean, variance, count):
 
 
 @names_arguments
+@autocasts
 def batch_norm(
     input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1,
     eps=1e-5,
@@ -167,6 +169,7 @@ def batch_norm(
 
 
 @names_arguments
+@autocasts
 def instance_norm(
     input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True,
     momentum=0.1, eps=1e-5,
@@ -211,6 +214,7 @@ def instance_norm(
 
 
 @names_arguments
+@autocasts
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     """Group normalization: mean 0 and variance 1 per group of channels, then an affine map.
 

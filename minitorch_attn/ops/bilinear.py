@@ -1,5 +1,6 @@
 """Bilinear layer: a linear layer of the products of the elements of two vectors."""
 
+from ..autograd.autocast import autocasts
 from ..errors import ShapeError
 from ..named_errors import names_arguments
 from .linear import linear
@@ -9,6 +10,7 @@ __all__ = ["bilinear"]
 
 
 @names_arguments
+@autocasts
 def bilinear(input1, input2, weight, bias=None):
     """Bilinear layer: `y_k = sum_ij input1_i weight_kij input2_j + bias_k`.
 

@@ -15,6 +15,7 @@ Each of the three runs as one matrix product per group, with the windows of x as
 
 import math
 
+from ..autograd.autocast import autocasts
 from ..autograd.function import Function
 from ..backend import array_module, matmul
 from ..computes import computes
@@ -207,6 +208,7 @@ def _biased(y, bias):
 
 
 @names_arguments
+@autocasts
 def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Convolution over one spatial axis; see `conv2d`.
 
@@ -220,6 +222,7 @@ def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
 
 
 @names_arguments
+@autocasts
 def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Convolution over two spatial axes, with one kernel per output channel.
 
@@ -269,12 +272,14 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
 
 
 @names_arguments
+@autocasts
 def conv3d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Convolution over three spatial axes; see `conv2d`."""
     return _conv("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
 
 @names_arguments
+@autocasts
 def conv_transpose1d(
     input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
@@ -293,6 +298,7 @@ def conv_transpose1d(
 
 
 @names_arguments
+@autocasts
 def conv_transpose2d(
     input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
@@ -333,6 +339,7 @@ def conv_transpose2d(
 
 
 @names_arguments
+@autocasts
 def conv_transpose3d(
     input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):

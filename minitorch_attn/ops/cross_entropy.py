@@ -3,6 +3,7 @@
 import math
 import warnings
 
+from ..autograd.autocast import autocasts
 from ..autograd.function import Function
 from ..backend import array_module, as_array, matmul
 from ..backend.row_reductions import row_max, row_sum
@@ -117,6 +118,7 @@ def _total_weight(logits, weight):
 
 
 @names_arguments
+@autocasts
 def cross_entropy(
     input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean",
     label_smoothing=0.0,
@@ -221,6 +223,7 @@ def _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_sm
 
 @computes("cross-entropy")
 @names_arguments
+@autocasts
 def nll_loss(
     input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"
 ):

@@ -2,6 +2,7 @@
 
 import math
 
+from ..autograd.autocast import autocasts
 from ..errors import ArgumentError, ShapeError
 from ..named_errors import names_arguments
 from .arithmetic import abs as magnitude
@@ -19,6 +20,7 @@ __all__ = ["cdist"]
 
 
 @names_arguments
+@autocasts
 def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
     """Distance of each row of x1 from each row of x2: `d_ij = (sum_k |x1_ik - x2_jk|^p)^(1/p)`.
 

@@ -1,5 +1,6 @@
 """Einsum (Einstein summation): products of tensors, written with one letter per axis."""
 
+from ..autograd.autocast import autocasts
 from ..errors import ArgumentError, ShapeError
 from ..named_errors import names_arguments
 from ..tensor import Tensor
@@ -16,6 +17,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 @names_arguments
+@autocasts
 def einsum(equation, *operands):
     """Einstein summation: multiply tensors, and sum over the axes that the result does not name.
 

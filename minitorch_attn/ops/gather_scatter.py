@@ -1,5 +1,6 @@
 """Gather and scatter: read, write and add along one axis, with one index per element."""
 
+from ..autograd.autocast import autocasts
 from ..autograd.broadcasting import broadcast_shapes
 from ..autograd.function import Function
 from ..backend import array_module
@@ -261,6 +262,7 @@ def scatter(input, dim, index, src=None, *, value=None, reduce=None):
 
 
 @names_arguments
+@autocasts
 def scatter_add(input, dim, index, src):
     """Scatter with addition: a copy of `input` with `src` added at `index` along `dim`.
 

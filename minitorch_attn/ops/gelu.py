@@ -5,6 +5,7 @@ import math
 from .. import backend
 from ..autograd.function import Function
 from ..backend import array_module
+from ..backend.half import narrowed, widened
 from ..computes import computes
 from ..errors import ArgumentError, ShapeError
 from ..named_errors import names_arguments
@@ -28,17 +29,18 @@ class Gate:
     @computes("gate", reveals=("GELU",))
     def value(cls, x):
         """Return y as a new array."""
-        y = cls.gate(x)
+        y = cls.gate(widened(x))
         y *= x
-        return y
+        return narrowed(y, x)
 
     @classmethod
     @computes("gate", reveals=("GELU",))
     def value_and_slope(cls, x):
         """Return y and dy/dx as new arrays; the gate is computed once."""
-        h = cls.gate(x)
-        y = x * h
-        return y, cls.slope(x, y, h)
+        wide = widened(x)
+        h = cls.gate(wide)
+        y = wide * h
+        return narrowed(y, x), narrowed(cls.slope(wide, y, h), x)
 
 
 @computes("GELU")
@@ -54,18 +56,19 @@ class Gelu(Gate, Function):
 
     @staticmethod
     def forward(ctx, x):
+        given, x = x, widened(x)
         h = Gelu.gate(x)
-        ctx.save(x)
+        ctx.save(given)
         ctx.save_intermediate(h)
-        return x * h
+        return narrowed(x * h, given)
 
     @staticmethod
     def backward(ctx, grad_y):
         (x,) = ctx.saved
         (h,) = ctx.intermediate
-        grad_x = Gelu.slope(x, None, h)
+        grad_x = Gelu.slope(widened(x), None, h)
         grad_x *= grad_y
-        return grad_x
+        return narrowed(grad_x, x)
 
     @staticmethod
     def composed(ctx, x):
@@ -103,8 +106,8 @@ class GeluTanh(Gate, Function):
 
     @staticmethod
     def forward(ctx, x):
-        h = GeluTanh.gate(x)
-        y = x * h
+        h = GeluTanh.gate(widened(x))
+        y = narrowed(x * h, x)
         ctx.save(x, y)
         ctx.save_intermediate(h)
         return y
@@ -113,9 +116,9 @@ class GeluTanh(Gate, Function):
     def backward(ctx, grad_y):
         x, y = ctx.saved
         (h,) = ctx.intermediate
-        grad_x = GeluTanh.slope(x, y, h)
+        grad_x = GeluTanh.slope(widened(x), y, h)
         grad_x *= grad_y
-        return grad_x
+        return narrowed(grad_x, x)
 
     @staticmethod
     def composed(ctx, x):

@@ -9,6 +9,7 @@ image and to the positions need no formulas of their own.
 import itertools
 import math
 
+from ..autograd.autocast import autocasts
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..named_errors import names_arguments
 from .arithmetic import abs
@@ -27,6 +28,7 @@ _MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "ref
 
 
 @names_arguments
+@autocasts
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     """Sample `input` at the positions in `grid`.
 

@@ -1,5 +1,6 @@
 """GRU, the gated recurrent unit: gru_sequence for sequences, gru_cell for one step."""
 
+from ..autograd.autocast import autocasts
 from ..autograd.function import Function
 from ..backend import array_module, matmul
 from ..backend.errstate import overflow_is_fine
@@ -113,6 +114,7 @@ def thirds(a):
 
 
 @names_arguments
+@autocasts
 def gru_sequence(
     input, h0, weight_ih, weight_hh, bias_ih=None, bias_hh=None, *, batch_sizes, reverse=False
 ):
@@ -167,6 +169,7 @@ def gru_sequence(
 
 
 @names_arguments
+@autocasts
 def gru_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     """Compute one time step of a gated recurrent unit (GRU).
 

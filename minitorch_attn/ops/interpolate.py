@@ -8,6 +8,7 @@ weights; `TapSum` computes the sum and its derivative.
 import math
 from functools import lru_cache
 
+from ..autograd.autocast import autocasts
 from ..backend import array_module
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..named_errors import names_arguments
@@ -135,6 +136,7 @@ def _table(mode, size, places, step, align_corners, antialias):
 
 
 @names_arguments
+@autocasts
 def interpolate(
     input, size=None, scale_factor=None, mode="nearest", align_corners=None,
     recompute_scale_factor=None, antialias=False,

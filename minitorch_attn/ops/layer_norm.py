@@ -2,6 +2,7 @@
 
 import math
 
+from ..autograd.autocast import autocasts
 from ..autograd.function import Function
 from ..backend import array_module, matmul
 from ..backend.row_reductions import column_sum, row_dot, row_sum
@@ -151,6 +152,7 @@ def reciprocal_root_mean_square(rows, n, eps):
 
 
 @names_arguments
+@autocasts
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """Layer normalization: zero mean and unit variance over the last axes, then scale and shift.
 
@@ -204,6 +206,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
 
 
 @names_arguments
+@autocasts
 def rms_norm(input, normalized_shape, weight=None, eps=None):
     """RMS normalization: unit root mean square over the last axes, then a scale per feature.
 

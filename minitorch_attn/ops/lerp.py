@@ -1,5 +1,6 @@
 """Linear interpolation and fused multiply-add: lerp, addcmul and addcdiv."""
 
+from ..autograd.autocast import autocasts
 from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
 from ..backend import array_module
@@ -87,6 +88,7 @@ def lerp(input, end, weight):
 
 
 @names_arguments
+@autocasts
 def addcmul(input, tensor1, tensor2, *, value=1):
     """Add a scaled product: `input + value * tensor1 * tensor2`.
 
@@ -110,6 +112,7 @@ def addcmul(input, tensor1, tensor2, *, value=1):
 
 
 @names_arguments
+@autocasts
 def addcdiv(input, tensor1, tensor2, *, value=1):
     """Add a scaled quotient: `input + value * tensor1 / tensor2`.
 

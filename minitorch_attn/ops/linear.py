@@ -1,6 +1,7 @@
 """Linear layer and matrix products with an added term: linear, addmm, addmv, baddbmm."""
 
 from .. import backend
+from ..autograd.autocast import autocasts
 from ..autograd.broadcasting import broadcast_shapes
 from ..autograd.function import Function
 from ..backend.row_reductions import column_sum
@@ -131,6 +132,7 @@ def _fix(x_shape, w_shape):
 
 
 @names_arguments
+@autocasts
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     """Add a matrix product: `beta * input + alpha * (mat1 @ mat2)`; if beta is 0, ignore `input`.
 
@@ -145,6 +147,7 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
 
 
 @names_arguments
+@autocasts
 def addmv(input, mat, vec, *, beta=1, alpha=1):
     """Add a matrix-vector product: `beta * input + alpha * (mat @ vec)`.
 
@@ -158,6 +161,7 @@ def addmv(input, mat, vec, *, beta=1, alpha=1):
 
 
 @names_arguments
+@autocasts
 def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
     """Add a batched matrix product: `beta * input + alpha * (batch1 @ batch2)`.
 

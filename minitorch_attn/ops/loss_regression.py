@@ -5,6 +5,7 @@ Each loss is an elementwise expression followed by a reduction; autograd differe
 
 import warnings
 
+from ..autograd.autocast import autocasts
 from ..autograd.broadcasting import broadcast_shapes
 from ..autograd.function import Function
 from ..backend import array_module
@@ -58,6 +59,7 @@ def log_from_minus_100(x):
 
 
 @names_arguments
+@autocasts
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """Mean squared error, the mean of `(input - target)^2`.
 
@@ -87,6 +89,7 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
 
 
 @names_arguments
+@autocasts
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """Mean absolute error, the mean of `|input - target|`; arguments as for `mse_loss`.
 
@@ -102,6 +105,7 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
 
 
 @names_arguments
+@autocasts
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """Huber loss: squared error up to `delta`, linear beyond it.
 
@@ -145,6 +149,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
 
 
 @names_arguments
+@autocasts
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Smooth absolute error: `huber_loss` with `delta=beta`, divided by `beta`.
 
@@ -220,6 +225,7 @@ def binary_cross_entropy(
 
 
 @names_arguments
+@autocasts
 def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ):
@@ -270,6 +276,7 @@ def binary_cross_entropy_with_logits(
 
 
 @names_arguments
+@autocasts
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     """Kullback-Leibler divergence of `target` from a model: `t * (log(t) - input)`.
 
@@ -310,6 +317,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 
 
 @names_arguments
+@autocasts
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """Cosine similarity of vectors, `dot(x1, x2) / (|x1| |x2|)`.
 
@@ -355,7 +363,7 @@ def _difference(input, target, where):
         warnings.warn(
             f"{where}: input {input.shape} and target {target.shape} have different shapes and "
             "broadcast, which is probably a mistake; reshape one of them",
-            stacklevel=4,
+            stacklevel=5,
         )
     return input - target
 

@@ -1,5 +1,6 @@
 """Long short-term memory (LSTM): one layer over sequences, and a single step."""
 
+from ..autograd.autocast import autocasts
 from ..autograd.function import Function
 from ..backend import array_module, matmul
 from ..backend.errstate import overflow_is_fine
@@ -133,6 +134,7 @@ def sigmoid_in_place(x):
 
 
 @names_arguments
+@autocasts
 def lstm_sequence(
     input, h0, c0, weight_ih, weight_hh, bias_ih=None, bias_hh=None, weight_hr=None, *,
     batch_sizes, reverse=False,
@@ -194,6 +196,7 @@ def lstm_sequence(
 
 
 @names_arguments
+@autocasts
 def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     """Compute one time step of a long short-term memory (LSTM).
 

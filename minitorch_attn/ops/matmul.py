@@ -1,6 +1,7 @@
 """Matrix multiplication (matmul, `@`) and other products: mm, bmm, mv, dot, outer, tensordot."""
 
 from .. import backend
+from ..autograd.autocast import autocasts, mixes
 from ..autograd.broadcasting import broadcast_shapes, sum_to_shape
 from ..autograd.function import Function
 from ..errors import DTypeError, ShapeError
@@ -72,7 +73,7 @@ def same_dtype(a, b, where, names):
             got=f"{type(x).__name__}",
             hint="create a tensor with mt.tensor(...), or multiply by a number with `*`",
         ) from None
-    if not same:
+    if not same and not mixes(a, b):
         raise DTypeError(
             f"{where}({', '.join(names)}): the dtypes do not match",
             got=f"{names[0]} {a.dtype} and {names[1]} {b.dtype}",
@@ -233,6 +234,7 @@ def mv(input, vec):
 
 
 @names_arguments
+@autocasts
 def dot(input, tensor):
     """Dot product of two vectors of the same length.
 
@@ -246,6 +248,7 @@ def dot(input, tensor):
 
 
 @names_arguments
+@autocasts
 def vdot(input, other):
     """The same as `dot`, because complex numbers are not supported.
 
@@ -259,6 +262,7 @@ def vdot(input, other):
 
 
 @names_arguments
+@autocasts
 def inner(input, other):
     """Inner product over the last axes of both tensors; a 0-d tensor multiplies every element.
 
@@ -299,6 +303,7 @@ def outer(input, vec2):
 
 
 @names_arguments
+@autocasts
 def tensordot(a, b, dims=2):
     """Tensor contraction: products summed over several axes at once.
 

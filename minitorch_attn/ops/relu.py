@@ -2,6 +2,7 @@
 
 from math import inf
 
+from ..autograd.autocast import autocasts
 from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
 from ..backend import array_module
@@ -191,6 +192,7 @@ def leaky_relu(input, negative_slope=0.01):
 
 
 @names_arguments
+@autocasts
 def prelu(input, weight):
     """PReLU: `input` for positive elements, else `input` times a learned slope.
 

@@ -10,6 +10,7 @@ replaces the states of the first n sequences. In the forward direction, a sequen
 keeps its last state; in reverse, a sequence that has not started keeps its initial state.
 """
 
+from ..autograd.autocast import autocasts
 from ..autograd.function import Function
 from ..backend import array_module, matmul
 from ..computes import computes
@@ -169,6 +170,7 @@ def walk(step, x, states, batch_sizes, reverse):
 
 
 @names_arguments
+@autocasts
 def rnn_sequence(
     input, h0, weight_ih, weight_hh, bias_ih=None, bias_hh=None, *, batch_sizes, reverse=False,
     nonlinearity="tanh",
@@ -224,6 +226,7 @@ def rnn_sequence(
 
 
 @names_arguments
+@autocasts
 def rnn_tanh_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     """One step of an Elman network, `tanh(input @ w_ih.T + b_ih + hx @ w_hh.T + b_hh)`.
 
@@ -248,6 +251,7 @@ def rnn_tanh_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
 
 
 @names_arguments
+@autocasts
 def rnn_relu_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     """One step of an Elman network with relu in place of tanh; see `rnn_tanh_cell`."""
     return _cell("rnn_relu_cell", (input, hx, w_ih, w_hh, b_ih, b_hh), "relu")

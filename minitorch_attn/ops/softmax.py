@@ -6,6 +6,7 @@ from functools import lru_cache
 from ..autograd.broadcasting import broadcast_shapes
 from ..autograd.function import Function
 from ..backend import array_module
+from ..backend.half import narrowed, widened
 from ..backend.row_reductions import row_max, row_sum
 from ..computes import computes
 from ..errors import DTypeError, ShapeError
@@ -34,10 +35,11 @@ class Softmax(Function):
 
     @staticmethod
     def forward(ctx, x, *, axis):
-        xp = array_module(x)
+        xp, given, x = array_module(x), x, widened(x)
         y = x - max_along(x, axis)  # for numerical stability
         xp.exp(y, out=y)
         y /= sum_along(y, axis)
+        y = narrowed(y, given)
         ctx.axis = axis
         ctx.save(y)
         return y
@@ -64,9 +66,10 @@ class MaskedSoftmax(Function):
 
     @staticmethod
     def forward(ctx, x, mask, *, axis):
-        xp = array_module(x)
+        xp, given, x = array_module(x), x, widened(x)
         y = x.copy() if mask is None else xp.where(mask, x, -xp.inf)
         softmax_in_place(y, axis)
+        y = narrowed(y, given)
         ctx.axis = axis
         ctx.save(y)
         return y
@@ -91,9 +94,10 @@ class LogSoftmax(Function):
 
     @staticmethod
     def forward(ctx, x, *, axis):
-        xp = array_module(x)
+        xp, given, x = array_module(x), x, widened(x)
         y = x - max_along(x, axis)
         y -= xp.log(sum_along(xp.exp(y), axis))
+        y = narrowed(y, given)
         ctx.axis = axis
         ctx.save(y)
         return y
@@ -296,7 +300,8 @@ def _along_one_axis(function, name, input, dim, dtype):
     axis = axis_of(dim, input.ndim, name)
     if input.ndim == 0:
         return reshape(function.apply(reshape(input, (1,)), axis=0), ())
-    return function.apply(input, axis=axis)
+    result = function.apply(input, axis=axis)
+    return result if dtype is None else cast(result, dtype)  # autocast computes in float32
 
 
 def _real(input, name):

@@ -111,6 +111,9 @@ class Optimizer(NamedErrors):
                 if p.grad is not None:
                     p.grad = None if set_to_none else tensor_like(p.grad.array * 0, p)
 
+    def gather_gradients(self):
+        """Prepare the gradients for `step`; only `amp.MasterWeights` has something to do."""
+
     def step(self, closure=None):
         """Update every parameter that has a gradient.
 

@@ -83,6 +83,7 @@ _SUBJECTS = {
     "TextStreamer": ["mt.generation.TextStreamer(mt.data.CharTokenizer('abc'))"],
     "Function": ["mt.autograd.Function"],
     "GradScaler": ["mt.amp.GradScaler()", "mt.amp.GradScaler(enabled=False)"],
+    "MasterWeights": ["mt.amp.MasterWeights(O)"],
     "Generator": ["mt.Generator()"],
     "EpochSampler": ["mt.utils.data.EpochSampler([1, 2, 3])"],
     "TensorDataset": ["mt.utils.data.TensorDataset(mt.rand(6, 2))"],
@@ -253,7 +254,7 @@ def _method(choice, name, value):
 
 
 _PREPARE = {"Optimizer", "LRScheduler", "ChainedScheduler", "SequentialLR", "LBFGS", "Adafactor",
-            "CosineAnnealingWarmRestarts", "ReduceLROnPlateau"}  # fmt: skip
+            "CosineAnnealingWarmRestarts", "MasterWeights", "ReduceLROnPlateau"}  # fmt: skip
 _PREPARED = (
     "p = mt.ones(3, requires_grad=True); P = [p]; p.sum().backward(); O = mt.optim.SGD(P, 0.1); "
 )

@@ -3,6 +3,7 @@
 import math
 from typing import NamedTuple
 
+from ...autograd.autocast import mixes
 from ...autograd.broadcasting import broadcast_shapes
 from ...errors import ArgumentError, DTypeError, ShapeError
 from ...tensor import Tensor
@@ -72,7 +73,8 @@ def _check_tensors(**named):
                 f"{_WHERE}: {name} is not a tensor", got=type(x).__name__, hint=f"mt.tensor({name})"
             )
     query, key, value = [x.array for x in named.values()]
-    if query.dtype.kind != "f" or not query.dtype == key.dtype == value.dtype:
+    same = query.dtype == key.dtype == value.dtype or mixes(*named.values())
+    if query.dtype.kind != "f" or not same:
         raise DTypeError(
             f"{_WHERE}: query, key and value must have the same floating-point dtype",
             got=", ".join(f"{name} {x.dtype}" for name, x in named.items()),

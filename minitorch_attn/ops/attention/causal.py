@@ -4,6 +4,7 @@ from ...autograd.broadcasting import broadcast_shapes, sum_to_shape
 from ...autograd.function import Function
 from ...backend import array_module, keep_mask, matmul
 from ...backend.gemm import matmul_like
+from ...backend.half import narrowed, widened
 from ...backend.row_reductions import row_dot
 from ...computes import computes
 from ..softmax import softmax_in_place
@@ -49,14 +50,14 @@ class CausalAttention(Function):
             ctx.constants(keep)
         lead = broadcast_shapes(lead, value.shape[:-2])
         context = xp.empty_like(query, shape=(*lead, tokens, value.shape[-1]))
-        blocks = []
+        blocks, q, k, v = [], widened(query), widened(key), widened(value)
         for rows, seen in causal_blocks(tokens):
-            scores = matmul(query[..., rows, :] * scale, key[..., seen, :].swapaxes(-1, -2))
+            scores = matmul(q[..., rows, :] * scale, k[..., seen, :].swapaxes(-1, -2))
             scores[..., rows] += causal_bias(scores[..., rows])  # (..., row, row)
             weights = softmax_in_place(scores, -1)  # (..., row, seen)
             blocks.append(weights)
             kept = weights * keep[..., rows, seen] if dropout_p else weights
-            context[..., rows, :] = matmul(kept, value[..., seen, :])  # (..., row, value_dim)
+            context[..., rows, :] = matmul(kept, v[..., seen, :])  # (..., row, value_dim)
         if dropout_p:
             context *= dropout_scale(dropout_p)
         ctx.save(query, key, value, mask, context)
@@ -65,7 +66,8 @@ class CausalAttention(Function):
 
     @staticmethod
     def backward(ctx, grad_context):
-        query, key, value, _, context = ctx.saved
+        query, key, value, _, context = map(widened, ctx.saved)
+        grad_context = widened(grad_context)
         scale, dropout_p = ctx.settings["scale"], ctx.settings["dropout_p"]
         mean_grad = row_dot(grad_context, context)  # sum_j p_ij dL/dp_ij
         if dropout_p:
@@ -89,12 +91,12 @@ class CausalAttention(Function):
             grad_value = _added(grad_value, kept, g, seen, value)
         grad_query *= scale
         grad_key *= scale
-        return (
+        grads = (
             sum_to_shape(grad_query, query.shape),
             sum_to_shape(grad_key, key.shape),
             sum_to_shape(grad_value, value.shape),
-            None,
         )
+        return *map(narrowed, grads, ctx.saved[:3]), None
 
     @staticmethod
     def composed(ctx, *inputs, **settings):

@@ -4,6 +4,7 @@ from ...autograd.broadcasting import sum_to_shape
 from ...autograd.function import Function
 from ...backend import array_module, keep_mask, matmul
 from ...backend.gemm import matmul_like
+from ...backend.half import narrowed, widened
 from ...backend.row_reductions import row_dot
 from ...computes import computes
 from ..softmax import softmax_in_place
@@ -44,6 +45,8 @@ class Attention(Function):
     def forward(ctx, query, key, value, mask, *, scale, is_causal, dropout_p):
         # query (..., query, dim)   key (..., key, dim)   value (..., key, value_dim)
         xp = array_module(query)
+        inputs = query, key, value
+        query, key, value = map(widened, inputs)
         scores = matmul(query * scale, key.swapaxes(-1, -2))  # (..., query, key)
         if is_causal:
             scores += causal_bias(scores)
@@ -58,17 +61,19 @@ class Attention(Function):
         context = matmul_like(kept, value, like=query)  # (..., query, value_dim)
         if dropout_p:
             context *= dropout_scale(dropout_p)
-        ctx.save(query, key, value, mask, context)
+        context = narrowed(context, inputs[0])
+        ctx.save(*inputs, mask, context)
         ctx.save_intermediate(weights)
         return context
 
     @staticmethod
     def backward(ctx, grad_context):
-        query, key, value, mask, context = ctx.saved
+        query, key, value, mask, context = map(widened, ctx.saved)
         (weights,) = ctx.intermediate
         need_query, need_key, need_value, need_mask = ctx.needs_grad
         scale, dropout_p = ctx.settings["scale"], ctx.settings["dropout_p"]
         grad_query = grad_key = grad_value = grad_mask = None
+        grad_context = widened(grad_context)
         mean_grad = row_dot(grad_context, context)  # a_i
         kept = weights
         if dropout_p:
@@ -94,7 +99,7 @@ class Attention(Function):
             grad_key = sum_to_shape(grad_key, key.shape)
         if need_mask:
             grad_mask = sum_to_shape(grad_scores, mask.shape)
-        return grad_query, grad_key, grad_value, grad_mask
+        return tuple(map(narrowed, (grad_query, grad_key, grad_value, grad_mask), ctx.saved[:4]))
 
     @staticmethod
     def composed(ctx, *inputs, **settings):

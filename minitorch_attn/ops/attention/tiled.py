@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ...autograd.broadcasting import broadcast_shapes, sum_to_shape
 from ...autograd.function import Function
 from ...backend import array_module, initial_seed, keep_mask, matmul, next_offset
+from ...backend.half import narrowed, widened
 from ...backend.row_reductions import row_dot, row_max, row_sum
 from ...backend.threads import threads_for, together
 from ...computes import computes
@@ -56,9 +57,10 @@ class TiledAttention(Function):
         xp = array_module(query)
         lead = broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
         context = xp.empty((*lead, query.shape[-2], value.shape[-1]), dtype=query.dtype)
-        log_sum = xp.empty((*lead, query.shape[-2], 1), dtype=query.dtype)
+        q, k, v = widened(query), widened(key), widened(value)
+        log_sum = xp.empty((*lead, query.shape[-2], 1), dtype=q.dtype)
         _plan(ctx, query, key, lead, mask, is_causal, dropout_p)
-        arrays = query * scale, key, value, mask, context, log_sum
+        arrays = q * scale, k, v, mask, context, log_sum
         blocks = list(enumerate(_blocks(query.shape[-2], ROWS)))
         threads = threads_for(query)  # each takes every k-th block: early causal blocks are short
         together([partial(_forward_rows, ctx, arrays, blocks[k::threads]) for k in range(threads)])
@@ -68,7 +70,8 @@ class TiledAttention(Function):
 
     @staticmethod
     def backward(ctx, grad_context):
-        query, key, value, mask, context = ctx.saved
+        query, key, value, mask, context = map(widened, ctx.saved)
+        grad_context = widened(grad_context)
         xp, lead, scale = array_module(query), grad_context.shape[:-2], ctx.settings["scale"]
         arrays = query * scale, key, value, mask, context, *ctx.intermediate
         grad_query = xp.zeros((*lead, *query.shape[-2:]), dtype=query.dtype)
@@ -95,12 +98,13 @@ class TiledAttention(Function):
             grad_key += other.key
             grad_value += other.value
         grad_query *= scale
-        return (
+        grads = (
             sum_to_shape(grad_query, query.shape),
             sum_to_shape(grad_key, key.shape),
             sum_to_shape(grad_value, value.shape),
             grad_mask.reshape(mask.shape) if need_mask else None,
         )
+        return tuple(map(narrowed, grads, ctx.saved[:4]))
 
     @staticmethod
     def composed(ctx, *inputs, **settings):
@@ -127,7 +131,7 @@ def _forward_rows(ctx, arrays, blocks):
     for number, rows in blocks:
         q = query[..., rows, :]
         keep = _keep(ctx, number)
-        o = xp.zeros_like(context[..., rows, :])
+        o = xp.zeros(context[..., rows, :].shape, dtype=query.dtype)
         top = xp.full((*o.shape[:-1], 1), -xp.inf, dtype=query.dtype)
         total = xp.zeros_like(top)
         for columns in _columns(ctx, rows):

@@ -1,0 +1,298 @@
+"""Autocast mode: run each operation in the dtype that suits it, float16 or float32."""
+
+import threading
+import warnings
+from functools import cache, wraps
+
+from numpy import ndarray
+
+from ..autograd import modes
+from ..autograd.autocast import using_casts
+from ..autograd.modes import state
+from ..backend import as_dtype, device_of
+from ..errors import ArgumentError, DTypeError
+from ..named_errors import names_arguments
+from ..ops import cast
+from ..tensor import Tensor
+from .op_lists import FUNCTIONS, OPERATIONS
+
+__all__ = [
+    "autocast", "clear_autocast_cache", "get_autocast_dtype", "is_autocast_available",
+    "is_autocast_cache_enabled", "is_autocast_enabled",
+]  # fmt: skip
+
+HALF, SINGLE = as_dtype("float16"), as_dtype("float32")
+_GROUP = {"cpu": "cpu", "cuda": "cuda", "strict": "cuda", "mps": "mps"}  # strict imitates a GPU
+_LIST_OF = {name: which for which, names in OPERATIONS.items() for name in names.split()}
+_LIST_OF_FUNCTION = {name: which for which, names in FUNCTIONS.items() for name in names.split()}
+
+
+class _Regions(threading.local):
+    """The open regions of a thread, and its cache of converted weights."""
+
+    depth = 0
+    cache = None  # id(weight) -> (weight, its version, converted weight)
+    cache_enabled = True
+
+
+_regions = _Regions()
+
+
+class Casts:
+    """Rules of an autocast region: which tensors it converts, and to which dtype.
+
+    Parameters
+    ----------
+    dtypes : dict of str to dtype
+        For each type of device on which autocast is enabled, the dtype of products.
+    cached : bool
+        Whether a weight is converted only once in the outermost region.
+    """
+
+    def __init__(self, dtypes, cached=True):
+        self.dtypes, self.cached = dtypes, cached
+
+    def without_cache(self):
+        """Return the same rules without the cache of converted weights."""
+        return Casts(self.dtypes, cached=False)
+
+    def converts(self, value):
+        """Return True for a float16 or float32 tensor on a device with autocast."""
+        if not isinstance(value, Tensor):
+            return False
+        dtype = value.array.dtype
+        return (dtype is SINGLE or dtype == HALF or dtype == SINGLE) and (
+            _group_of(value.array) in self.dtypes
+        )
+
+    def inputs(self, function, inputs):
+        """Return the inputs of an operation in the dtype of its list; `inputs` itself if unchanged.
+
+        Parameters
+        ----------
+        function : type
+            The Function.
+        inputs : tuple of Tensor, number or None
+        """
+        which = _list_of(function)
+        return inputs if which == "unaffected" else self._converted(which, function, inputs)
+
+    def call(self, function, args, kwargs):
+        """Call a function from the lists: convert its tensors, then pause autocast."""
+        which = _LIST_OF_FUNCTION[function.__name__]
+        values = (*args, *kwargs.values())
+        if not any(map(self.converts, values)):
+            return function(*args, **kwargs)
+        rule = "float32" if which == "float32 inside" else which
+        inputs = self._converted(rule, function, values)
+        named = zip(kwargs, inputs[len(args) :], strict=True)
+        with using_casts(None):
+            result = function(*inputs[: len(args)], **dict(named))
+        first = values[0]
+        return cast(result, first.dtype) if which == "float32 inside" else result
+
+    def _converted(self, which, function, inputs):
+        if which == "refused" and any(map(self.converts, inputs)):
+            raise ArgumentError(
+                "binary_cross_entropy: autocast refuses this function",
+                got="probabilities, whose gradients may not fit into float16",
+                hint="use binary_cross_entropy_with_logits, without a sigmoid before it, or "
+                "mt.autocast(device_type, enabled=False) with float32 inputs",
+            )
+        result, changed = [], False
+        wide = which == "widest" and any(self.converts(x) and x.dtype == SINGLE for x in inputs)
+        for value in inputs:
+            if isinstance(value, (list, tuple)) and any(map(self.converts, value)):
+                new = type(value)(self._converted(which, function, value))  # a layer of an LSTM
+            elif not self.converts(value):
+                new = value
+            elif which == "float16":
+                new = self._narrow(value)
+            else:
+                new = cast(value, SINGLE) if which == "float32" or wide else value
+            changed = changed or new is not value
+            result.append(new)
+        return tuple(result) if changed else inputs
+
+    def _narrow(self, tensor):
+        """Convert a tensor to the dtype of products; take a weight from the cache."""
+        dtype = self.dtypes[_group_of(tensor.array)]
+        if tensor.array.dtype == dtype:
+            return tensor
+        is_weight = tensor.requires_grad and tensor.is_leaf and tensor._view is None
+        if not (is_weight and self.cached and state.grad_enabled) or _regions.cache is None:
+            return cast(tensor, dtype)
+        found = _regions.cache.get(id(tensor))
+        if found is None or found[1] != tensor._version[0]:  # new, or changed in place since
+            found = (tensor, tensor._version[0], cast(tensor, dtype))
+            _regions.cache[id(tensor)] = found
+        return found[2]
+
+
+def _group_of(array):
+    return "cpu" if type(array) is ndarray else _GROUP.get(device_of(array).type)
+
+
+@cache
+def _list_of(function):
+    """Return the list of a Function. One of the user's own is unaffected, whatever its name."""
+    ours = function.__module__.partition(".")[0] == __name__.partition(".")[0]
+    return _LIST_OF.get(function.__name__, "unaffected") if ours else "unaffected"
+
+
+class autocast:
+    """Mixed precision in a `with` block or a decorated function: products run in float16.
+
+    The parameters and their gradients stay float32: they are the master weights. Each operation
+    converts its inputs, by conversions that are part of the graph, as `amp/op_lists.py` lists:
+    products to float16; functions with a large range and sums to float32. A parameter that
+    requires grad is converted once in the outermost block. Float64, integers and in-place
+    operations are not affected. Run the forward pass and the loss inside the block, and the
+    backward pass outside.
+
+    Parameters
+    ----------
+    device_type : {"cuda", "cpu"}, default "cuda"
+        Type of the devices whose tensors are converted; others are left alone. "cuda" includes the
+        strict device, which imitates a GPU.
+    dtype : dtype, optional
+        Dtype of the products: float16, the default. PyTorch's default on the CPU is bfloat16, which
+        neither NumPy nor this library has. With another dtype, autocast warns and does nothing.
+    enabled : bool, default True
+        If False, operations in the block compute in the dtype of their inputs.
+    cache_enabled : bool, optional
+        Whether to convert each parameter only once. Default: as outside.
+
+    Notes
+    -----
+    On the CPU, float16 saves memory and shows the rounding, but not time: NumPy converts every
+    product to float32 and back. Micikevicius et al. 2018, arXiv:1710.03740v3, section 3.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x, layer = mt.ones(2, 3), mt.nn.Linear(3, 5)
+    >>> with mt.autocast("cpu"):
+    ...     y = layer(x)
+    ...     p = y.softmax(-1)
+    >>> y.dtype, p.dtype, layer.weight.dtype
+    (dtype('float16'), dtype('float32'), dtype('float32'))
+    """
+
+    @names_arguments
+    def __init__(self, device_type="cuda", dtype=None, enabled=True, cache_enabled=None):
+        self.device, group = device_type, _checked_group(device_type)
+        self.fast_dtype = HALF if dtype is None else _checked_dtype(dtype)
+        self._enabled = bool(enabled)
+        self._cache_enabled = cache_enabled
+        if self._enabled and self.fast_dtype != HALF:
+            warnings.warn(
+                f"autocast does nothing with dtype {self.fast_dtype}; it supports float16",
+                stacklevel=3,
+            )
+            self._enabled = False
+        self._group, self._before = group, []
+
+    def __enter__(self):
+        outer = state.autocast
+        dtypes = dict(outer.dtypes) if outer else {}
+        dtypes.pop(self._group, None)
+        if self._enabled:
+            dtypes[self._group] = self.fast_dtype
+        self._before.append((outer, _regions.cache_enabled))
+        if self._cache_enabled is not None:
+            _regions.cache_enabled = bool(self._cache_enabled)
+        _regions.depth += 1
+        if _regions.cache is None:
+            _regions.cache = {}
+        cached = _regions.cache_enabled and (outer is None or outer.cached)
+        modes.watch(+1)
+        state.autocast = Casts(dtypes, cached) if dtypes else None
+        return self
+
+    def __exit__(self, *exc_info):
+        state.autocast, _regions.cache_enabled = self._before.pop()
+        modes.watch(-1)
+        _regions.depth -= 1
+        if _regions.depth == 0:
+            _regions.cache = None
+        return False
+
+    def __call__(self, function):
+        """Decorate a function: it runs in a region of its own, on any thread."""
+        if not callable(function):
+            raise DTypeError(
+                "autocast: the decorated object must be callable", got=type(function).__name__
+            )
+
+        @wraps(function)
+        def call(*args, **kwargs):
+            region = autocast(self.device, self.fast_dtype, self._enabled, self._cache_enabled)
+            with region:
+                return function(*args, **kwargs)
+
+        return call
+
+
+def _checked_group(device_type):
+    if not isinstance(device_type, str):
+        raise ArgumentError(
+            "autocast: device_type must be a str",
+            got=f"{device_type!r:.60}", hint="autocast('cuda'), or autocast(tensor.device.type)",
+        )  # fmt: skip
+    kind = device_type.partition(":")[0]
+    if kind not in _GROUP:
+        raise ArgumentError(
+            "autocast: device_type is unknown",
+            got=f"device_type={device_type!r}", expected="'cuda' or 'cpu'",
+        )  # fmt: skip
+    return _GROUP[kind]
+
+
+def _checked_dtype(dtype):
+    if str(dtype).rpartition(".")[2] == "bfloat16":
+        raise ArgumentError(
+            "autocast: dtype bfloat16 is unavailable",
+            got="dtype=bfloat16",
+            expected="float16",
+            hint="use dtype=mt.float16 with amp.GradScaler; NumPy does not have bfloat16",
+        )
+    return as_dtype(dtype)
+
+
+@names_arguments
+def is_autocast_enabled(device_type="cuda"):
+    """Return True inside `autocast` for this type of device.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> with mt.autocast("cpu"):
+    ...     mt.is_autocast_enabled(), mt.is_autocast_enabled("cpu")
+    (False, True)
+    """
+    return state.autocast is not None and _checked_group(device_type) in state.autocast.dtypes
+
+
+@names_arguments
+def get_autocast_dtype(device_type):
+    """Return the dtype of products inside `autocast` for this type of device: float16."""
+    _checked_group(device_type)
+    return HALF
+
+
+@names_arguments
+def is_autocast_available(device_type):
+    """Return True if `autocast` supports this type of device: "cuda" or "cpu"."""
+    return _checked_group(device_type) in ("cpu", "cuda")
+
+
+def is_autocast_cache_enabled():
+    """Return True if `autocast` converts each parameter only once."""
+    return _regions.cache_enabled
+
+
+def clear_autocast_cache():
+    """Forget the converted parameters of this thread; the next product converts them again."""
+    if _regions.cache is not None:
+        _regions.cache.clear()

@@ -1,0 +1,59 @@
+"""Lists of the operations that autocast runs in float16 or in float32: those of PyTorch for CUDA.
+
+Products do most of the arithmetic, lose little in float16, and run there several times as fast on
+a GPU. Functions with a large range (exp, pow) and sums (softmax, norms, losses) need float32. All
+others compute in the dtype of their inputs, and of two dtypes in the wider one.
+
+PyTorch has other, shorter lists for the CPU, where softmax and layer normalization stay in float16.
+Here, both devices have the lists for CUDA, so that the CPU shows what a GPU would compute.
+"""
+
+__all__ = ["FUNCTIONS", "OPERATIONS"]
+
+# For each list, the operations: subclasses of `autograd.Function`, by name.
+OPERATIONS = {
+    # Inputs are converted to float16, the dtype of `autocast`.
+    "float16": """
+        Attention CausalAttention Conv ConvKernel ConvTransposed FeedForward FeedForwardInBlocks
+        GruSequence Linear LstmSequence MatMul Prelu RnnSequence TiledAttention
+    """,
+    # Inputs are converted to float32.
+    "float32": """
+        CrossEntropy Cumprod Cumsum Erfinv EuclideanNorm Exp Expm1 LayerNorm Log Log1p LogSoftmax
+        LogSumExp LogToBase MaskedSoftmax PNorm Power PowerOfNumber Prod RMSNorm Reciprocal Rsqrt
+        SingularValues Softmax Softplus Square Sum Tan
+    """,
+    # Inputs are converted to the widest of their dtypes.
+    "widest": "AddAt Assign Cat ScatterAdd Stack",
+    # Refused: the gradient of a probability near 0 does not fit into float16.
+    "refused": "BinaryCrossEntropy",
+    "unaffected": """
+        Abs Add Alias BroadcastTo Cast Clamp ClampTo Clone ColumnSum Cos Diagonal DiagonalPlace
+        Div Dropout Elu Embedding Erf Extreme Flip Fmod Fourier Gather GatherBack Gelu GeluTanh
+        HardSwish HardTanh LeakyRelu Lerp LogAddExp LogSigmoid LookUp MaxPool Maximum Mean Median
+        Minimum Mish Move Mul Neg NormOver Overwrite Pad Parallel PatchSum Patches Permute Pick
+        Place PlaceAt Recurrence Relu Remainder Reshape Roll Rotary Round RowSum RowTake Scatter
+        ScatterExtreme ScatterProduct Seam Shift Sigmoid Sign Silu Sin Slice Split Sqrt Std Sub
+        Tanh TapSum TieShare Tile Transpose Triangle Unbind Var Where WholeQuotient WindowSum
+        Windows WriteThrough Zero _Blank
+    """,
+}
+
+# Functions that are composed of several operations, or whose results would depend on which: the
+# inputs are converted once, before the first operation.
+FUNCTIONS = {
+    "float16": """
+        addmm addmv baddbmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
+        einsum gru_cell gru_sequence lstm_cell lstm_sequence prelu rnn_relu_cell rnn_sequence
+        rnn_tanh_cell
+    """,
+    "float32": """
+        binary_cross_entropy_with_logits cdist cosine_similarity cross_entropy group_norm huber_loss
+        interpolate kl_div l1_loss layer_norm mse_loss nll_loss rms_norm
+        smooth_l1_loss
+    """,
+    "widest": "addcdiv addcmul bilinear dot grid_sample inner scatter_add tensordot vdot",
+    # Computed in float32, with a result in the dtype of the input: for PyTorch, cuDNN reads a
+    # float16 input and float32 parameters.
+    "float32 inside": "batch_norm instance_norm",
+}

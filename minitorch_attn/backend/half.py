@@ -1,0 +1,27 @@
+"""Half precision inside an operation: compute float16 in float32, and round the result once."""
+
+__all__ = ["narrowed", "widened"]
+
+
+def widened(x):
+    """Return a float16 array as float32; return any other array, or None, itself.
+
+    In float16, a sum of 4096 ones is 2048, and the exponential of 12 is infinite. An operation that
+    adds or exponentiates inside therefore computes in float32, as the kernels for GPUs do.
+
+    Parameters
+    ----------
+    x : array or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> widened(np.ones(2, "float16")).dtype, widened(np.ones(2)).dtype
+    (dtype('float32'), dtype('float64'))
+    """
+    return x.astype("float32") if x is not None and x.dtype.char == "e" else x
+
+
+def narrowed(x, like):
+    """Round an array to the dtype of another; return None and arrays of that dtype themselves."""
+    return x if x is None or x.dtype is like.dtype else x.astype(like.dtype, copy=False)
