@@ -17,8 +17,8 @@ from minitorch_attn.backend.kernel_table import with_kernel
 from minitorch_attn.errors import DeviceError
 
 __all__ = [
-    "LENGTH", "Capture", "Rehearsal", "guard", "live_numbers", "live_random", "on_replay",
-    "recorded_by", "refuse", "write_numbers",
+    "LENGTH", "Capture", "Rehearsal", "guard", "is_recording", "live_numbers", "live_random",
+    "on_replay", "recorded_by", "refuse", "write_numbers",
 ]  # fmt: skip
 
 LENGTH = 256  # numbers on the device, at most what a launch can take as one argument
@@ -40,6 +40,11 @@ def recorded_by(recorder):
         yield recorder
     finally:
         _thread.recorder = None
+
+
+def is_recording():
+    """Return True inside a step that a Rehearsal or a Capture records."""
+    return _thread.recorder is not None
 
 
 def refuse(what):

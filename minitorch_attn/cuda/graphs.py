@@ -5,7 +5,6 @@ A graph holds all of them, and one call of the driver starts it.
 """
 
 import warnings
-import weakref
 from contextlib import contextmanager
 
 from ..autograd.listener import Listener
@@ -19,7 +18,14 @@ from ..backend import (
     next_offset,
     set_rng_state,
 )
-from ..backend.graph_capture import LENGTH, Capture, Rehearsal, recorded_by, write_numbers
+from ..backend.graph_capture import (
+    LENGTH,
+    Capture,
+    Rehearsal,
+    is_recording,
+    recorded_by,
+    write_numbers,
+)
 from ..errors import ArgumentError, DeviceError
 from ..nn.parameter import Parameter
 from ..tensor import Tensor, wrap
@@ -116,13 +122,15 @@ class GraphedStep:
         -------
         what the step returns, with tensors that do not require grad
         """
+        if is_recording():  # inside the step of another graph
+            return self._step(*args, **kwargs)
         self.reason = _unsuitable((args, kwargs))
         if self.reason is not None:
             return self._as_usual(args, kwargs)
         key = signature((args, kwargs)), is_grad_enabled()
         if key in self._failures:
             self.reason = self._failures[key]
-            return self._step(*args, **kwargs)
+            return self._as_usual(args, kwargs)
         graph = self._graphs.get(key)
         if graph is not None and graph.capture is not None and not graph.is_valid():
             graph = self._graphs.pop(key) and None
@@ -151,7 +159,7 @@ class GraphedStep:
 
     def _as_usual(self, args, kwargs):
         self._warn()
-        return self._step(*args, **kwargs)
+        return map_tensors(self._step(*args, **kwargs), Tensor.detach)
 
     def _warn(self):
         if self.reason not in self._warned:
@@ -194,8 +202,7 @@ class _Graph:
         self.pool = self.cupy.cuda.MemoryPool()
         self.stream = self.cupy.cuda.Stream(non_blocking=True)
         self.board = self.cupy.zeros(LENGTH)
-        self.inputs = map_tensors((args, kwargs), _like)
-        self.arguments = args, kwargs  # keeps the objects whose identity is part of the key
+        self.inputs = map_tensors((args, kwargs), _like)  # with the other arguments themselves
         self.places = tensors_in(self.inputs)
         self.capture = self.failure = self.uses = self.launch = self.outputs = None
 
@@ -231,7 +238,7 @@ class _Graph:
         """Run the step as usual on the stream of the graph."""
         args, kwargs = self.inputs
         with self._own_stream():
-            return self.step(*args, **kwargs)
+            return map_tensors(self.step(*args, **kwargs), Tensor.detach)
 
     def _rehearse(self):
         """Run the step as usual, and find out whether it can be captured."""
@@ -298,10 +305,10 @@ class _Uses(Listener):
 
     def __init__(self, leaves=()):
         self.leaves = leaves  # those of the rehearsal
-        self.arrays, self.modes, self.seen = {}, {}, {}
+        self.arrays, self.modes = {}, {}
         self.before = {leaf: leaf.grad for leaf in leaves}
         self.memory = {x: g.array for x, g in self.before.items() if g is not None}
-        self.in_place, self.after = set(), {}
+        self.seen, self.in_place, self.after = set(), set(), {}
 
     def record_forward(self, ctx, inputs, outputs):
         """Note the memory of each parameter."""
@@ -312,7 +319,7 @@ class _Uses(Listener):
     def record_gradient(self, tensor):
         """Note the first gradient of each leaf, and whether it was added to an earlier one."""
         if tensor not in self.seen:
-            self.seen[tensor] = weakref.ref(tensor)
+            self.seen.add(tensor)
             if tensor.grad.array is self.memory.get(tensor):
                 self.in_place.add(tensor)
 

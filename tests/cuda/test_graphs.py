@@ -441,6 +441,14 @@ def test_errors_of_the_step_are_its_own():
 
 
 @gpu
+def test_a_graphed_step_inside_another_becomes_part_of_it():
+    inner = GraphedStep(lambda x: x * 2, num_warmup_iters=1)
+    outer = GraphedStep(lambda x: inner(x) + 1, num_warmup_iters=1)
+    assert [float(outer(mt.ones(1, device="cuda") * i)) for i in range(4)] == [1, 3, 5, 7]
+    assert outer.replays == 3 and inner.replays == 0
+
+
+@gpu
 def test_arguments_that_a_graph_cannot_take():
     x = mt.ones(3, device="cuda")
     with pytest.warns(UserWarning, match="an argument requires grad"):
@@ -507,3 +515,13 @@ def test_the_strict_device_finds_what_a_graph_cannot_repeat():
     with recorded_by(Rehearsal()) as rehearsal:
         ids + mt.tensor([[1, 2, 3]], device="strict")
     assert rehearsal.refused == ["copies an array from the host to the device"]
+
+
+@gpu
+def test_the_step_of_w1_is_captured():
+    from benchmarks.device_calls import WORKLOADS
+
+    graphed = GraphedStep(WORKLOADS["w1"](), num_warmup_iters=1)
+    for _ in range(3):
+        graphed()
+    assert graphed.reason is None and graphed.replays == 2
