@@ -1,4 +1,4 @@
-"""Arrays of one shape at equal distances in one memory, which one batched product can read.
+"""Arrays side by side in one memory, at equal distances, which one batched product can read.
 
 cuBLAS multiplies a batch of matrices in one call if each lies at the same distance from the one
 before. The weights of the query, key and value projections, their gradients, and the gradients of

@@ -1,7 +1,5 @@
 """Sampling a token from scores: temperature, softmax, and the inverse of the cumulative sum."""
 
-import numpy as np
-
 from ..backend import array_module, device_of, from_host
 from ..backend.kernel_table import with_kernel
 
@@ -29,6 +27,7 @@ def draw_tokens(scores, levels, temperature):
 
     Examples
     --------
+    >>> import numpy as np
     >>> draw_tokens(np.log([[1.0, 2.0, 1.0]]), np.array([[0.7]]), 1.0)
     array([1])
     """
@@ -40,7 +39,7 @@ def draw_tokens(scores, levels, temperature):
     weights = xp.exp((scores - scores.max(-1, keepdims=True)).astype("float64"))
     total = weights.cumsum(-1)  # (row, vocabulary)
     whole = total[:, -1:]
-    level = levels if xp is np else from_host(levels, device_of(scores))
+    level = from_host(levels, device_of(scores))
     chosen = (total <= level * whole).sum(-1)
     # If level * whole is rounded up to whole, `chosen` is past the last token of positive weight.
     return xp.minimum(chosen, (total < whole).sum(-1))

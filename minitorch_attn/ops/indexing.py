@@ -25,7 +25,7 @@ class Slice(Function):
     """Basic indexing with integers, slices, None and `...`, which gives a view.
 
     Forward:  y = x[index]
-    Backward: grad_x = zeros with grad_y at [index]
+    Backward: grad_x = zeros with grad_y at [index], or grad_y if the index selects the whole of x
     Derivation: the derivative is 1 for the selected elements and 0 for the others.
     Saved: nothing.
     """
@@ -34,13 +34,14 @@ class Slice(Function):
 
     @staticmethod
     def forward(ctx, x, *, index):
-        ctx.index = index
-        return x[index]
+        ctx.index, y = index, x[index]
+        ctx.is_whole = y.shape == x.shape and not _has_steps_back(index)
+        return y
 
     @staticmethod
     def backward(ctx, grad_y):
-        if grad_y.shape == ctx.shapes[0] and not _has_steps_back(ctx.index):
-            return grad_y  # the index selects the whole of x
+        if ctx.is_whole:
+            return grad_y
         return Place.call(grad_y, shape=ctx.shapes[0], index=ctx.index)
 
 
