@@ -15,7 +15,8 @@ OPERATIONS = {
     # Inputs are converted to float16, the dtype of `autocast`.
     "float16": """
         Attention CausalAttention Conv ConvKernel ConvTransposed FeedForward FeedForwardInBlocks
-        GruSequence Linear LstmSequence MatMul Prelu RnnSequence TiledAttention
+        GruSequence Linear LstmSequence MatMul Prelu Projections RnnSequence
+        TiledAttention
     """,
     # Inputs are converted to float32.
     "float32": """
@@ -28,14 +29,14 @@ OPERATIONS = {
     # Refused: the gradient of a probability near 0 does not fit into float16.
     "refused": "BinaryCrossEntropy",
     "unaffected": """
-        Abs Add Alias BroadcastTo Cast Clamp ClampTo Clone ColumnSum Cos Diagonal DiagonalPlace
-        Div Dropout Elu Embedding Erf Extreme Flip Fmod Fourier Gather GatherBack Gelu GeluTanh
+        Abs Add Alias BroadcastTo Cast Clamp ClampTo Clone ColumnSum Cos Diagonal DiagonalPlace Div
+        Dropout Elu Embedding Erf Extreme Flip Fmod Fourier Gather GatherBack Gelu GeluTanh
         HardSwish HardTanh LeakyRelu Lerp LogAddExp LogSigmoid LookUp MaxPool Maximum Mean Median
         Minimum Mish Move Mul Neg NormOver Overwrite Pad Parallel PatchSum Patches Permute Pick
-        Place PlaceAt Recurrence Relu Remainder Reshape Roll Rotary Round RowSum RowTake Scatter
-        ScatterExtreme ScatterProduct Seam Shift Sigmoid Sign Silu Sin Slice Split Sqrt Std Sub
-        Tanh TapSum TieShare Tile Transpose Triangle Unbind Var Where WholeQuotient WindowSum
-        Windows WriteThrough Zero _Blank
+        Place PlaceAt Recurrence Relu Remainder Reshape ResidualDropout Roll Rotary Round RowSum
+        RowTake Scatter ScatterExtreme ScatterProduct Seam Shift Sigmoid Sign Silu Sin Slice Split
+        Sqrt Std Sub Tanh TapSum TieShare Tile Transpose Triangle Unbind Var Where WholeQuotient
+        WindowSum Windows WriteThrough Zero _Blank
     """,
 }
 
