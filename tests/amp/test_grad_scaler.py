@@ -8,7 +8,7 @@ import pytest
 
 import minitorch_attn as mt
 from minitorch_attn.amp.unscale import unscale_all
-from minitorch_attn.backend import from_host, to_host
+from minitorch_attn.backend import forbid_sync, from_host, sync_count, to_host
 from minitorch_attn.errors import ArgumentError, CheckpointError, DTypeError, GraphError
 
 SIZES = [[1], [0, 1], [2, 0, 3], [7, 31, 257], [3] * 129]
@@ -127,6 +127,21 @@ def test_clipping_sees_unscaled_gradients(device):
     assert mt.nn.utils.clip_grad_norm_([p], 1.0).item() == pytest.approx(12**0.5)
     scaler.step(optimizer)
     np.testing.assert_allclose(p.detach().numpy(), 1 - 0.5 / 3**0.5, rtol=1e-5)
+
+
+def test_only_the_step_waits_for_the_device(device):
+    p, optimizer, step = model_of(device)
+    scaler = mt.amp.GradScaler()
+    step(scaler, 1.0)  # compiles the kernels
+    optimizer.zero_grad()
+    with forbid_sync():
+        scaler.scale((p * 2.0).sum()).backward()
+        scaler.unscale_(optimizer)
+    before = sync_count()
+    scaler.step(optimizer)
+    assert sync_count() - before == (device != "cpu")
+    with forbid_sync():
+        scaler.update()
 
 
 def test_a_disabled_scaler_calls_the_optimizer():
