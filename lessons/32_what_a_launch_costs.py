@@ -50,13 +50,13 @@ flops, nbytes = work_of_step(12)
 print(f"a step on 12 texts: {flops / 1e9:.1f} GFLOP and {nbytes / 1e6:.0f} MB, which take")
 print(f"  arithmetic   {1e6 * flops / PEAK:5.0f} us")
 print(f"  memory       {1e6 * nbytes / BANDWIDTH:5.0f} us")
-for calls in (948, 203):
+for calls in (948, 158):
     print(f"  {calls} launches {1e6 * calls * LAUNCH:5.0f} us")
-assert 203 * LAUNCH > 10 * max(flops / PEAK, nbytes / BANDWIDTH)
+assert 158 * LAUNCH > 10 * max(flops / PEAK, nbytes / BANDWIDTH)
 
 # %% [markdown]
 # 948 is the number of launches (with matrix products and copies) in one step when a GPU runs this
-# library's operations as they are written for the CPU; 203 is the number with its CUDA kernels.
+# library's operations as they are written for the CPU; 158 is the number with its CUDA kernels.
 # `python -m benchmarks device-calls` counts them; `docs/devices.md` has the table. The times are
 # estimates from a data sheet, not measurements, but the conclusion does not depend on their
 # accuracy: the launches take more than ten times as long as the work.
@@ -72,7 +72,7 @@ batches = np.geomspace(1, 4096, 97)
 work = [one + slope * (batches - 1) for one, slope in zip(small, slopes, strict=True)]
 on_device = np.maximum(work[0] / PEAK, work[1] / BANDWIDTH)  # at least
 figure, axis = plt.subplots(figsize=(7, 3.6), layout="constrained")
-for calls, color in ((948, "#D55E00"), (203, "#0072B2"), (1, "#009E73")):
+for calls, color in ((948, "#D55E00"), (158, "#0072B2"), (1, "#009E73")):
     milliseconds = 1e3 * np.maximum(calls * LAUNCH, on_device)
     axis.loglog(batches, milliseconds, color=color, base=2)
     if calls > 1:
