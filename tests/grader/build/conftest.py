@@ -13,7 +13,11 @@ name = "small"
 title = "A small one"
 version = 1
 files = ["minitorch_attn/ops/softmax.py"]
-allow = ["y = x - max_along(x, axis)"]
+allow = [
+    "xp, given, x = array_module(x), x, widened(x)",
+    "y = narrowed(y, given)",
+    "y = x - max_along(x, axis)",
+]
 
 [[blank]]
 function = "minitorch_attn.ops.softmax:Softmax.forward"
