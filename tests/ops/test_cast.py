@@ -49,3 +49,14 @@ def test_neither_dtype_nor_device(make):
 def test_like_another_tensor(device):
     x = mt.tensor([1, 2], device=device)
     assert x.to(mt.tensor([0.5], dtype="float64")).dtype == np.float64
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("wide, narrow", [("float32", "float16"), ("float64", "float32")])
+def test_numbers_too_large_for_the_dtype_become_infinite_without_a_warning(wide, narrow, device):
+    largest = float(mt.finfo(narrow).max)
+    x = mt.tensor([1.0, -4 * largest], dtype=wide, device=device, requires_grad=True)
+    y = mt.cast(x, narrow)
+    assert y.tolist() == [1.0, -float("inf")]
+    mt.cast(y, wide).backward(mt.tensor([2.0, 4 * largest], dtype=wide, device=device))
+    assert x.grad.tolist() == [2.0, float("inf")]
