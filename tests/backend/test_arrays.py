@@ -69,3 +69,22 @@ def test_as_array_wraps_scalars_only():
     assert backend.as_array(x.sum()).shape == ()
     strict = backend.from_host(x, "strict")
     assert backend.as_array(strict) is strict
+
+
+ORDERS = {
+    "column order": (np.ones((2, 3)).T, False),
+    "column order, three axes": (np.ones((2, 3, 5)).T, False),
+    "two axes swapped": (np.ones((2, 3, 5)).transpose(1, 0, 2), True),
+    "every second column": (np.ones((3, 7))[:, ::2], True),
+    "rows in reverse": (np.ones((5, 3))[::-1], True),
+    "broadcast rows": (np.broadcast_to(np.ones(3), (5, 3)), True),
+    "nothing": (np.ones((0, 3)).T, True),
+}
+
+
+@pytest.mark.parametrize("array, in_c_order", ORDERS.values(), ids=ORDERS)
+def test_a_copy_to_a_device_is_in_column_order_if_the_array_was(array, in_c_order, device):
+    """So that a view of the copy is possible on both devices, or on neither."""
+    copy = backend.from_host(array, "strict" if device == "cpu" else device)
+    assert copy.flags.c_contiguous is in_c_order
+    assert copy.flags.f_contiguous is (not in_c_order or not array.size)

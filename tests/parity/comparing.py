@@ -120,7 +120,7 @@ def for_torch(device):
         if isinstance(value, DType):
             return getattr(torch, value)
         same = device == "cpu" and all(stride >= 0 for stride in value.host.strides)
-        return torch.from_numpy(value.host if same else value.host.copy())
+        return torch.from_numpy(value.host if same else value.host.copy("A"))
 
     return make
 
