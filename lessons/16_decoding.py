@@ -511,7 +511,7 @@ where(mt.generation.generate, mt.generation.translate)
 where(
     mt.generation.greedy_and_sampling.search,
     mt.generation.beam.BeamSearch,
-    mt.generation.sampling.draw,
+    mt.generation.sampling.Draw,
 )
 where(mt.generation.TemperatureLogitsWarper, mt.generation.TopPLogitsWarper)
 where(mt.nn.KVCache, mt.nn.StaticKVCache, mt.nn.Attention.forward)
