@@ -242,8 +242,14 @@ def ctc_loss(
             "ctc_loss: input_lengths and target_lengths must both be tensors or both be tuples",
             got=f"{type(input_lengths).__name__} and {type(target_lengths).__name__}",
         )
-    input_lengths = _lengths(input_lengths, times, "input_lengths", log_probs)
-    labels, target_lengths = _padded(targets, target_lengths, log_probs)
+    input_lengths = _lengths(input_lengths, "input_lengths", batch)
+    target_lengths = _lengths(target_lengths, "target_lengths", batch)
+    _check_targets(targets, log_probs)
+    _check_between(input_lengths, times, "input_lengths")
+    _check_between(target_lengths, targets.shape[-1], "target_lengths")
+    labels = _padded(targets.to("int64"), target_lengths)
+    input_lengths = input_lengths.to(log_probs.device)
+    target_lengths = target_lengths.to(log_probs.device)
     xp = array_module(labels)
     used = xp.arange(labels.shape[1]) < target_lengths.array[:, None]
     labels = xp.where(used, labels, blank)
@@ -281,8 +287,8 @@ def _check_log_probs(log_probs, blank):
         )
 
 
-def _lengths(lengths, most, name, log_probs):
-    """Return lengths from 0 to `most`, one per sequence, as int64 on the device of log_probs."""
+def _lengths(lengths, name, batch):
+    """Return the lengths of the sequences as an int64 Tensor; those of a tuple on the CPU."""
     if not isinstance(lengths, (Tensor, tuple, list)):
         raise DTypeError(
             f"ctc_loss: {name} must be a tensor or a tuple",
@@ -290,50 +296,53 @@ def _lengths(lengths, most, name, log_probs):
             hint=f"mt.tensor({name}) or ({name},)",
         )
     if not isinstance(lengths, Tensor):
-        lengths = tensor(lengths if len(lengths) else (), device="cpu")
+        lengths = tensor(lengths, dtype=None if lengths else "int64", device="cpu")
     if lengths.dtype.kind not in "iu":
         raise DTypeError(f"ctc_loss: {name} must be integers", got=f"{name} {lengths.dtype}")
-    batch = log_probs.shape[1]
     if lengths.numel() != batch:
         raise ShapeError(
             f"ctc_loss: {name} must have one length per sequence",
             got=f"{name} {lengths.shape} for {batch} sequences",
         )
-    lengths = lengths.reshape(-1).to("int64")
+    return lengths.reshape(-1).to("int64")
+
+
+def _check_between(lengths, most, name):
+    """Reject lengths that are negative or larger than `most`."""
     found = lengths.array
-    check_values(
-        found, (found < 0) | (found > most),
-        InvalidValue(ArgumentError, f"ctc_loss: {name} must be between 0 and {most}",
-                     f"check log_probs {log_probs.shape} and the targets"),
-    )  # fmt: skip
-    return lengths.to(log_probs.device)
+    headline = f"ctc_loss: {name} must be between 0 and {most}"
+    problem = InvalidValue(ArgumentError, headline, "check the sizes of log_probs and targets")
+    check_values(found, (found < 0) | (found > most), problem)
 
 
-def _padded(targets, lengths, log_probs):
-    """Return the labels (batch, target), an int64 array, and their lengths as a Tensor."""
+def _check_targets(targets, log_probs):
+    """Reject targets of another shape, or on another device."""
     if not isinstance(targets, Tensor):
         raise not_tensors(AttributeError(), "ctc_loss", targets=targets)
     check_same_device([log_probs.array, targets.array], "ctc_loss")
-    targets, batch = targets.to("int64"), log_probs.shape[1]
-    if targets.ndim == 2 and len(targets) == batch:
-        return targets.array, _lengths(lengths, targets.shape[1], "target_lengths", log_probs)
-    if targets.ndim != 1:
+    batch = log_probs.shape[1]
+    if targets.ndim != 1 and (targets.ndim != 2 or len(targets) != batch):
         raise ShapeError(
             "ctc_loss: targets must have one row per sequence, or one axis for all",
             got=f"targets {targets.shape} for {batch} sequences",
             expected=f"({batch}, target) or (sum of target_lengths,)",
         )
-    known = _lengths(lengths, len(targets), "target_lengths", log_probs)
-    counts = lengths.reshape(-1).tolist() if isinstance(lengths, Tensor) else list(lengths)
+
+
+def _padded(targets, lengths):
+    """Return the labels as an array (batch, target), whichever of the two forms they have."""
+    if targets.ndim == 2:
+        return targets.array
+    counts = lengths.tolist()  # reads from the device, if the lengths are there
     if sum(counts) != len(targets):
         raise ShapeError(
             "ctc_loss: the target lengths must add up to the length of the targets",
             got=f"targets {targets.shape} and target_lengths with sum {sum(counts)}",
             hint="targets with padding need shape (batch, target)",
         )
-    if not counts or not max(counts):
-        return targets.array.reshape(batch, 0), known
-    xp = array_module(targets.array)
-    start = xp.cumsum(known.array) - known.array
+    if not len(targets):
+        return targets.array.reshape(len(counts), 0)
+    xp, lengths = array_module(targets.array), lengths.to(targets.device).array
+    start = xp.cumsum(lengths) - lengths
     place = start[:, None] + xp.arange(max(counts))  # (batch, target)
-    return targets.array.take(xp.minimum(place, len(targets) - 1)), known
+    return targets.array.take(xp.minimum(place, len(targets) - 1))
