@@ -29,7 +29,8 @@ OPERATIONS = {
     # Refused: the gradient of a probability near 0 does not fit into float16.
     "refused": "BinaryCrossEntropy",
     "unaffected": """
-        Abs Add Alias BroadcastTo Cast Clamp ClampTo Clone ColumnSum Cos Diagonal DiagonalPlace Div
+        Abs Add Alias BroadcastTo Cast Clamp ClampTo Clone ColumnSum Cos
+        CtcLoss Diagonal DiagonalPlace Div
         Dropout Elu Embedding Erf Extreme Flip Fmod Fourier Gather GatherBack Gelu GeluTanh
         HardSwish HardTanh LeakyRelu Lerp LogAddExp LogSigmoid LookUp MaxPool Maximum Mean Median
         Minimum Mish Move Mul Neg NormOver Overwrite Pad Parallel PatchSum Patches Permute Pick

@@ -30,6 +30,7 @@ from ..ops import (  # noqa: F401
     conv_transpose3d,
     cosine_similarity,
     cross_entropy,
+    ctc_loss,
     dropout,
     dropout1d,
     dropout2d,

@@ -8,8 +8,8 @@ from ..tensor import Tensor
 from .module import Module
 
 __all__ = [
-    "BCELoss", "BCEWithLogitsLoss", "CosineSimilarity", "CrossEntropyLoss", "HuberLoss",
-    "KLDivLoss", "L1Loss", "MSELoss", "NLLLoss", "SmoothL1Loss",
+    "BCELoss", "BCEWithLogitsLoss", "CTCLoss", "CosineSimilarity", "CrossEntropyLoss",
+    "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss", "NLLLoss", "SmoothL1Loss",
 ]  # fmt: skip
 
 
@@ -108,6 +108,43 @@ class NLLLoss(_Loss):
         return ops.nll_loss(
             input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction
         )
+
+
+class CTCLoss(_Loss):
+    """Connectionist temporal classification loss, for a target without an alignment to the input.
+
+    Parameters
+    ----------
+    blank : int, default 0
+        Class that stands for no label.
+    reduction : {"mean", "sum", "none"}
+        How the losses are combined. The mean divides each loss by its target length first.
+    zero_infinity : bool, default False
+        Whether infinite losses, of targets that do not fit into the input, are replaced by 0.
+
+    Notes
+    -----
+    See `mt.nn.functional.ctc_loss` for the arguments of a call, and Graves et al., ICML 2006.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> log_probs = mt.zeros(5, 2, 4).log_softmax(-1)  # (time, batch, class)
+    >>> targets = mt.tensor([[1, 2, 2], [3, 1, 0]])
+    >>> loss = mt.nn.CTCLoss()(log_probs, targets, (5, 4), (3, 2))
+    >>> print(f"{loss:.4f}")
+    1.5402
+    """
+
+    def __init__(self, blank=0, reduction="mean", zero_infinity=False):
+        super().__init__(reduction=reduction)
+        self.blank, self.zero_infinity = blank, zero_infinity
+
+    def forward(self, log_probs, targets, input_lengths, target_lengths):
+        return ops.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths,
+            self.blank, self.reduction, self.zero_infinity,
+        )  # fmt: skip
 
 
 class MSELoss(_Loss):

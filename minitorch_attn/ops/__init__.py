@@ -15,6 +15,7 @@ from .comparison import *  # noqa: F403
 from .conv import *  # noqa: F403
 from .creation import *  # noqa: F403
 from .cross_entropy import *  # noqa: F403
+from .ctc_loss import *  # noqa: F403
 from .cumsum import *  # noqa: F403
 from .distance import *  # noqa: F403
 from .dropout import *  # noqa: F403

@@ -1,6 +1,10 @@
 """Losses: class labels and probabilities, weights, reductions, broadcasting."""
 
-from parity.comparing import Op, checks
+import numpy as np
+from parity.comparing import Op, checks, torch
+from parity.drawing import Operand
+
+import minitorch_attn as mt
 
 F = "nn.functional."
 REDUCTIONS = ("mean", "sum", "none", "none", "average")
@@ -104,6 +108,50 @@ def similar(ties):
     return draw
 
 
+def ctc(d):
+    """Padded or concatenated targets, lengths as tensors or tuples, with or without a batch.
+
+    Gradients are compared behind a log_softmax: PyTorch returns another gradient for log_probs.
+    """
+    times, batch, classes = d.integer(1, 9), d.integer(1, 4), d.integer(2, 5)
+    blank, longest = d.integer(0, classes - 1), d.integer(0, 5)
+    batched = d.flag()
+    batch = batch if batched else 1
+    shape = (times, batch, classes) if batched else (times, classes)
+    logits = d.tensor(shape, dtype=d.dtype(), low=-3, high=3)
+    frames = d.rng.integers(0 if d.flag() else times, times + 1, batch)
+    counts = d.rng.integers(0, longest + 1, batch)
+    labels = d.rng.integers(0, classes - 1, (batch, longest))
+    labels += labels >= blank
+    if d.flag() or not batched:
+        labels = np.concatenate([row[:n] for row, n in zip(labels, counts, strict=True)])
+    if d.rarely():  # wrong: one label too many, or one frame
+        labels = np.concatenate([labels, labels[:1]])
+        frames = frames + d.integer(0, 1)
+    targets = Operand(labels.astype(d.choice("int64", "int32")), "plain", False)
+    if d.flag():
+        shape = (batch,) if batched else d.choice((), (1,))
+        kind = d.choice("int64", "int32")
+        lengths = [Operand(n.reshape(shape).astype(kind), "plain", False) for n in (frames, counts)]
+    else:
+        lengths = [tuple(n.tolist()) for n in (frames, counts)]
+    settings = {"blank": blank} if blank or d.flag() else {}
+    settings |= d.some(zero_infinity=d.flag()) | d.some(reduction=d.choice(*REDUCTIONS[:3]))
+    return logits, targets, *lengths, settings
+
+
+def ctc_of_logits(library):
+    def loss(logits, *rest, **settings):
+        return library.nn.functional.ctc_loss(logits.log_softmax(-1), *rest, **settings)
+
+    return loss
+
+
+class OfLogits(Op):
+    def functions(self, as_method):
+        return ctc_of_logits(mt), ctc_of_logits(torch)
+
+
 test_between_numbers = checks(
     *[Op(F + name, between(**options)) for name, options in (
         ("mse_loss", {}), ("l1_loss", {}), ("huber_loss", {"delta": (0.5, 2.0)}),
@@ -115,3 +163,4 @@ test_between_numbers = checks(
     Op(F + "cosine_similarity", similar(ties=True), second=False, label=" with zeros"),
 )  # fmt: skip
 test_of_classes = checks(Op(F + "nll_loss", nll), Op(F + "cross_entropy", cross_entropy))
+test_ctc = checks(OfLogits(F + "ctc_loss", ctc, second=False))
