@@ -68,6 +68,7 @@ _FILES = {
         "vit_s_32",
         "vit_ti_16",
     ],  # fmt: skip
+    "word2vec": ["CBOW", "HierarchicalSoftmax", "SkipGram"],
 }
 _WHERE = {name: file for file, names in _FILES.items() for name in names}
 
