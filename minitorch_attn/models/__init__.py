@@ -27,6 +27,7 @@ _FILES = {
         "hard_distillation_loss",
         "soft_distillation_loss",
     ],  # fmt: skip
+    "elmo": ["BiLM", "ELMo", "ScalarMix"],
     "gpt": ["GPT", "gpt2", "gpt2_large", "gpt2_medium", "gpt2_xl"],
     "llama": [
         "Llama",
