@@ -27,6 +27,7 @@ _FILES = {
         "hard_distillation_loss",
         "soft_distillation_loss",
     ],  # fmt: skip
+    "elmo": ["BiLM", "ELMo", "ScalarMix"],
     "gpt": ["GPT", "gpt2", "gpt2_large", "gpt2_medium", "gpt2_xl"],
     "llama": [
         "Llama",
@@ -40,6 +41,7 @@ _FILES = {
     "mae": ["MaskedAutoencoder", "mae_b_16", "mae_h_14", "mae_l_16"],
     "marian": ["Marian", "marian_base"],
     "pretrained": ["from_pretrained"],
+    "superposition": ["ToyModel"],
     "swin": ["Swin", "swin_b", "swin_l", "swin_s", "swin_t"],
     "swinv2": ["SwinV2", "swinv2_b", "swinv2_l", "swinv2_s", "swinv2_t"],
     "t5": ["T5"],
@@ -68,6 +70,7 @@ _FILES = {
         "vit_s_32",
         "vit_ti_16",
     ],  # fmt: skip
+    "word2vec": ["CBOW", "HierarchicalSoftmax", "SkipGram"],
 }
 _WHERE = {name: file for file, names in _FILES.items() for name in names}
 

@@ -328,6 +328,13 @@ _MODELS = {  # settings of a small model, and its usual input
                     (f"{_IMAGE}|num_classes=5", _PIXELS)),
     "MaskedAutoencoder": (f"{_IMAGE}|decoder_dim=8|decoder_layers=1|decoder_heads=2|"
                           "decoder_mlp_dim=8", _PIXELS),
+    "ELMo": ("filters=[(1, 2), (3, 5)]|num_highway=1|embed_dim=3|hidden_dim=5", f"{_IDS}[None]"),
+    "BiLM": ("vocab_size=7|elmo=mt.models.ELMo(11, 3, [(1, 2)], 1, 3, 5)", f"{_IDS}[None]"),
+    "ScalarMix": ("num_layers=3", "mt.rand(3, 2, 4)"),
+    "ToyModel": ("num_features=5|hidden_dim=2", "mt.rand(3, 5)"),
+    "SkipGram": ("vocab_size=11|embed_dim=3", _IDS),
+    "CBOW": ("vocab_size=11|embed_dim=3", _IDS),
+    "HierarchicalSoftmax": ("counts=[4, 2, 3, 1]|embed_dim=3", _IDS + "[0]"),
 }  # fmt: skip
 
 

@@ -1,0 +1,317 @@
+"""Toy models of superposition: more sparse features than dimensions.
+
+Elhage et al. 2022, "Toy Models of Superposition", arXiv:2209.10652v1. A linear map squeezes many
+features into few dimensions, and its transpose with a ReLU reads them out again. The equations of
+the paper have no numbers, so this file cites its sections. If features are dense, the model keeps
+the most important ones and drops the rest. If they are sparse, it stores more features than it has
+dimensions, at the angles of regular polygons and polytopes, because the ReLU removes the
+interference between features that rarely occur together.
+"""
+
+import math
+
+from .. import nn, ops
+from ..errors import ShapeError
+from ..nn.checks import check_sizes
+from ..tensor import tensor
+
+__all__ = [
+    "ToyModel",
+    "dimensions_per_feature",
+    "feature_dimensionality",
+    "importance_loss",
+    "interference",
+    "phase",
+    "phase_losses",
+    "polygon",
+    "sample_features",
+]
+
+
+class ToyModel(nn.Module):
+    """Toy model: `relu(W'W x + b)`, which squeezes features through a few dimensions.
+
+    Parameters
+    ----------
+    num_features : int
+        Number n of features.
+    hidden_dim : int
+        Number m of dimensions, which is less than n in the paper.
+    relu : bool, default True
+        Whether the output goes through a ReLU. Without it, the model is linear and never uses
+        superposition.
+
+    Attributes
+    ----------
+    W : Parameter of shape (hidden, feature)
+        Column i is the direction of feature i.
+    b : Parameter of shape (feature,)
+
+    Notes
+    -----
+    Section 2: h = W x and x' = ReLU(W' h + b), where W' is the transpose of W.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = ToyModel(num_features=5, hidden_dim=2)
+    >>> model(mt.zeros(7, 5)).shape, model.hidden(mt.zeros(7, 5)).shape
+    ((7, 5), (7, 2))
+    """
+
+    def __init__(self, num_features, hidden_dim, relu=True):
+        super().__init__()
+        check_sizes("ToyModel", num_features=num_features, hidden_dim=hidden_dim)
+        self.num_features, self.hidden_dim, self.relu = num_features, hidden_dim, relu
+        self.W = nn.Parameter(ops.empty(hidden_dim, num_features))
+        self.b = nn.Parameter(ops.zeros(num_features))
+        nn.init.xavier_normal_(self.W)
+
+    def hidden(self, x):
+        """Return h = W x, of shape (..., hidden), for features x of shape (..., feature)."""
+        if x.shape[-1:] != (self.num_features,):
+            raise ShapeError(
+                "ToyModel: x has the wrong number of features",
+                got=f"{x.shape}",
+                expected=f"(..., {self.num_features})",
+            )
+        return x @ self.W.T
+
+    def forward(self, x):
+        """Return the reconstruction x', of the same shape as x: (..., feature)."""
+        output = self.hidden(x) @ self.W + self.b
+        return ops.relu(output) if self.relu else output
+
+    def extra_repr(self):
+        return f"{self.num_features}, {self.hidden_dim}, relu={self.relu}"
+
+
+def sample_features(batch, num_features, density, dtype=None, device=None, generator=None):
+    """Sparse features: each is 0 with probability S, and uniform in [0, 1) otherwise.
+
+    Parameters
+    ----------
+    batch, num_features : int
+    density : float
+        Probability 1 - S that a feature is present. See section 2.
+    dtype, device, generator : optional
+        See `rand`.
+
+    Returns
+    -------
+    Tensor of shape (batch, feature)
+
+    Examples
+    --------
+    >>> sample_features(3, 2, density=0.0)
+    tensor([[0., 0.],
+            [0., 0.],
+            [0., 0.]])
+    """
+    options = dict(dtype=dtype, device=device, generator=generator)
+    values = ops.rand(batch, num_features, **options)
+    present = ops.rand(batch, num_features, **options) < density
+    return ops.where(present, values, 0.0)
+
+
+def importance_loss(output, x, importance):
+    """Squared error of the features, weighted by their importance.
+
+    Parameters
+    ----------
+    output, x : Tensor of shape (..., feature)
+        Reconstruction x' and features x.
+    importance : Tensor of shape (feature,)
+        Weight I_i of each feature.
+
+    Returns
+    -------
+    Tensor of shape ()
+        Mean over the examples of sum_i I_i (x_i - x'_i)^2 (section 2).
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> importance_loss(mt.zeros(2, 2), mt.tensor([[1.0, 2.0], [0.0, 0.0]]), mt.tensor([1.0, 0.5]))
+    tensor(1.5)
+    """
+    if output.shape != x.shape:
+        raise ShapeError(
+            "importance_loss: output and x must have the same shape",
+            got=f"output {output.shape} and x {x.shape}",
+        )
+    return (importance * (x - output).square()).sum(-1).mean()
+
+
+def dimensions_per_feature(W):
+    """Dimensions per feature, `D* = m / norm(W)^2`, with the Frobenius norm.
+
+    Parameters
+    ----------
+    W : Tensor of shape (hidden, feature)
+
+    Returns
+    -------
+    Tensor of shape ()
+
+    Notes
+    -----
+    Section 4. A column is about 1 long if its feature is learned and 0
+    otherwise, so norm(W)^2 counts the features that are learned.
+
+    Examples
+    --------
+    >>> dimensions_per_feature(polygon(4))
+    tensor(0.5)
+    """
+    return W.shape[-2] / W.square().sum()
+
+
+def feature_dimensionality(W):
+    """Dimensionality of each feature: the fraction of a dimension that it has to itself.
+
+    Parameters
+    ----------
+    W : Tensor of shape (hidden, feature)
+
+    Returns
+    -------
+    Tensor of shape (feature,)
+        D_i = norm(W_i)^2 / sum_j (u_i . W_j)^2 with u_i = W_i / norm(W_i). It is 1 for a feature
+        that is orthogonal to all others, 1/2 for each of two opposite ones, and 0 for a feature
+        that is not learned (a column of zeros).
+
+    Notes
+    -----
+    Section 4. The dimensionalities add up to at most the number
+    of dimensions.
+
+    Examples
+    --------
+    >>> feature_dimensionality(polygon(5))
+    tensor([0.4, 0.4, 0.4, 0.4, 0.4])
+    """
+    squared_norm = W.square().sum(-2)  # (feature,)
+    learned = squared_norm > 0
+    shared = ops.where(learned, _squared_overlaps(W).sum(-1), 1.0)
+    return ops.where(learned, squared_norm / shared, 0.0)
+
+
+def interference(W):
+    """Interference of each feature with the others, the sum over j != i of (u_i . W_j)^2.
+
+    It is 0 for a feature with a dimension of its own, and at least 1 if others overlap with it as
+    much as an opposite one; the paper colors features by it (section 2).
+
+    Parameters
+    ----------
+    W : Tensor of shape (hidden, feature)
+
+    Returns
+    -------
+    Tensor of shape (feature,)
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> interference(mt.tensor([[1.0, -1.0, 0.0], [0.0, 0.0, 1.0]]))
+    tensor([1., 1., 0.])
+    """
+    others = ops.eye(W.shape[-1], dtype=W.dtype, device=W.device) == 0
+    return ops.where(others, _squared_overlaps(W), 0.0).sum(-1)
+
+
+def _squared_overlaps(W):
+    """Return (u_i . W_j)^2 (feature, feature); row i is 0 if column i is."""
+    squared_norm = W.square().sum(-2)
+    norm = ops.where(squared_norm > 0, squared_norm, 1.0).sqrt()
+    return ((W / norm).T @ W).square()
+
+
+def polygon(num_features):
+    """Features at the corners of a regular polygon: what training finds in two dimensions.
+
+    Parameters
+    ----------
+    num_features : int
+        Number of corners; 2 gives an opposite pair, 5 the pentagon of the paper's introduction.
+
+    Returns
+    -------
+    Tensor of shape (2, num_features)
+
+    Examples
+    --------
+    >>> feature_dimensionality(polygon(3))
+    tensor([0.6667, 0.6667, 0.6667])
+    """
+    check_sizes("polygon", num_features=num_features)
+    angles = [2 * math.pi * i / max(num_features, 1) for i in range(num_features)]
+    return tensor([[math.cos(a) for a in angles], [math.sin(a) for a in angles]])
+
+
+def phase_losses(density, importance):
+    """Expected losses of three ways to store two features in one dimension.
+
+    Parameters
+    ----------
+    density : Tensor
+        Probability p = 1 - S that a feature is present.
+    importance : Tensor that broadcasts with `density`
+        Importance r of the second feature; that of the first is 1.
+
+    Returns
+    -------
+    Tensor of shape (*broadcast, 3)
+        Loss if the second feature is dropped, if both are stored in superposition, and if the
+        first is dropped.
+
+    Notes
+    -----
+    Section 3, "Superposition as a Phase Change", n = 2 and m = 1. For features as in
+    `sample_features`, E[x] = p/2 and E[x^2] = p/3.
+
+    * W = [1, 0] reads out the first feature without error. The best constant for the second is its
+      mean, and what remains is its variance, r (p/3 - p^2/4). W = [0, 1]: p/3 - p^2/4.
+    * W = [1, -1] with b = 0 outputs relu(x_1 - x_2) and relu(x_2 - x_1). Both are exact unless
+      both features are present (probability p^2), and then both errors are min(x_1, x_2), whose
+      mean square is 1/6: (1 + r) p^2/6.
+
+    The losses are quadratic in p, but the smallest of them has a kink where one solution overtakes
+    another: a phase change of first order.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> phase_losses(mt.tensor(1.0), mt.tensor(0.5))
+    tensor([0.0417, 0.25  , 0.0833])
+    """
+    variance = density / 3 - density.square() / 4
+    antipodal = (1 + importance) * density.square() / 6
+    drop_second, antipodal, drop_first = ops.broadcast_tensors(
+        importance * variance, antipodal, variance
+    )
+    return ops.stack([drop_second, antipodal, drop_first], -1)
+
+
+def phase(density, importance):
+    """Phase diagram: which of the three solutions of `phase_losses` has the smallest loss.
+
+    Parameters
+    ----------
+    density, importance : Tensor
+        See `phase_losses`.
+
+    Returns
+    -------
+    int64 Tensor of the broadcast shape
+        0 where the second feature is dropped, 1 in superposition, 2 where the first is dropped.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> phase(mt.tensor([1.0, 0.1]).unsqueeze(1), mt.tensor([0.5, 1.0, 2.0]))
+    tensor([[0, 0, 2],
+            [1, 1, 1]])
+    """
+    return phase_losses(density, importance).argmin(-1)
