@@ -119,22 +119,22 @@ class LuongAttention(Module):
         weights : Tensor of shape (batch, query, key)
         """
         check_tokens("LuongAttention", "query", query, self.query_dim, query)
-        return self.attend(query, self.project(key, query), key, key_padding_mask, start)
+        check_tokens("LuongAttention", "key", key, self.key_dim, query)
+        return self.attend(query, self.project(key), key, key_padding_mask, start)
 
-    def project(self, key, query=None):
+    @names_arguments
+    def project(self, key):
         """Compute the part of the scores that only depends on the keys; a decoder does so once.
 
         Parameters
         ----------
         key : Tensor of shape (batch, key, key_dim)
-        query : Tensor, optional
-            Queries, used only to check the batch size.
 
         Returns
         -------
         Tensor of shape (batch, key, query_dim), or (batch, key, hidden_dim) for "concat"
         """
-        check_tokens("LuongAttention", "key", key, self.key_dim, key if query is None else query)
+        check_tokens("LuongAttention", "key", key, self.key_dim, key)
         if self.score == "general":
             return self.W(key)
         if self.score == "concat":  # W_a [h_t; hbar_s] = W_h h_t + W_s hbar_s
