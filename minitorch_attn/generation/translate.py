@@ -20,8 +20,9 @@ def translate(
 
     Parameters
     ----------
-    model : Transformer
-        Model with `padding_mask`, `encode` and `decode`. It is in eval mode while this runs.
+    model : Transformer or Seq2Seq
+        Model with `padding_mask`, `encode` and `decode`, and `new_cache` if its cache is not a
+        `KVCache`. It is in eval mode while this runs.
     source : int64 Tensor of shape (batch, source)
     start_id, end_id : int
         Ids of the tokens that start and end a target.
@@ -60,12 +61,14 @@ def translate(
     with evaluating(model), no_grad():
         if source_mask is None:
             source_mask = model.padding_mask(source)
-        memory = model.encode(source, source_mask)  # (batch, source, embed)
-        if num_beams == 1:
+        memory = model.encode(source, source_mask)  # (batch, source, embed), or a dict
+        new_cache = getattr(model, "new_cache", None)
+        if num_beams == 1 and new_cache is None:
             return _greedy(model, memory, source_mask, start_id, end_id, max_new_tokens)
         written = generate(
             _Decoder(model, source_mask), encoder_outputs=memory, num_beams=num_beams,
             length_penalty=length_penalty, max_new_tokens=max_new_tokens,
+            past_key_values=None if new_cache is None else new_cache(),
             decoder_start_token_id=start_id, eos_token_id=end_id, pad_token_id=end_id,
         )  # fmt: skip
         return written[:, 1:]
@@ -89,11 +92,11 @@ def _greedy(model, memory, source_mask, start_id, end_id, max_new_tokens):
 
 
 class _Decoder:
-    """Adapter that lets `generate` call a Transformer like a Hugging Face model.
+    """Adapter that lets `generate` call a Transformer or Seq2Seq like a Hugging Face model.
 
     Parameters
     ----------
-    model : Transformer
+    model : Transformer or Seq2Seq
     source_mask : Mask or bool Tensor, optional
     """
 
@@ -111,8 +114,9 @@ class _Decoder:
         self, encoder_outputs=None, decoder_input_ids=None, past_key_values=None, use_cache=True
     ):
         """Return the logits and the cache. The arguments have one row per beam of each source."""
-        memory, mask = encoder_outputs["last_hidden_state"], self.attend
+        states, mask = encoder_outputs["last_hidden_state"], self.attend
         if mask is not None and mask.ndim == 4 and mask.shape[0] > 1:
-            mask = mask.repeat_interleave(memory.shape[0] // mask.shape[0], 0)
+            mask = mask.repeat_interleave(states.shape[0] // mask.shape[0], 0)
+        memory = encoder_outputs if len(encoder_outputs) > 1 else states
         logits = self.model.decode(decoder_input_ids, memory, mask, cache=past_key_values)
         return {"logits": logits, "past_key_values": past_key_values}

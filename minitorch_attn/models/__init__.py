@@ -42,6 +42,8 @@ _FILES = {
     "marian": ["Marian", "marian_base"],
     "pretrained": ["from_pretrained"],
     "superposition": ["ToyModel"],
+    "recurrent_state": ["RecurrentState"],
+    "seq2seq": ["RecurrentDecoder", "RecurrentEncoder", "Seq2Seq"],
     "swin": ["Swin", "swin_b", "swin_l", "swin_s", "swin_t"],
     "swinv2": ["SwinV2", "swinv2_b", "swinv2_l", "swinv2_s", "swinv2_t"],
     "t5": ["T5"],

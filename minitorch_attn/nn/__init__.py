@@ -18,6 +18,7 @@ from .kv_cache import *  # noqa: F403
 from .layer_norm import *  # noqa: F403
 from .linear import *  # noqa: F403
 from .loss import *  # noqa: F403
+from .luong_attention import *  # noqa: F403
 from .masks import Mask  # noqa: F401
 from .module import *  # noqa: F403
 from .multihead_attention import *  # noqa: F403

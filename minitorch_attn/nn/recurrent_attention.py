@@ -1,21 +1,21 @@
-"""Attention for recurrent encoder-decoders, with Bahdanau's additive or Luong's general score.
+"""Additive attention of Bahdanau et al., and a recurrent encoder-decoder that uses it.
 
 Attention was first used in these models. The query is the decoder's state, and each word that the
 encoder has read provides one key. The Transformer keeps the attention and omits the recurrence.
+`luong_attention.py` has the attention of Luong et al., with other scores and with local windows.
 """
 
 from .. import ops
 from ..computes import computes
-from ..errors import DTypeError, ShapeError
+from ..errors import ShapeError
 from ..named_errors import names_arguments
-from ..tensor import Tensor
+from .attention_inputs import attend_mask, check_tokens, show_weights
 from .linear import Linear
-from .masks import Mask, from_blocked
 from .module import Module
 from .rnn import GRU
 from .rnn_cell import GRUCell
 
-__all__ = ["AdditiveAttention", "AttentionSeq2Seq", "LuongAttention"]
+__all__ = ["AdditiveAttention", "AttentionSeq2Seq"]
 
 
 class AdditiveAttention(Module):
@@ -77,8 +77,8 @@ class AdditiveAttention(Module):
         context : Tensor of shape (batch, query, value_dim)
         weights : Tensor of shape (batch, query, key)
         """
-        _check("AdditiveAttention", "query", query, self.query_dim, query)
-        _check("AdditiveAttention", "key", key, self.key_dim, query)
+        check_tokens("AdditiveAttention", "query", query, self.query_dim, query)
+        check_tokens("AdditiveAttention", "key", key, self.key_dim, query)
         return self.attend(query, self.W_k(key), value, key_padding_mask)
 
     @names_arguments
@@ -97,7 +97,7 @@ class AdditiveAttention(Module):
         -------
         context, weights : Tensor
         """
-        _check("AdditiveAttention", "value", value, None, query)
+        check_tokens("AdditiveAttention", "value", value, None, query)
         if value.shape[:-1] != projected_key.shape[:-1]:
             raise ShapeError(
                 "AdditiveAttention: key and value must have the same number of tokens",
@@ -107,82 +107,13 @@ class AdditiveAttention(Module):
         # (batch, query, 1, hidden) + (batch, 1, key, hidden) -> (batch, query, key, hidden)
         hidden = ops.tanh(self.W_q(query).unsqueeze(-2) + projected_key.unsqueeze(-3))
         scores = self.v(hidden).squeeze(-1)  # (batch, query, key)
-        mask = _attend_mask("AdditiveAttention", key_padding_mask, projected_key)
+        mask = attend_mask("AdditiveAttention", key_padding_mask, projected_key)
         weights = ops.masked_softmax(scores, mask)
-        _show(self, weights)
+        show_weights(self, weights)
         return weights @ value, weights  # (batch, query, key) @ (batch, key, value_dim)
 
     def extra_repr(self):
         return f"query_dim={self.query_dim}, key_dim={self.key_dim}, hidden_dim={self.hidden_dim}"
-
-
-class LuongAttention(Module):
-    r"""Luong attention, with scores `query^T W key`; it returns the attentional state.
-
-    Parameters
-    ----------
-    query_dim, key_dim : int
-        Sizes of a query and of a key; the result has the size of a query.
-
-    Notes
-    -----
-    Global attention with the "general" score, in the symbols of Luong et al. 2015 [1]_: the query
-    is the state h_t of the decoder, the keys are the states hbar_s of the encoder, and
-        score(h_t, hbar_s) = h_t^T W_a hbar_s          Eq. 8, `W`
-        a_t(s)  = exp(score) / sum_s' exp(score)       Eq. 7
-        c_t     = sum_s a_t(s) hbar_s
-        htilde_t = tanh(W_c [c_t; h_t])                Eq. 5, `W_c`
-    In the paper, W_c does not have a bias, and the sizes are equal. A query whose keys are
-    all blocked gets a context of zeros.
-
-    References
-    ----------
-    .. [1] "Effective Approaches to Attention-based Neural Machine Translation",
-       arXiv:1508.04025v5, section 3.1.
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> attention = mt.nn.LuongAttention(query_dim=3, key_dim=5)
-    >>> attentional, weights = attention(mt.zeros(2, 1, 3), mt.zeros(2, 11, 5))
-    >>> attentional.shape, weights.shape
-    ((2, 1, 3), (2, 1, 11))
-    """
-
-    def __init__(self, query_dim, key_dim):
-        super().__init__()
-        self.query_dim, self.key_dim = query_dim, key_dim
-        self.W = Linear(key_dim, query_dim, bias=False)
-        self.W_c = Linear(key_dim + query_dim, query_dim)
-        self.weight_hooks = []  # see `watch_attention`
-
-    @computes("attention")
-    def forward(self, query, key, key_padding_mask=None):
-        """Attend from each query to the keys.
-
-        Parameters
-        ----------
-        query : Tensor of shape (batch, query, query_dim), or without the batch
-        key : Tensor of shape (batch, key, key_dim)
-        key_padding_mask : bool Tensor of shape (batch, key), or Mask, optional
-            A tensor is True where the key is blocked.
-
-        Returns
-        -------
-        attentional : Tensor of shape (batch, query, query_dim)
-        weights : Tensor of shape (batch, query, key)
-        """
-        _check("LuongAttention", "query", query, self.query_dim, query)
-        _check("LuongAttention", "key", key, self.key_dim, query)
-        # (batch, query, query_dim) @ (batch, query_dim, key) -> (batch, query, key)
-        scores = query @ self.W(key).swapaxes(-1, -2)
-        weights = ops.masked_softmax(scores, _attend_mask("LuongAttention", key_padding_mask, key))
-        _show(self, weights)
-        context = weights @ key  # (batch, query, key) @ (batch, key, key_dim)
-        return ops.tanh(self.W_c(ops.cat([context, query], -1))), weights
-
-    def extra_repr(self):
-        return f"query_dim={self.query_dim}, key_dim={self.key_dim}"
 
 
 class AttentionSeq2Seq(Module):
@@ -248,8 +179,8 @@ class AttentionSeq2Seq(Module):
         output : Tensor of shape (batch, target, output_dim)
         weights : Tensor of shape (batch, target, source)
         """
-        _check("AttentionSeq2Seq", "x", x, self.input_dim, x, batched=True)
-        _check("AttentionSeq2Seq", "y", y, self.output_dim, x, batched=True)
+        check_tokens("AttentionSeq2Seq", "x", x, self.input_dim, x, batched=True)
+        check_tokens("AttentionSeq2Seq", "y", y, self.output_dim, x, batched=True)
         if y.shape[1] == 0:
             raise ShapeError(
                 "AttentionSeq2Seq: y must have at least one token",
@@ -298,54 +229,3 @@ class AttentionSeq2Seq(Module):
         context = context.squeeze(1)  # (batch, 1, 2 hidden) -> (batch, 2 hidden)
         h = self.cell(ops.cat([y_t, context], -1), h)
         return self.out(ops.cat([h, context], -1)), h, weights.squeeze(1)
-
-
-def _show(layer, weights):
-    """Call the hooks of a layer with its weights; its single head gets an axis of its own."""
-    for hook in layer.weight_hooks:
-        hook(layer, weights.unsqueeze(-3))  # (batch, 1, query, key)
-
-
-def _check(where, name, x, size, query, batched=False):
-    """Check that x is a tensor with as many axes as the query and the same batch size."""
-    if not isinstance(x, Tensor):
-        raise DTypeError(
-            f"{where}: {name} is not a tensor", got=type(x).__name__, hint=f"mt.tensor({name})"
-        )
-    axes = (3,) if batched else (2, 3)
-    good = x.ndim in axes and x.ndim == query.ndim and x.shape[:-2] == query.shape[:-2]
-    if not good or size not in (None, x.shape[-1]):
-        raise ShapeError(
-            f"{where}: {name} has the wrong shape",
-            got=f"{name} {x.shape}" + ("" if x is query else f", query {query.shape}"),
-            expected=f"(batch, token, {'value_dim' if size is None else size})",
-            hint="use one batch size for all inputs, and the size above for the last axis",
-        )
-
-
-def _attend_mask(where, mask, key):
-    """Convert `mask` to a bool Tensor that broadcasts to the scores, True where attended."""
-    if mask is None:
-        return None
-    shape = key.shape[:-1]  # (batch, key) or (key,)
-    if isinstance(mask, Mask):
-        attend = mask.to(key.device).attend
-        if attend.ndim == 4:  # (batch, heads, query, key): there is one head
-            attend = attend.squeeze(1) if attend.shape[1] == 1 else attend
-            attend = attend if len(shape) == 2 or attend.shape[0] != 1 else attend.squeeze(0)
-        return attend
-    if not isinstance(mask, Tensor) or mask.dtype.kind != "b":
-        raise DTypeError(
-            f"{where}: key_padding_mask must be a boolean tensor",
-            got=f"{getattr(mask, 'dtype', type(mask).__name__)}",
-            expected="bool, True where a key is blocked",
-            hint="use mask == 0 if 1 means that a key may be attended to, or a Mask from mt.masks",
-        )
-    if mask.shape != shape:
-        raise ShapeError(
-            f"{where}: the shape of key_padding_mask does not match the keys",
-            got=f"key_padding_mask {mask.shape}",
-            expected=f"{shape}",
-            hint="use a Mask from mt.masks, which may have any shape that broadcasts",
-        )
-    return from_blocked(mask).attend.unsqueeze(-2)  # (batch, 1, key)

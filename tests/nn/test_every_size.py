@@ -58,6 +58,11 @@ LAYERS = {  # name -> (layer of size n, shapes of its inputs)
     "AdditiveAttention": lambda n: (
         nn.AdditiveAttention(n, n, 3), [(B, 2, n), (B, T, n), (B, T, n)]),
     "LuongAttention": lambda n: (nn.LuongAttention(n, n), [(B, 2, n), (B, T, n)]),
+    "LuongAttention (concat)": lambda n: (
+        nn.LuongAttention(n, 2, score="concat", local="predictive"), [(B, 2, n), (B, T, 2)]),
+    "LuongAttention (location)": lambda n: (
+        nn.LuongAttention(2, n, score="location", max_length=n), [(B, 2, 2), (B, T, n)]),
+    "InputFeedingDecoder": lambda n: (nn.InputFeedingDecoder(n, n, n), [(B, 2, n), (B, T, n)]),
     "FeedForward": lambda n: (nn.FeedForward(n, 3), [(B, T, n)]),
     "FeedForward (hidden)": lambda n: (nn.FeedForward(3, n), [(B, T, 3)]),
     "GatedFeedForward": lambda n: (nn.GatedFeedForward(n, n), [(B, T, n)]),

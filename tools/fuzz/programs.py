@@ -64,6 +64,7 @@ _SUBJECTS = {
     "Attention": ["nn.Attention(8, 2)"],
     "MultiheadAttention": ["nn.MultiheadAttention(8, 2)"],
     "AdditiveAttention": ["nn.AdditiveAttention(3, 3, 4)"],
+    "LuongAttention": ["nn.LuongAttention(3, 3)", "nn.LuongAttention(3, 3, local='predictive')"],
     "MaxPool2d": ["nn.MaxPool2d(2)"],
     "AdaptiveAvgPool2d": ["nn.AdaptiveAvgPool2d(2)"],
     "LearnedPositionalEmbedding2d": ["nn.LearnedPositionalEmbedding2d(3, 3, 4)"],
@@ -91,6 +92,9 @@ _SUBJECTS = {
     "WordTokenizer": ["mt.data.WordTokenizer(['a', 'b'])"],
     "GPT": ["mt.models.GPT(11, 8, 8, 2, 1)"],
     "VisionTransformer": ["mt.models.VisionTransformer(8, 4, 3, 8, 2, 1)"],
+    "RecurrentState": ["mt.models.RecurrentState()"],
+    "Seq2Seq": ["mt.models.Seq2Seq(mt.models.RecurrentEncoder(11, 3, 4), "
+                "mt.models.RecurrentDecoder(11, 3, 4))"],
 }  # fmt: skip
 _OPERATORS = ["+", "-", "*", "/", "//", "%", "**", "@", "&", "|", "^", "==", "!=", "<", "<=", ">",
               ">="]  # fmt: skip
@@ -320,6 +324,11 @@ _MODELS = {  # settings of a small model, and its usual input
     "Llama": (_TEXT, _IDS),
     "T5": (f"{_TEXT}|head_dim=4", f"{_IDS}, {_IDS}"),
     **dict.fromkeys(("BART", "Marian", "Transformer"), (_PAIRED, f"{_IDS}, {_IDS}")),
+    "RecurrentEncoder": ("vocab_size=11|embed_dim=3|hidden_dim=4", _IDS),
+    "RecurrentDecoder": ("vocab_size=11|embed_dim=3|hidden_dim=4",
+                         f"{_IDS}, mt.rand(1, 2, 4), (mt.rand(1, 1, 4), mt.rand(1, 1, 4))"),
+    "Seq2Seq": ("encoder=mt.models.RecurrentEncoder(11, 3, 4)|"
+                "decoder=mt.models.RecurrentDecoder(11, 3, 4)", f"{_IDS}, {_IDS}"),
     **{f"BERT{kind}": (_TEXT, _IDS) for kind in ("", "MaskedLM", "PreTraining",
                                                  "QuestionAnswering")},
     **{f"BERT{kind}Classifier": (f"num_classes=3|{_TEXT}", _IDS) for kind in ("", "Token")},

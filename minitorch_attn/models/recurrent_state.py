@@ -1,0 +1,50 @@
+"""State of a recurrent decoder between two calls, in place of the KV cache of a Transformer."""
+
+from .. import nn
+
+__all__ = ["RecurrentState"]
+
+
+class RecurrentState(nn.KVCache):
+    """What a `RecurrentDecoder` has to know to continue; it replaces the cache of a Transformer.
+
+    Attributes
+    ----------
+    state : tuple of Tensor of shape (layer, batch, hidden), or None at the start
+    attentional : Tensor of shape (batch, 1, hidden), or None
+        Last attentional state, for input feeding.
+    projected : Tensor of shape (batch, source, size), or None
+        Projected encoder states.
+    position : int
+        Number of target words that the decoder has read.
+
+    Examples
+    --------
+    >>> past = RecurrentState()
+    >>> past.length, past.state is None
+    (0, True)
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.state = self.attentional = self.projected = None
+        self.position = 0
+
+    def _length(self):
+        return self.position
+
+    def reorder(self, index, cross=True):
+        """Select rows of the batch, such as the beams that beam search keeps.
+
+        Parameters
+        ----------
+        index : int64 Tensor of shape (new batch,)
+        cross : bool, default True
+            Whether to also select the projected encoder states, which all beams of an input share.
+        """
+        if self.state is not None:
+            self.state = tuple([s.index_select(1, index) for s in self.state])
+        if self.attentional is not None:
+            self.attentional = self.attentional.index_select(0, index)
+        if cross and self.projected is not None:
+            self.projected = self.projected.index_select(0, index)
