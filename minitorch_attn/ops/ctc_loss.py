@@ -41,8 +41,8 @@ class CtcLoss(Function):
     Backward variables (Eqs. 9 to 11), here without the frame's own factor y_t(l'_s): b_t(s) is the
     probability of the remaining frames,
         b_t(s) = sum of y_{t+1}(l'_r) b_{t+1}(r) over r = s, s + 1, and s + 2 if skip(s + 2),
-    with b_T = 1 in the last two states. Everything is stored as logarithms, and sums subtract
-    their maximum: products of many probabilities would underflow.
+    with b_T = 1 in the last two states. Everything is stored as logarithms, because products of
+    many probabilities would underflow.
 
     Derivation: a_t(s) b_t(s) sums the alignments that are in state s at frame t. Each alignment is
     in one state at a time, so p = sum_s a_t(s) b_t(s) for each t (Eq. 14). y_t(k) is a factor of
@@ -161,6 +161,7 @@ def _log_of(xp, condition, dtype):
     return xp.where(condition, 0.0, -xp.inf).astype(dtype)
 
 
+@computes("log-add-exp", reveals=("log softmax",))
 def _log_add(xp, first, *others):
     """Return log(exp(first) + ...) element by element; -inf stands for log 0."""
     largest = first

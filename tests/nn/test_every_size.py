@@ -120,7 +120,7 @@ ELSEWHERE = {
     "DataParallel",  # test_data_parallel.py
     "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "DropPath",  # random
     "Embedding", "EmbeddingBag", "CrossEntropyLoss", "NLLLoss", "BCELoss", "BCEWithLogitsLoss",
-    "KLDivLoss",  # DISCRETE, below
+    "CTCLoss", "KLDivLoss",  # DISCRETE, below
 }  # fmt: skip
 
 
@@ -141,6 +141,9 @@ DISCRETE = {  # name -> (layer of size n, shapes of its first inputs, its other 
     "Embedding": lambda n: (nn.Embedding(n, n), [], _ids(n)),
     "EmbeddingBag": lambda n: (nn.EmbeddingBag(n, n), [], _ids(n)),
     "CrossEntropyLoss": lambda n: (nn.CrossEntropyLoss(), [(5, n)], _labels(n)),
+    "CTCLoss": lambda n: (
+        _After(nn.LogSoftmax(1), nn.CTCLoss()), [(5, n)],
+        (mt.tensor([n - 1, n // 2]), mt.tensor(5), mt.tensor(2))),
     "NLLLoss": lambda n: (_After(nn.LogSoftmax(1), nn.NLLLoss()), [(5, n)], _labels(n)),
     "BCELoss": lambda n: (_After(nn.Sigmoid(), nn.BCELoss()), [(1, n)], (mt.ones(1, n),)),
     "BCEWithLogitsLoss": lambda n: (nn.BCEWithLogitsLoss(), [(2, n)], (mt.zeros(2, n),)),
@@ -156,8 +159,8 @@ class _After(nn.Module):
         super().__init__()
         self.first, self.loss = first, loss
 
-    def forward(self, x, target):
-        return self.loss(self.first(x), target)
+    def forward(self, x, *target):
+        return self.loss(self.first(x), *target)
 
 
 def test_every_layer_is_here():

@@ -149,6 +149,20 @@ def test_labels_of_probability_zero_do_not_spread_nan(device):
     np.testing.assert_allclose(x.grad.numpy(), expected, atol=1e-15)
 
 
+def test_frames_without_blank_and_label(device):
+    """Three states in a row have probability 0, so the next sum is over log 0 only."""
+    p = np.array([[0.3, 0.4, 0.3], [0.0, 0.0, 1.0], [0.5, 0.25, 0.25]])
+    x = leaf(np.log(p, where=p > 0, out=np.full_like(p, -np.inf)), device)
+    loss = ctc_loss(x, mt.tensor([1, 2], device=device), (3,), (2,), reduction="sum")
+    np.testing.assert_allclose(loss.item(), -np.log(0.4 * 0.75), rtol=1e-14)
+    expected = -np.array([[0, 1, 0], [0, 0, 1], [2 / 3, 0, 1 / 3]])
+    for create_graph in (False, True):
+        (grad,) = mt.autograd.grad(loss, x, create_graph=create_graph, retain_graph=True)
+        np.testing.assert_allclose(grad.detach().numpy(), expected, atol=1e-15)
+    (second,) = mt.autograd.grad(grad.square().sum(), x)
+    assert np.isfinite(second.numpy()).all() and second.abs().sum().item() > 0.1
+
+
 def test_long_sequences_do_not_underflow(device):
     """4^-997 is not a float64: the sum is over logarithms. All alignments are equally likely."""
     times = 997
