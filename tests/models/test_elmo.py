@@ -129,6 +129,15 @@ def test_short_words_are_padded(rng, device):
     np.testing.assert_array_equal(model(ids).detach().numpy(), model(longer).detach().numpy())
 
 
+def test_padding_characters_get_no_gradient(rng, device):
+    table = ELMo(filters=[(1, 2)], embed_dim=2, hidden_dim=3).encoder.embedding.weight
+    assert not table[0].detach().numpy().any() and table[1].detach().numpy().all()
+    model = small(rng, device)
+    model(mt.tensor([[[0, 1, 0, 2]]], device=device)).sum().backward()
+    gradient = model.encoder.embedding.weight.grad.numpy()
+    assert not gradient[0].any() and gradient[1].any()
+
+
 def test_no_word_knows_the_other_side(rng, device):
     """In the left-to-right half, a word depends on words up to it; in the other, from it on."""
     model = small(rng, device)
