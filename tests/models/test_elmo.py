@@ -115,10 +115,11 @@ def test_layers_equal_the_loop(num_layers, rng, device):
     np.testing.assert_allclose(whole[:, 0], got[:, 0], rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 5), (1, 1, 3), (2, 2, 3)])
-def test_gradients(shape, rng, device):
+@pytest.mark.parametrize(("shape", "num_layers"), [((1, 3, 3), 2), ((2, 2, 5), 1)])
+def test_gradients(shape, num_layers, rng, device):
     """Without padding, whose vector never gets a gradient."""
-    model = small(rng, device, embed_dim=2, hidden_dim=3)
+    sizes = dict(char_dim=2, filters=[(1, 2), (3, 1)], embed_dim=2, hidden_dim=3)
+    model = small(rng, device, num_layers=num_layers, **sizes)
     assert gradcheck_module(model, characters(rng, device, *shape, low=1))
 
 
