@@ -115,10 +115,11 @@ def test_layers_equal_the_loop(num_layers, rng, device):
     np.testing.assert_allclose(whole[:, 0], got[:, 0], rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 5), (1, 1, 3), (2, 2, 3)])
-def test_gradients(shape, rng, device):
+@pytest.mark.parametrize(("shape", "num_layers"), [((1, 3, 3), 2), ((2, 2, 5), 1)])
+def test_gradients(shape, num_layers, rng, device):
     """Without padding, whose vector never gets a gradient."""
-    model = small(rng, device, embed_dim=2, hidden_dim=3)
+    sizes = dict(char_dim=2, filters=[(1, 2), (3, 1)], embed_dim=2, hidden_dim=3)
+    model = small(rng, device, num_layers=num_layers, **sizes)
     assert gradcheck_module(model, characters(rng, device, *shape, low=1))
 
 
@@ -127,6 +128,15 @@ def test_short_words_are_padded(rng, device):
     ids = characters(rng, device, 1, 2, 1)
     longer = nn.functional.pad(ids, (0, 2))
     np.testing.assert_array_equal(model(ids).detach().numpy(), model(longer).detach().numpy())
+
+
+def test_padding_characters_get_no_gradient(rng, device):
+    table = ELMo(filters=[(1, 2)], embed_dim=2, hidden_dim=3).encoder.embedding.weight
+    assert not table[0].detach().numpy().any() and table[1].detach().numpy().all()
+    model = small(rng, device)
+    model(mt.tensor([[[0, 1, 0, 2]]], device=device)).sum().backward()
+    gradient = model.encoder.embedding.weight.grad.numpy()
+    assert not gradient[0].any() and gradient[1].any()
 
 
 def test_no_word_knows_the_other_side(rng, device):

@@ -304,7 +304,8 @@ def _model(choice, name, value):
     settings = dict(setting.split("=") for setting in settings.split("|"))
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     names = {key for key, found in _signature(value).items() if found.kind not in kinds}
-    for parameter in choice.sample(sorted(names | {*settings}), choice.choice((0, 1, 1, 1, 2))):
+    names = sorted(names | {*settings})
+    for parameter in choice.sample(names, min(choice.choice((0, 1, 1, 1, 2)), len(names))):
         settings[parameter] = _value(choice, parameter)
     text = ", ".join(f"{key}={setting}" for key, setting in settings.items())
     forward = dict(_signature(value.forward))
