@@ -41,6 +41,7 @@ def lab(tmp_path_factory):
         "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
         "JUPYTER_RUNTIME_DIR": str(folder / "runtime"), "IPYTHONDIR": str(folder / "ipython"),
     }  # fmt: skip
+    environment.pop("MPLBACKEND", None)  # a kernel keeps it, and plt.show() of Agg shows nothing
     process = subprocess.Popen(
         [sys.executable, "-m", "minitorch_attn", "lesson", "open", "09"], cwd=folder, text=True,
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
