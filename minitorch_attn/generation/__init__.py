@@ -4,7 +4,7 @@ from types import ModuleType
 
 from .config import *  # noqa: F403
 from .constraints import *  # noqa: F403
-from .ctc_decode import *  # noqa: F403
+from .ctc_decoding import *  # noqa: F403
 from .generate import *  # noqa: F403
 from .output import *  # noqa: F403
 from .processors import *  # noqa: F403
