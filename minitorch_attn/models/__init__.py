@@ -19,6 +19,7 @@ _FILES = {
         "bert_small",
         "bert_tiny",
     ],  # fmt: skip
+    "captioner": ["Captioner", "ConvEncoder"],
     "deit": [
         "DistilledVisionTransformer",
         "deit_b_16",
@@ -43,6 +44,7 @@ _FILES = {
     "pretrained": ["from_pretrained"],
     "recurrent_state": ["RecurrentState"],
     "seq2seq": ["RecurrentDecoder", "RecurrentEncoder", "Seq2Seq"],
+    "show_attend_tell": ["ShowAttendTell", "SoftAttention"],
     "superposition": ["ToyModel"],
     "swin": ["Swin", "swin_b", "swin_l", "swin_s", "swin_t"],
     "swinv2": ["SwinV2", "swinv2_b", "swinv2_l", "swinv2_s", "swinv2_t"],

@@ -338,6 +338,13 @@ _MODELS = {  # settings of a small model, and its usual input
                     (f"{_IMAGE}|num_classes=5", _PIXELS)),
     "MaskedAutoencoder": (f"{_IMAGE}|decoder_dim=8|decoder_layers=1|decoder_heads=2|"
                           "decoder_mlp_dim=8", _PIXELS),
+    "ShowAttendTell": ("vocab_size=7|annotation_dim=5|embed_dim=2|hidden_dim=3|attention_dim=4",
+                       f"mt.rand(1, 6, 5), {_IDS}"),
+    "SoftAttention": ("annotation_dim=5|hidden_dim=3|attention_dim=4",
+                      "mt.rand(2, 6, 5), mt.rand(2, 3)"),
+    "ConvEncoder": ("image_size=8|in_channels=3|channels=[4, 5]", _PIXELS),
+    "Captioner": ("encoder=mt.models.ConvEncoder(8, 3, [4, 5])|"
+                  "decoder=mt.models.ShowAttendTell(7, 5, 2, 3, 4)", f"{_PIXELS}, {_IDS}"),
     "ELMo": ("filters=[(1, 2), (3, 5)]|num_highway=1|embed_dim=3|hidden_dim=5", f"{_IDS}[None]"),
     "BiLM": ("vocab_size=7|elmo=mt.models.ELMo(11, 3, [(1, 2)], 1, 3, 5)", f"{_IDS}[None]"),
     "ScalarMix": ("num_layers=3", "mt.rand(3, 2, 4)"),
