@@ -6,7 +6,6 @@ encoder has read provides one key. The Transformer keeps the attention and omits
 """
 
 from .. import ops
-from ..computes import computes
 from ..errors import ShapeError
 from ..named_errors import names_arguments
 from ..ops.attention.additive import additive_attention
@@ -83,7 +82,6 @@ class AdditiveAttention(Module):
         return self.attend(query, self.W_k(key), value, key_padding_mask)
 
     @names_arguments
-    @computes("attention")
     def attend(self, query, projected_key, value, key_padding_mask=None):
         """Attend to keys that are already projected, `W_k key`; a decoder projects them only once.
 

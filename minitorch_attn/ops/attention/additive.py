@@ -10,7 +10,7 @@ from ..softmax import check_mask, masked_softmax, softmax_in_place
 __all__ = ["additive_attention"]
 
 
-@computes("attention", reveals=("softmax", "masked softmax"))
+@computes("additive attention", reveals=("attention", "softmax", "masked softmax"))
 class AdditiveAttention(Function):
     r"""Attention whose scores are `v . tanh(query + key)`, for projected queries and keys.
 
@@ -83,7 +83,6 @@ class AdditiveAttention(Function):
         return weights @ value, weights
 
 
-@computes("attention")
 def additive_attention(query, key, v, value, mask=None):
     """Attend with the scores `v . tanh(query + key)`.
 
