@@ -201,7 +201,7 @@ def mask_target(target, noise, share, mask_id, pad_id=0):
     return ops.where(masked, mask_id, target), masked
 
 
-def cmlm_loss(logits, target, masked, length_logits, pad_id=0):
+def cmlm_loss(logits, target, masked, length_logits, pad_id=0, num_masked=None):
     """Loss of a conditional masked language model: masked tokens plus length.
 
     Parameters
@@ -213,6 +213,9 @@ def cmlm_loss(logits, target, masked, length_logits, pad_id=0):
         True at the tokens that were masked.
     length_logits : Tensor of shape (batch, length)
     pad_id : int, default 0
+    num_masked : float, optional
+        Divisor of the summed loss of the masked tokens. Default: their number. A constant number
+        per row makes the loss a mean over rows, so that threads can share a batch.
 
     Returns
     -------
@@ -232,6 +235,10 @@ def cmlm_loss(logits, target, masked, length_logits, pad_id=0):
     '2.9957'
     """
     wanted = ops.where(masked, target, -100)  # -100: not in the loss
-    tokens = nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=-100)
+    tokens = nn.functional.cross_entropy(
+        logits.flatten(0, 1), wanted.flatten(), ignore_index=-100,
+        reduction="mean" if num_masked is None else "sum",
+    )  # fmt: skip
     lengths = (target != pad_id).sum(1)  # (batch,)
-    return tokens + nn.functional.cross_entropy(length_logits, lengths)
+    lengths = nn.functional.cross_entropy(length_logits, lengths)
+    return tokens / (1 if num_masked is None else num_masked) + lengths

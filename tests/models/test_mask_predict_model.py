@@ -183,3 +183,5 @@ def test_loss_against_plain_loops(device, pad):
     sizes = [cost(lengths[i], n) for i, n in enumerate((4, 2, 3))]
     loss = cmlm_loss(*(on(device, a) for a in (logits, target, masked, lengths)), pad)
     np.testing.assert_allclose(loss.item(), np.mean(tokens) + np.mean(sizes), rtol=1e-12)
+    loss = cmlm_loss(*(on(device, a) for a in (logits, target, masked, lengths)), pad, 4.5)
+    np.testing.assert_allclose(loss.item(), sum(tokens) / 4.5 + np.mean(sizes), rtol=1e-12)

@@ -16,6 +16,7 @@ RECIPES = {
     "gpt": ("character_gpt", "CharacterGPT"), "dates": ("dates", "Dates"), "t5": ("t5", "T5"),
     "bert": ("bert", "BERT"), "vit": ("vit", "ViT"), "swin": ("swin", "Swin"),
     "mae": ("mae", "MAE"),
+    "mask-predict": ("mask_predict", "MaskPredict"),
 }  # fmt: skip
 
 _COMMANDS = ("tour", *(f"train {name}" for name in RECIPES))

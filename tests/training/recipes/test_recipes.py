@@ -18,6 +18,7 @@ SMALL = {
     "vit": {"layers": 1, "heads": 2, "dim": 8, "batch": 5},
     "swin": {"layers": 1, "heads": 1, "dim": 8, "batch": 3},
     "mae": {"layers": 1, "heads": 2, "dim": 8, "batch": 5, "decoder_dim": 8},
+    "mask-predict": {"layers": 1, "heads": 2, "dim": 8, "batch": 3, "held_out": 23},
 }
 NEEDS_DIGITS = {"vit", "swin", "mae"}
 
