@@ -355,6 +355,12 @@ where(nn.GRU, mt.ops.gru.GruSequence, nn.AttentionSeq2Seq)
 # et al. 2014 reversed their source sentences, which turns copying into reversing. Compare your
 # accuracy at length 12 with the one above: what did they gain?)
 #
+# Then practice:
+#
+# ```sh
+# mta exercise start 43
+# ```
+#
 # ## Three questions
 #
 # 1. Which digit of a source of twelve digits does the narrow model write correctly most often, and

@@ -413,6 +413,12 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, nn.AttentionSeq2Seq, nn
 # Then count: how many multiplications does each of the two scores cost for a source of $n$ and a
 # target of $m$ digits, once `h @ U.T` is computed?
 #
+# Then practice:
+#
+# ```sh
+# mta exercise start 42
+# ```
+#
 # ## Three questions
 #
 # 1. Why do the weights of the variant without tanh not depend on the step, although $W s_{t-1}$
