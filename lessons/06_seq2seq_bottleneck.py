@@ -336,6 +336,12 @@ where(nn.GRU, mt.ops.gru.GruSequence, mt.models.seq2seq.Seq2Seq, digit_batch, tr
 # copying into reversing. Compare your accuracy at length 12 with the one above: what did they
 # gain?)
 #
+# Then practice:
+#
+# ```sh
+# mta exercise start 43
+# ```
+#
 # ## Three questions
 #
 # 1. Which digit of a source of twelve digits does the narrow model write correctly most often, and

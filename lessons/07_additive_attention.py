@@ -395,6 +395,12 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, mt.models.seq2seq.Recur
 # Then count: how many multiplications does each of the two scores cost for a source of $n$ and a
 # target of $m$ digits, once `h @ U.T` is computed?
 #
+# Then practice:
+#
+# ```sh
+# mta exercise start 42
+# ```
+#
 # ## Three questions
 #
 # 1. Why do the weights of the variant without tanh not depend on the step, although $W s_{t-1}$

@@ -41,6 +41,7 @@ _FILES = {
     ],  # fmt: skip
     "mae": ["MaskedAutoencoder", "mae_b_16", "mae_h_14", "mae_l_16"],
     "marian": ["Marian", "marian_base"],
+    "mask_predict": ["ConditionalMaskedLM"],
     "pretrained": ["from_pretrained"],
     "recurrent_state": ["RecurrentState"],
     "seq2seq": ["RecurrentDecoder", "RecurrentEncoder", "Seq2Seq"],

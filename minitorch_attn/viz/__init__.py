@@ -7,6 +7,7 @@ from .images import image_rows_figure
 from .loss import loss_figure
 from .masks import masks_figure
 from .memory import memory_figure
+from .passes import passes_figure
 from .positions import position_similarity_figure, sinusoidal_figure
 from .rollout import attention_rollout, class_attention_figure
 from .roofline import roofline_figure
@@ -15,6 +16,6 @@ from .windows import relative_index_figure, windows_figure
 __all__ = [
     "accuracy_figure", "attention_figure", "attention_maps", "attention_rollout",
     "class_attention_figure", "cross_attention_figure", "image_rows_figure", "loss_figure",
-    "masks_figure", "memory_figure", "position_similarity_figure", "relative_index_figure",
-    "roofline_figure", "sinusoidal_figure", "windows_figure",
+    "masks_figure", "memory_figure", "passes_figure", "position_similarity_figure",
+    "relative_index_figure", "roofline_figure", "sinusoidal_figure", "windows_figure",
 ]  # fmt: skip

@@ -325,6 +325,7 @@ _MODELS = {  # settings of a small model, and its usual input
     "Llama": (_TEXT, _IDS),
     "T5": (f"{_TEXT}|head_dim=4", f"{_IDS}, {_IDS}"),
     **dict.fromkeys(("BART", "Marian", "Transformer"), (_PAIRED, f"{_IDS}, {_IDS}")),
+    "ConditionalMaskedLM": (_PAIRED, f"{_IDS}, {_IDS}"),
     "RecurrentEncoder": ("vocab_size=11|embed_dim=3|hidden_dim=4", _IDS),
     "RecurrentDecoder": ("vocab_size=11|embed_dim=3|hidden_dim=4",
                          f"{_IDS}, mt.rand(1, 2, 4), (mt.rand(1, 1, 4), mt.rand(1, 1, 4))"),

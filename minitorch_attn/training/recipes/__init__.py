@@ -15,7 +15,9 @@ __all__ = [
 RECIPES = {
     "gpt": ("character_gpt", "CharacterGPT"), "dates": ("dates", "Dates"), "t5": ("t5", "T5"),
     "bert": ("bert", "BERT"), "vit": ("vit", "ViT"), "swin": ("swin", "Swin"),
-    "mae": ("mae", "MAE"), "seq2seq": ("seq2seq", "RecurrentDates"),
+    "mae": ("mae", "MAE"),
+    "seq2seq": ("seq2seq", "RecurrentDates"),
+    "mask-predict": ("mask_predict", "MaskPredict"),
 }  # fmt: skip
 
 _COMMANDS = ("tour", *(f"train {name}" for name in RECIPES))

@@ -19,6 +19,7 @@ SMALL = {
     "swin": {"layers": 1, "heads": 1, "dim": 8, "batch": 3},
     "mae": {"layers": 1, "heads": 2, "dim": 8, "batch": 5, "decoder_dim": 8},
     "seq2seq": {"layers": 1, "dim": 8, "batch": 3, "held_out": 23},
+    "mask-predict": {"layers": 1, "heads": 2, "dim": 8, "batch": 3, "held_out": 23},
 }
 NEEDS_DIGITS = {"vit", "swin", "mae"}
 
