@@ -43,7 +43,7 @@ _FILES = {
     "pretrained": ["from_pretrained"],
     "recurrent_state": ["RecurrentState"],
     "seq2seq": ["RecurrentDecoder", "RecurrentEncoder", "Seq2Seq"],
-    "superposition": ["ToyModel"],
+    "superposition": ["ToyModel", "ToyModels"],
     "swin": ["Swin", "swin_b", "swin_l", "swin_s", "swin_t"],
     "swinv2": ["SwinV2", "swinv2_b", "swinv2_l", "swinv2_s", "swinv2_t"],
     "t5": ["T5"],

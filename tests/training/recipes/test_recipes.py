@@ -18,6 +18,7 @@ SMALL = {
     "vit": {"layers": 1, "heads": 2, "dim": 8, "batch": 5},
     "swin": {"layers": 1, "heads": 1, "dim": 8, "batch": 3},
     "mae": {"layers": 1, "heads": 2, "dim": 8, "batch": 5, "decoder_dim": 8},
+    "superposition": {"batch": 7, "restarts": 1},
 }
 NEEDS_DIGITS = {"vit", "swin", "mae"}
 
