@@ -64,12 +64,13 @@ def word_map_figure(vectors, groups, title="Words and their neighbors"):
 def meanings_figure(panels, names, title="Two meanings of a word"):
     """Plot the vectors of each occurrence of words, colored by meaning, in two dimensions.
 
-    The two dimensions are the first principal components of the occurrences of each word.
+    The two dimensions are the first principal components of the occurrences in each panel.
 
     Parameters
     ----------
     panels : dict of str to (array of shape (occurrence, embed), bool array, list of str)
-        For each word: vectors, which occurrences have the second meaning, and their contexts.
+        For each panel, by its title: vectors, which occurrences have the second meaning (drawn as
+        empty squares), and the contexts of the occurrences, a few of which are shown.
     names : (str, str)
         Names of the two meanings.
     title : str
@@ -79,24 +80,25 @@ def meanings_figure(panels, names, title="Two meanings of a word"):
     matplotlib.figure.Figure
     """
     if not panels:
-        raise ArgumentError("meanings_figure: panels must hold at least one word")
+        raise ArgumentError("meanings_figure: panels must hold at least one panel")
     columns = min(len(panels), 2)
     rows = -(-len(panels) // columns)
     figure = new_figure(5.4 * columns, 4.1 * rows + 0.6)
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes, (word, (vectors, is_second, contexts)) in zip(grid, panels.items(), strict=False):
+    for axes, (name, (vectors, is_second, contexts)) in zip(grid, panels.items(), strict=False):
         check_axes(vectors, 2, "meanings_figure", "panels", "(occurrence, embed)")
         points = _principal(host(vectors).astype(float))
         for second in (False, True):
             part = points[np.asarray(is_second) == second]
             marker, color = ("s", COLOURS[1]) if second else ("o", COLOURS[0])
-            axes.plot(*part.T, marker, color=color, alpha=0.8, markersize=6, label=names[second])
+            style = dict(markersize=9, markerfacecolor="none") if second else dict(markersize=6)
+            axes.plot(*part.T, marker, color=color, alpha=0.8, label=names[second], **style)
         for index in _spread(points):
             axes.annotate(
                 contexts[index], points[index], xytext=(0, 7), textcoords="offset points",
                 fontsize=7.5, color="0.25", ha="center",
             )  # fmt: skip
-        axes.set_title(f'"{word}"', fontsize=12)
+        axes.set_title(name, fontsize=12)
         axes.set(xticks=[], yticks=[])
         axes.margins(0.22, 0.14)
         axes.spines[:].set_color("0.8")
@@ -119,8 +121,11 @@ def _principal(vectors):
 def _spread(points, count=6):
     """Return a few rows that are far apart: each next one is the farthest from those before."""
     chosen = [int(np.argmax(np.linalg.norm(points, axis=1)))]
+    closest = 0.12 * np.ptp(points, axis=0).max()  # labels of close points would overlap
     while len(chosen) < min(count, len(points)):
         nearest = np.linalg.norm(points[:, None] - points[chosen], axis=2).min(1)
+        if nearest.max() <= closest:
+            break
         chosen.append(int(np.argmax(nearest)))
     return chosen
 

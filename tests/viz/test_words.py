@@ -37,14 +37,14 @@ def test_meanings_are_colored(rng):
     vectors[:4] += 9
     is_second = np.arange(8) < 4
     contexts = [f"context {i}" for i in range(8)]
-    figure = meanings_figure({"as": (vectors, is_second, contexts)}, ("one", "two"))
+    figure = meanings_figure({"a panel": (vectors, is_second, contexts)}, ("one", "two"))
     axes = figure.axes[0]
     lines = {line.get_label(): line.get_xydata() for line in axes.lines}
     assert {name: len(points) for name, points in lines.items()} == {"one": 4, "two": 4}
     assert lines["one"][:, 0].max() < lines["two"][:, 0].min() or (
         lines["two"][:, 0].max() < lines["one"][:, 0].min()
     )
-    assert axes.get_title() == '"as"' and len(axes.texts) == 6
+    assert axes.get_title() == "a panel" and 2 <= len(axes.texts) <= 6
     drawn = {tuple(t.xy) for t in axes.texts}
     assert drawn <= set(map(tuple, np.concatenate(list(lines.values()))))
 
@@ -57,11 +57,11 @@ def test_three_words_leave_a_panel_empty(rng):
 
 def test_labels_are_far_apart():
     points = np.array([[0.0, 0], [0.1, 0], [5, 0], [5.1, 0], [0, 5]])
-    assert set(_spread(points, 3)) == {3, 4, 0}
+    assert set(_spread(points, 3)) == {3, 4, 0} == set(_spread(points, 5))
 
 
 def test_empty_figures_are_refused():
-    with pytest.raises(ArgumentError, match="at least one word"):
+    with pytest.raises(ArgumentError, match="at least one panel"):
         meanings_figure({}, ("one", "two"))
     with pytest.raises(ArgumentError, match="at least two words"):
         word_map_figure({"a": [1.0]}, {"a": []})

@@ -312,7 +312,7 @@ class Words(Recipe):
             chosen = [i for i, place in enumerate(places) if place[2] == word]
             contexts = [self._context(*places[i][:2]) for i in chosen]
             is_keyword = np.array([places[i][3] == KEYWORD for i in chosen])
-            panels[word] = (vectors[chosen], is_keyword, contexts)
+            panels[f'"{word}"'] = (vectors[chosen], is_keyword, contexts)
         figure = page.viz.meanings_figure(
             panels, ("English word", "Python keyword"),
             "One word, two meanings: ELMo's vectors of each occurrence (word2vec has one vector)",
