@@ -233,6 +233,18 @@ def test_several_models_refuse_other_shapes(shape):
         ToyModels(3, 5, 2)(mt.zeros(*shape))
 
 
-def test_several_models_refuse_negative_sizes():
-    with pytest.raises(ArgumentError, match="num_models"):
+def test_names_and_sizes_in_messages():
+    assert repr(ToyModel(5, 2, relu=False)) == "ToyModel(5, 2, relu=False)"
+    with pytest.raises(ArgumentError, match="num_models must be a non-negative integer"):
         ToyModels(-1, 5, 2)
+    with pytest.raises(ArgumentError, match="num_features must be a non-negative integer"):
+        polygon(-1)
+
+
+def test_polygons_start_on_the_first_axis():
+    np.testing.assert_allclose(polygon(4).numpy(), [[1, 0, -1, 0], [0, 1, 0, -1]], atol=1e-7)
+
+
+def test_a_feature_is_present_below_its_density_only(monkeypatch):
+    monkeypatch.setattr(mt.ops, "rand", lambda *shape, **options: mt.full(shape, 0.5))
+    assert (sample_features(2, 3, 0.5) == 0).all() and (sample_features(2, 3, 0.51) == 0.5).all()
