@@ -19,7 +19,7 @@ SMALL = {
     "swin": {"layers": 1, "heads": 1, "dim": 8, "batch": 3},
     "mae": {"layers": 1, "heads": 2, "dim": 8, "batch": 5, "decoder_dim": 8},
     "superposition": {"batch": 7, "restarts": 1},
-    "words": {"dim": 6, "cells": 7, "batch": 3, "pairs": 5},
+    "words": {"dim": 6, "cells": 7, "batch": 3, "pairs": 5, "fewest": 30},
 }
 NEEDS_DIGITS = {"vit", "swin", "mae"}
 

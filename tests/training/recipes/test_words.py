@@ -16,7 +16,7 @@ SETTINGS = {"window": 2, "negatives": 3, "threshold": 1e-1, "characters": 6}
 @pytest.fixture(scope="module")
 def recipe():
     pytest.importorskip("pydoc_data.topics")
-    return load_recipe("words")({"dim": 8, "cells": 12, "batch": 4, "pairs": 5})
+    return load_recipe("words")({"dim": 8, "cells": 12, "batch": 4, "pairs": 5, "fewest": 20})
 
 
 def stream(seed=1, count=23):
