@@ -46,7 +46,7 @@ _FILES = {
     "recurrent_state": ["RecurrentState"],
     "seq2seq": ["RecurrentDecoder", "RecurrentEncoder", "Seq2Seq"],
     "show_attend_tell": ["ShowAttendTell", "SoftAttention"],
-    "superposition": ["ToyModel"],
+    "superposition": ["ToyModel", "ToyModels"],
     "swin": ["Swin", "swin_b", "swin_l", "swin_s", "swin_t"],
     "swinv2": ["SwinV2", "swinv2_b", "swinv2_l", "swinv2_s", "swinv2_t"],
     "t5": ["T5"],

@@ -18,6 +18,7 @@ RECIPES = {
     "mae": ("mae", "MAE"),
     "seq2seq": ("seq2seq", "RecurrentDates"),
     "mask-predict": ("mask_predict", "MaskPredict"),
+    "superposition": ("superposition", "Superposition"), "words": ("words", "Words"),
 }  # fmt: skip
 
 _COMMANDS = ("tour", *(f"train {name}" for name in RECIPES))

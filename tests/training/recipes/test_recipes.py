@@ -20,6 +20,8 @@ SMALL = {
     "mae": {"layers": 1, "heads": 2, "dim": 8, "batch": 5, "decoder_dim": 8},
     "seq2seq": {"layers": 1, "dim": 8, "batch": 3, "held_out": 23},
     "mask-predict": {"layers": 1, "heads": 2, "dim": 8, "batch": 3, "held_out": 23},
+    "superposition": {"batch": 7, "restarts": 1},
+    "words": {"dim": 6, "cells": 7, "batch": 3, "pairs": 5, "fewest": 30},
 }
 NEEDS_DIGITS = {"vit", "swin", "mae"}
 
