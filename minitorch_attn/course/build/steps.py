@@ -11,8 +11,8 @@ from ..folders import course_folder
 from ..minutes import minutes
 
 __all__ = [
-    "Function", "Step", "build_folder", "find_step", "header", "lesson_path", "load_steps",
-    "unfinished", "unwritten",
+    "Function", "Step", "build_folder", "find_step", "functions_of", "header", "lesson_path",
+    "load_steps", "unfinished", "unwritten",
 ]  # fmt: skip
 
 _HEADING = re.compile(r"# Step (\d): ")
@@ -58,6 +58,8 @@ class Step:
     lessons : tuple of str
         Numbers of the lessons that explain the topic, part of the path to GPT.
     functions : tuple of Function
+    given : dict of str to str
+        Name of a class -> its given part: the docstring, and the methods that are not written.
     stub : str
         Text to append to the learner's file.
     answer : str
@@ -70,6 +72,7 @@ class Step:
     next: str
     lessons: tuple
     functions: tuple
+    given: dict
     stub: str
     answer: str
 
@@ -187,7 +190,7 @@ def _step(number, entry, part):
     heading = f"# Step {number}: {title}\n"
     return Step(
         number, entry["title"], " ".join(entry["text"].split()), entry["next"],
-        tuple(entry["lessons"]), tuple(functions),
+        tuple(entry["lessons"]), tuple(functions), _given_classes(tree, written, source),
         f"{heading}{_with_holes(written, source)}\n", f"{heading}{body.rstrip()}\n",
     )  # fmt: skip
 
@@ -211,6 +214,20 @@ def _function(name, node, source, hint):
     return Function(name, stub, "\n".join(lines), hint, len(body))
 
 
+def _given_classes(tree, written, source):
+    """Return the text of each class without the methods that the learner writes."""
+    lines = dict(enumerate(source, 1))
+    for _, node in written:
+        for number in range(node.lineno, node.end_lineno + 1):
+            lines.pop(number, None)
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            kept = (lines[n] for n in range(node.lineno, node.end_lineno + 1) if n in lines)
+            found[node.name] = re.sub(r"\n\n+", "\n\n", "\n".join(kept)).rstrip()
+    return found
+
+
 def _with_holes(written, source):
     """Replace the body of every function to write by a line that raises NotImplementedError."""
     lines = list(source)
@@ -219,6 +236,27 @@ def _with_holes(written, source):
         hole = f'{indent}raise NotImplementedError("{name}")'
         lines[node.body[0].end_lineno : node.end_lineno] = [hole]
     return "\n\n" + "\n".join(lines).strip("\n")
+
+
+def functions_of(text):
+    """Return the functions and methods of a file, with or without docstring.
+
+    Parameters
+    ----------
+    text : str
+        Valid Python.
+
+    Returns
+    -------
+    dict of str to ast.FunctionDef
+        Under names such as "Value.exp".
+    """
+    found = {}
+    for node in ast.parse(text).body:
+        inner = node.body if isinstance(node, ast.ClassDef) else [node]
+        prefix = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+        found |= {prefix + item.name: item for item in inner if isinstance(item, ast.FunctionDef)}
+    return found
 
 
 def unwritten(text):
@@ -234,9 +272,9 @@ def unwritten(text):
     set of str
     """
     found = set()
-    for name, node in _written(ast.parse(text)):
-        first = node.body[1] if len(node.body) > 1 else None
-        if isinstance(first, ast.Raise) and "NotImplementedError" in ast.dump(first):
+    for name, node in functions_of(text).items():
+        first = node.body[1:] if ast.get_docstring(node) is not None else node.body
+        if first and isinstance(first[0], ast.Raise) and "NotImplementedError" in ast.dump(first[0]):
             found.add(name)
     return found
 
@@ -254,5 +292,5 @@ def unfinished(step, text):
     -------
     list of str
     """
-    written = {name for name, _ in _written(ast.parse(text))} - unwritten(text)
+    written = set(functions_of(text)) - unwritten(text)
     return [item.name for item in step.functions if item.name not in written]
