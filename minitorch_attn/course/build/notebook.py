@@ -23,7 +23,7 @@ __all__ = ["Build"]
 
 _ASPECTS = {"plain": [], "value": ["gradients"], "tensor": ["shapes", "gradients", "float32"]}
 _LINE = re.compile(r"\bline (\d+)(?=: )")
-_UNWRITTEN = re.compile(r"line \d+ is not written yet: (\S+)")
+_UNWRITTEN = re.compile(r"line \d+ is not written yet: (\S+)$")
 _FAST_STEPS = 12
 
 
@@ -280,9 +280,12 @@ class Build:
 
     def _failure(self, part, sources):
         """Return the CheckFailed for a part that failed, with line numbers of the cells."""
-        text = _UNWRITTEN.sub(r"it calls \1, which is not written yet", part.text)
-        text = _LINE.sub(lambda found: self._line(int(found[1]), sources), text)
+        text = _LINE.sub(lambda found: self._line(int(found[1]), sources), part.text)
         what, _, rest = text.partition("\n")
+        unwritten_one = _UNWRITTEN.search(text)
+        if unwritten_one:
+            return CheckFailed(f"{part.name} cannot be checked before {unwritten_one[1]} is written",
+                               ("call", what))  # fmt: skip
         if part.name in self._known:
             rows = [("call", what), ("found", rest)] if rest else [("found", what)]
             return CheckFailed(f"{part.name} is wrong", *rows)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...files import atomic_file
 from .cell_source import function_text, with_function
-from .steps import header, unwritten
+from .steps import functions_of, header, unwritten
 
 __all__ = ["WorkFile", "digest"]
 
@@ -41,6 +41,7 @@ class WorkFile:
             self.path = last
         else:
             self.path = here
+        self._copied = ""  # text of the copies that `put` has made
 
     def start(self, step):
         """Create the file if it does not exist, and append the stubs of a step that has none yet.
@@ -95,8 +96,9 @@ class WorkFile:
             old = function_text(text, name)
             if old == source.text or not source.is_written:
                 continue
-            written = bool(old) and name not in unwritten(text)
-            edited |= written and expected.get(name) != digest(old)
+            is_written = bool(old) and name not in unwritten(text)
+            if is_written and expected.get(name) != digest(old):
+                edited |= old not in self._copied
             text = with_function(text, name, source)
         if text == before:
             return None
@@ -117,4 +119,5 @@ class WorkFile:
                     file.write(text)
             except FileExistsError:
                 continue
+            self._copied += "\n".join(function_text(text, name) for name in functions_of(text))
             return path
