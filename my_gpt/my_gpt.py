@@ -117,7 +117,10 @@ def unbroadcast(grad, shape):
 
 
 class Tensor(Value):
-    """A Value whose `data` is an array. Its backward, powers, exp and log are those of Value."""
+    """A Value whose `data` is an array. Its backward, powers, exp and log are those of Value.
+
+    The shape of a Tensor x is x.data.shape; x.swapaxes(-1, -2) is its transpose.
+    """
 
     def __add__(self, other):
         """c = a + b with broadcasting,  da = unbroadcast(dc),  db = unbroadcast(dc).

@@ -103,8 +103,9 @@ def _cells(lesson, answers):
             numbered = True
         yield make_cell(cell.kind, kept.get(at, cell.text), cell.line, tags, "plot" in tags)
         if at - 2 in turns and not answers:
-            answer = f"```python\n{turns[at - 2].answer}\n```"
-            yield make_cell("markdown", folded_text("Answer", answer), turns[at - 2].line, ["answer"])
+            turn = turns[at - 2]
+            answer = folded_text("Answer", f"```python\n{turn.answer}\n```")
+            yield make_cell("markdown", answer, turn.line, ["answer"])
 
 
 def make_cell(kind, text, line=None, tags=(), folded=False):

@@ -151,11 +151,9 @@ def with_function(text, name, source):
 
     Examples
     --------
-    >>> print(with_function("x = 1\\n\\ndef f():\\n    pass\\n", "f", CellSource("def f(): return 2", 1)))
-    x = 1
-    <BLANKLINE>
-    def f(): return 2
-    <BLANKLINE>
+    >>> cell = CellSource("def f():\\n    return 2", line=1)
+    >>> with_function("x = 1\\ndef f():\\n    raise NotImplementedError\\n", "f", cell)
+    'x = 1\\ndef f():\\n    return 2\\n'
     """
     node = functions_of(text).get(name)
     prefix, _, _ = name.rpartition(".")

@@ -138,12 +138,12 @@ def show_step(step, path, seconds=SECONDS):
     return text, error_text(error) if error else ""
 
 
-def _refused(step, path, names=None):
+def _refused(step, path, required=None):
     """Return a failed Part for a file that cannot be checked, and the file's text.
 
-    `names` are the functions that it must define; by default, all of the step.
+    `required` are the functions that it must define; by default, all of the step.
     """
-    names = [item.name for item in step.functions] if names is None else names
+    required = [item.name for item in step.functions] if required is None else required
     try:
         text = Path(path).read_text("utf-8")
     except UnicodeDecodeError as error:
@@ -160,7 +160,7 @@ def _refused(step, path, names=None):
             text_ = f"line {node.lineno} imports {min(used)}: write the function yourself, in NumPy"
             return Part("the file is your own", False, text_), text
     defined = {name for node in tree.body for name in _names_of(node)}
-    lost = [item for item in step.functions if item.name in names and item.name not in defined]
+    lost = [item for item in step.functions if item.name in set(required) - defined]
     if lost:
         text_ = f"the file does not define it:\n{lost[0].stub.splitlines()[0]}"
         return Part(lost[0].name, False, text_), text

@@ -10,19 +10,21 @@ __all__ = ["build_notebook"]
 _INTRODUCTION = """\
 # A GPT of your own
 
-You write a GPT from nothing, in eight steps of {minutes} minutes in all. At the end it trains beside the library's GPT of
-the same size and writes text, and you can step through your own code.
+You write a GPT from nothing, in eight steps of {minutes} minutes in all. At the end it trains
+beside the library's GPT of the same size and writes text, and you can step through your own code.
 
 Every function has a cell with its signature and its formula, or what it must return.
 
-1. Replace `raise NotImplementedError` by your code, and run the cell. A function stays small: {longest} lines at most.
-2. Run `check(...)` below it. On random inputs, it compares your function with the library's: values, shapes, gradients, and
-   whether float32 stays float32. It says what is wrong, and where.
+1. Replace `raise NotImplementedError` by your code, and run the cell. A function stays small:
+   {longest} lines at most.
+2. Run `check(...)` below it. On random inputs, it compares your function with the library's:
+   values, shapes, gradients, and whether float32 stays float32. It says what is wrong, and where.
 3. If you are stuck, unfold the hint above the cell; the answer is folded below the check.
 
-The checks keep your functions in `{file}`, beside this notebook. `mta build` in a terminal continues with the same file and
-the same progress. **After a restart of the kernel, run only the next cell and go on where you were:** it loads what you have
-written. You can run cells in any order and as often as you like; what you ran last counts.
+The checks keep your functions in `{file}`, beside this notebook. `mta build` in a terminal
+continues with the same file and the same progress. **After a restart of the kernel, run only the
+next cell and go on where you were:** it loads what you have written. You can run cells in any order
+and as often as you like; what you ran last counts.
 
 | step | | minutes | lessons before it |
 | --- | --- | --- | --- |
@@ -31,8 +33,8 @@ written. You can run cells in any order and as often as you like; what you ran l
 The lessons explain what a step needs. The links open your copies, which are notebooks, too.
 """
 _METHODS = """\
-A class is spread over several cells: `@add_to(Value)` makes the function below it a method of `Value`. The class itself, with
-its docstring and what is given, comes first.
+A class is spread over several cells: `@add_to(Value)` makes the function below it a method of
+`Value`. The class itself, with its docstring and what is given, comes first.
 """
 _START = """\
 import math
@@ -46,9 +48,10 @@ add_to, check, given = build.add_to, build.check, build.given"""
 _TRAIN = """\
 ## Train it
 
-All the pieces are yours now. This trains your GPT with 4 layers, 4 heads and width 128 on the text of the tour, and beside it
-the library's GPT: both start with the same weights and get the same 1,500 batches. It takes about 6 minutes on one core;
-`build.train(alone=True)` takes 4. The weights are written to `{weights}`.
+All the pieces are yours now. This trains your GPT with 4 layers, 4 heads and width 128 on the text
+of the tour, and beside it the library's GPT: both start with the same weights and get the same
+1,500 batches. It takes about 6 minutes on one core; `build.train(alone=True)` takes 4. The weights
+are written to `{weights}`.
 """
 _SAMPLE = """\
 ## Let it write
@@ -58,8 +61,9 @@ Try other beginnings, and other lengths.
 _TRACE = """\
 ## Step through it
 
-One forward and backward pass of a small GPT with your functions: every line of your code that computes an array, with the
-arrays that it reads and makes. Press the arrow keys in the page, or open `{page}` in a browser.
+One forward and backward pass of a small GPT with your functions: every line of your code that
+computes an array, with the arrays that it reads and makes. Click into the page and press the arrow
+keys, or open `{page}` in a browser.
 """
 _TABLE_ROW = "| {number} | [{title}](#Step-{number}:-{anchor}) | {minutes} | {lessons} |"
 
@@ -74,7 +78,7 @@ def build_notebook(file="my_gpt.py", written="", answers=False):
     written : str
         Text of that file, valid Python: the functions that it has are filled in.
     answers : bool, default False
-        Whether to fill in the answers, so that the whole notebook runs. It then records no progress.
+        Whether to fill in the answers, so that the notebook runs. It then records no progress.
 
     Returns
     -------
@@ -91,9 +95,7 @@ def _cells(file, written, answers):
     yield make_cell("markdown", _INTRODUCTION.format(
         minutes=minutes, longest=longest, file=file, steps=rows
     ))  # fmt: skip
-    yield make_cell(
-        "code", _START.format(file=file, more=", remember=False" if answers else "")
-    )
+    yield make_cell("code", _START.format(file=file, more=", remember=False" if answers else ""))
     for step in steps:
         yield make_cell("markdown", _heading(step))
         yield from _functions(step, written, answers)
@@ -115,15 +117,16 @@ def _row(step):
     )
 
 
-def _link(number):
-    return f"[{number}]({own_path(find_lesson(number)).as_posix()})"
+def _link(number, text=None):
+    return f"[{text or number}]({own_path(find_lesson(number)).as_posix()})"
 
 
 def _heading(step):
     lines = [f"## Step {step.number}: {step.title}", f"About {step.minutes} minutes.", step.text]
     for number in step.lessons:
         lesson = find_lesson(number)
-        lines[1] += f" Lesson {_link(number)}, *{lesson.title}*, explains what it needs"
+        link = _link(number, f"Lesson {number}")
+        lines[1] += f" {link}, *{lesson.title}*, explains what it needs"
         lines[1] += f" ({lesson.minutes} minutes)." if lesson.minutes else "."
     if step.number == 1:
         lines.append(_METHODS)
@@ -144,7 +147,7 @@ def _functions(step, written, answers):
         yield make_cell("code", decorator + _text(item, written, answers), tags=["answer"])
         yield _call(f'check("{item.name}")', answers, ["check"])
         if not answers:
-            answer = folded_text("Answer", f"```python\n{item.answer}\n```")
+            answer = folded_text("Answer", f"```python\n{decorator}{item.answer}\n```")
             yield make_cell("markdown", answer, tags=["answer"])
 
 

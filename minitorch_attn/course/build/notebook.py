@@ -70,6 +70,7 @@ class Build:
 
     def add_to(self, cls):
         """Decorate a function that becomes a method of a class."""
+
         def add(function):
             function.__qualname__ = f"{cls.__qualname__}.{function.__name__}"
             setattr(cls, function.__name__, function)
@@ -104,7 +105,7 @@ class Build:
                  for aspect in _ASPECTS.get(check.kind, _ASPECTS["tensor"])}  # fmt: skip
         print(passed_line(name, ["values", *found]))
         if name in sources and not sources[name].is_written:
-            print(f"This is the function of {near(self.file.path)}; the cell above is not written.")
+            print(f"This is the function of {near(self.file.path)}: the cell above is not written.")
 
     def demonstrate(self, number):
         """Check all functions of a step, show what the model can do now, and remember it.
@@ -175,7 +176,7 @@ class Build:
         self._complete(7)
         page = self.file.path.with_suffix(".html")
         recording = record(str(self.file.path), page)
-        print(f"{len(recording.steps):,} steps. For the whole window, open {near(page)} in a browser.")
+        print(f"{len(recording.steps):,} steps. For a larger page, open {near(page)} in a browser.")
         return recording
 
     # The file
@@ -284,8 +285,8 @@ class Build:
         what, _, rest = text.partition("\n")
         unwritten_one = _UNWRITTEN.search(text)
         if unwritten_one:
-            return CheckFailed(f"{part.name} cannot be checked before {unwritten_one[1]} is written",
-                               ("call", what))  # fmt: skip
+            what_first = f"{part.name} cannot be checked before {unwritten_one[1]} is written"
+            return CheckFailed(what_first, ("call", what))
         if part.name in self._known:
             rows = [("call", what), ("found", rest)] if rest else [("found", what)]
             return CheckFailed(f"{part.name} is wrong", *rows)
@@ -332,6 +333,6 @@ class Build:
 def _definitions(text, path):
     """Compile a file without `main` and without what runs only if the file is a program."""
     tree = ast.parse(text)
-    tree.body = [node for node in tree.body
-                 if not isinstance(node, ast.If) and getattr(node, "name", None) != "main"]  # fmt: skip
+    kept = [node for node in tree.body if not isinstance(node, ast.If)]
+    tree.body = [node for node in kept if getattr(node, "name", None) != "main"]
     return compile(tree, str(path), "exec")

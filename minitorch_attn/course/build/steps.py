@@ -273,8 +273,8 @@ def unwritten(text):
     """
     found = set()
     for name, node in functions_of(text).items():
-        first = node.body[1:] if ast.get_docstring(node) is not None else node.body
-        if first and isinstance(first[0], ast.Raise) and "NotImplementedError" in ast.dump(first[0]):
+        body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+        if body and isinstance(body[0], ast.Raise) and "NotImplementedError" in ast.dump(body[0]):
             found.add(name)
     return found
 

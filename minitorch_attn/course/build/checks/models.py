@@ -22,6 +22,10 @@ def _batch(m, ids):
     return np.stack(m.batch(ids, 3, 5, np.random.default_rng([7, 0])))
 
 
+def _batch_shapes(m, ids):
+    return [str(part.shape) for part in m.batch(ids, 3, 5, np.random.default_rng(7))]
+
+
 def _sampled(m):
     table = np.random.default_rng(0).normal(size=(5, 5)) * 3
     return m.sample(lambda ids: m.Tensor(table[ids]), [1, 2], 40, 1, np.random.default_rng(3))
@@ -63,6 +67,8 @@ _BIGRAM = [
     Check("batch", "plain", with_ids(normal(), 99, (50,)), _batch,
           lambda ids: np.stack([t.numpy() for t in next(TextBatches(ids, 3, 5, seed=7))]),
           "inputs and targets of 3 windows of 5"),
+    Check("batch", "plain", with_ids(normal(), 99, (50,)), _batch_shapes,
+          lambda ids: ["(3, 5)", "(3, 5)"], "the shapes of inputs and targets"),
     Check("embedding", "tensor", with_ids(normal(table=(5, 3)), 5, (2, 7)),
           lambda m, table, ids: m.embedding(table, ids),
           lambda table, ids: F.embedding(tensor(ids), table),
