@@ -205,7 +205,7 @@ FIRST_ATTEMPTS = [
      r"the pull of softmax returned an array instead of a tuple, such as \(g,\)"),
     (2, "Tensor.mean", "def mean(self):\n    self.sum()", "it returned None; is `return` missing"),
     (6, "causal_mask", "def causal_mask(n):\n    return np.where(np.tri(n) > 0, 0, -np.inf)",
-     "dtype of the mask.*'float64' instead of 'float32'"),
+     "'float64' instead of 'float32'"),
     (4, "encode", "def encode(text, characters):\n    return [characters.index(c) for c in text]",
      "'list' instead of 'ndarray'"),
     (4, "batch", """def batch(ids, size, context, rng):
@@ -214,7 +214,7 @@ FIRST_ATTEMPTS = [
     return parts[0], parts[1]""", "the shapes .*'list' object has no attribute 'shape'"),
     (8, "Adam.__init__", """def __init__(self, tensors, decay=0.1, b1=0.9, b2=0.95):
     self.tensors, self.decay, self.b1, self.b2, self.t = tensors, decay, b1, b2, 0
-    self.m = self.v = [np.zeros_like(t.data) for t in tensors]""", "one list' instead of 'two lists"),
+    self.m = self.v = [np.zeros_like(t.data) for t in tensors]""", "'one list' instead of"),
 ]  # fmt: skip
 
 
