@@ -104,7 +104,7 @@ def _cells(file, written, answers):
     yield make_cell("markdown", _TRAIN.format(weights=f"{stem}.npz"))
     yield _call("build.train()", answers)
     yield make_cell("markdown", _SAMPLE)
-    yield _call('build.sample("The ", length=400)', answers)
+    yield _call('build.sample("The class ", length=400)', answers)
     yield make_cell("markdown", _TRACE.format(page=f"{stem}.html"))
     yield _call("build.trace()", answers)
 

@@ -96,7 +96,8 @@ class Build:
         step = self._step_of(name)
         sources = self._keep(step)
         if name in unwritten(self._text()):
-            raise CheckFailed(f"{name} is not written yet", is_written=False)
+            row = ("found", self._elsewhere(name, sources))
+            raise CheckFailed(f"{name} is not written yet", row, is_written=False)
         outcome = check_step(step, self.file.path, only=name)
         self._print(outcome.output)
         if not outcome.passed:
@@ -259,6 +260,11 @@ class Build:
                 found[name] = place[last]
         return found
 
+    def _elsewhere(self, name, sources):
+        """Name the place of a function that the notebook has, but no cell and not the file."""
+        function = None if name in sources else self._functions().get(name)
+        return function and f"a function that no cell defines, from {function.__code__.co_filename}"
+
     def _step_of(self, name):
         if name not in self._known:
             raise CheckFailed(f"{name!r} is not a function of the build",
@@ -321,13 +327,16 @@ class Build:
         try:
             for line in process.stdout:
                 print(line, end="", flush=True)
+            status = process.wait()
         except KeyboardInterrupt:  # the notebook's stop button
-            process.terminate()
             print("stopped")
+            return
         finally:
+            process.kill()
+            process.wait()
             process.stdout.close()
-        if process.wait() > 0:
-            raise CheckFailed(f"the program exited with status {process.returncode}")
+        if status:
+            raise CheckFailed(f"the program exited with status {status}")
 
 
 def _definitions(text, path):
