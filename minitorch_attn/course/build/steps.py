@@ -17,6 +17,7 @@ __all__ = [
 
 _HEADING = re.compile(r"# Step (\d): ")
 _LOOK = 3  # minutes to look at what the model can do
+_CHECK = 1  # minutes to check a function, and to read what the check says
 
 
 @dataclass(frozen=True)
@@ -78,10 +79,11 @@ class Step:
 
     @property
     def minutes(self):
-        """Estimated minutes to read the step, write its functions and look at the result."""
+        """Estimated minutes to read the step, write and check its functions, and see the result."""
         words = len(self.text.split()) + sum(len(item.stub.split()) for item in self.functions)
         typed = sum(item.lines for item in self.functions)
-        return minutes(words, typed_lines=typed, other=_LOOK)
+        other = _LOOK + _CHECK * len(self.functions)
+        return minutes(words, typed_lines=typed, other=other)
 
     @property
     def key(self):
