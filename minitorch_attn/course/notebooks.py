@@ -101,7 +101,10 @@ def _cells(lesson, answers):
                 "code", f'__file__ = "{lesson.path.name}"  # numbers the figures', 1, folded=True
             )
             numbered = True
-        yield make_cell(cell.kind, kept.get(at, cell.text), cell.line, tags, "plot" in tags)
+        text = kept.get(at, cell.text)
+        if text.rpartition("\n")[2].startswith("mt.manual_seed("):
+            text += ";"  # otherwise, the generator that it returns is shown
+        yield make_cell(cell.kind, text, cell.line, tags, "plot" in tags)
         if at - 2 in turns and not answers:
             turn = turns[at - 2]
             answer = folded_text("Answer", f"```python\n{turn.answer}\n```")
