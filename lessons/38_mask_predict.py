@@ -48,7 +48,7 @@ assert joint[at_once] == 0
 # "danke dank" takes the first word from one translation and the second word from another. The
 # marginals are exact, so a better model or more data would not help.
 #
-# The Kullback-Leibler divergence from the product of the marginals to $p$ measures the loss:
+# The Kullback-Leibler divergence of $p$ from the product of the marginals measures the loss:
 #
 # $$C = \sum_y p(y) \log \frac{p(y)}{\prod_t p(y_t)}.$$
 #
@@ -68,7 +68,7 @@ assert joint[at_once] == 0
 
 # %% tags=["answer"]
 def total_correlation(joint):
-    """Return the divergence from the product of the marginals, in nats."""
+    """Return the divergence of `joint` from the product of its marginals, in nats."""
     product = joint.sum(1, keepdim=True) * joint.sum(0, keepdim=True)  # (first, second)
     occurs = joint > 0
     ratio = mt.where(occurs, joint, 1.0) / mt.where(occurs, product, 1.0)
@@ -105,9 +105,9 @@ check(
 # and removes the independence step by step. Its decoder is a masked language model, as BERT is: it
 # sees the tokens that are already written, before *and* after a masked one.
 #
-# 1. Pass 0: all $N$ tokens are masked, and all are predicted.
-# 2. Pass $t = 1, \dots, T - 1$: mask the $n = \lfloor N (T - t) / T \rfloor$ tokens with the
-#    smallest probability and predict them again, given the others. The others keep their
+# 1. First pass, $t = 0$: all $N$ tokens are masked, and all are predicted.
+# 2. Later passes, $t = 1, \dots, T - 1$: mask the $n = \lfloor N (T - t) / T \rfloor$ tokens with
+#    the smallest probability and predict them again, given the others. The others keep their
 #    probability.
 
 # %% [markdown] tags=["your-turn"]
@@ -176,8 +176,8 @@ for passes in (1, 2):
 assert words == ["danke", "schön"]
 
 # %% [markdown]
-# In pass 1, "danke" (0.55) is more probable than "dank" (0.45), so "dank" is masked. Given "danke",
-# the model writes "schön".
+# In the first pass, "danke" (0.55) is more probable than "dank" (0.45), so "dank" is masked. Given
+# "danke", the model writes "schön".
 #
 # ## How many passes?
 #
@@ -358,7 +358,7 @@ for name, answers in found.items():
     print(f"{name_of:15} {as_text(answers[0].tolist())}   correct: {100 * correct[name]:.0f} %")
 letters_right = (styles_of(found[1], sources) >= 0).mean()
 print(f"letters that one pass gets right, in any style: {100 * letters_right:.0f} %")
-assert correct[1] < 0.1 and letters_right > 0.95
+assert correct[1] < 0.2 and letters_right > 0.95
 assert correct[1] < correct[2] < correct[4] and correct[4] > 0.8 < correct["token by token"]
 
 # %% [markdown]
