@@ -350,6 +350,7 @@ _MODELS = {  # settings of a small model, and its usual input
     "BiLM": ("vocab_size=7|elmo=mt.models.ELMo(11, 3, [(1, 2)], 1, 3, 5)", f"{_IDS}[None]"),
     "ScalarMix": ("num_layers=3", "mt.rand(3, 2, 4)"),
     "ToyModel": ("num_features=5|hidden_dim=2", "mt.rand(3, 5)"),
+    "ToyModels": ("num_models=2|num_features=5|hidden_dim=2", "mt.rand(3, 2, 5)"),
     "SkipGram": ("vocab_size=11|embed_dim=3", _IDS),
     "CBOW": ("vocab_size=11|embed_dim=3", _IDS),
     "HierarchicalSoftmax": ("counts=[4, 2, 3, 1]|embed_dim=3", _IDS + "[0]"),

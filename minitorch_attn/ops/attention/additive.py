@@ -12,7 +12,7 @@ __all__ = ["additive_attention"]
 
 @computes("additive attention", reveals=("attention", "softmax", "masked softmax"))
 class AdditiveAttention(Function):
-    r"""Attention whose scores are `v . tanh(query + key)`, for projected queries and keys.
+    r"""Attention with the scores `tanh(query + key) @ v`, for projected queries and keys.
 
     Forward:  weights = softmax(sum(v * tanh(query + key))), context = weights @ value
     Backward: ds = weights * (dp - sum(weights * dp)), dp = grad_context @ value^T + grad_weights,
@@ -84,7 +84,7 @@ class AdditiveAttention(Function):
 
 
 def additive_attention(query, key, v, value, mask=None):
-    """Attend with the scores `v . tanh(query + key)`.
+    """Attend with the scores `tanh(query + key) @ v`.
 
     `nn.AdditiveAttention` projects queries and keys and checks the arguments.
 
