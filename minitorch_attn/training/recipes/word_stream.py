@@ -13,7 +13,7 @@ from ...tensor import tensor
 __all__ = ["SentencesAndPairs", "sentence_batch"]
 
 _POOL = 8  # sentences of this many batches are sorted by length
-_ROUND = 100  # frequent words are subsampled anew after this many batches
+_ROUND = 100  # frequent words are subsampled again after this many batches
 
 
 class SentencesAndPairs(BatchStream):
