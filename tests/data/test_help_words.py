@@ -85,3 +85,10 @@ def test_every_tenth_group_of_five_paragraphs_is_for_validation():
 )  # fmt: skip
 def test_code(text, expected):
     assert is_code(text) is expected
+
+
+def test_only_keywords_that_are_frequent_enough_are_kept():
+    text = "It is for you.\n\nIt is for me.\n\nfor you in it: pass\n\nfor j in me: y is it"
+    assert sorted(HelpWords(text, fewest=1).occurrences) == ["for", "is"]
+    assert sorted(HelpWords(text, fewest=2).occurrences) == ["for"]
+    assert HelpWords(text, fewest=3).occurrences == {}

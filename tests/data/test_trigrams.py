@@ -5,7 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from minitorch_attn.data.trigrams import InterpolatedTrigram, KneserNeyTrigram
+from minitorch_attn.data.trigrams import (
+    InterpolatedTrigram,
+    KneserNeyTrigram,
+    _fit_mixture,
+    _split,
+)
 
 
 def sentences(rng, count=60, size=5):
@@ -71,3 +76,47 @@ def test_the_tuned_mixture_is_better_than_equal_weights(rng):
     model.weights = [0.25] * 4
     assert tuned < model.loss(data[250:])
     assert sum(weights) == pytest.approx(1) and min(weights) >= 0
+
+
+def test_every_tenth_sentence_is_for_tuning():
+    kept, held_out = _split(list(range(25)))
+    assert held_out == [3, 13, 23] and kept == [n for n in range(25) if n not in held_out]
+
+
+def test_expectation_maximization_finds_the_best_weights(rng):
+    rows = [[0.1, *rng.random(3)] for _ in range(200)]
+    rows += [[0.1, float(rng.random()), None, None] for _ in range(50)]
+
+    def log_likelihood(weights):
+        joint = [[w * (p or 0) for w, p in zip(weights, row, strict=True)] for row in rows]
+        return sum(math.log(sum(row)) for row in joint)
+
+    weights = np.array(_fit_mixture(rows, rounds=2000))
+    assert weights.sum() == pytest.approx(1)
+    best = log_likelihood(weights)
+    for _ in range(50):
+        other = np.abs(weights + 0.02 * rng.normal(size=4))
+        assert log_likelihood(other / other.sum()) <= best + 1e-6
+
+
+def test_the_default_rounds_come_close(rng):
+    rows = [[0.1, *rng.random(3)] for _ in range(200)]
+    np.testing.assert_allclose(_fit_mixture(rows), _fit_mixture(rows, 3000), atol=0.03)
+
+
+@pytest.mark.parametrize("kind", [InterpolatedTrigram, KneserNeyTrigram])
+def test_the_tuning_sentences_are_counted_at_the_end(kind):
+    data = [[0, 1, 0]] * 3 + [[0, 2, 0]] + [[0, 1, 0]] * 6
+    assert kind(data, 5).counts[-1, 0, 2] == 1 and kind(data, 5).counts[-1, 0, 1] == 9
+
+
+def test_the_discounts_are_the_best_on_the_tuning_sentences(rng):
+    data = sentences(rng, 150)
+    model = KneserNeyTrigram(data, 5)
+    kept, held_out = _split(data)
+    model._count(kept)
+    chosen = model._loss(held_out, model.discounts)
+    for first in (0.6, 0.7, 0.8, 0.9):
+        for second in (0.6, 0.7, 0.8, 0.9):
+            assert chosen <= model._loss(held_out, (first, second, 0.6))
+    assert all(0.6 <= discount <= 0.9 for discount in model.discounts)

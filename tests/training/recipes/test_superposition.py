@@ -74,3 +74,18 @@ def test_the_difference_is_the_largest_one(monkeypatch):
     measured = recipe.measure([])
     assert measured["largest difference"] == 3.0
     assert measured["features at sparsity 0.7"] == 8 and measured["features at sparsity 0.999"] == 0
+
+
+def test_the_validation_loss_is_the_sum_over_all_test_features():
+    recipe = load_recipe("superposition")({"batch": 7, "restarts": 1})
+    losses = recipe.test_losses(recipe.model)
+    generators = [np.random.default_rng([0, 1, number]) for number in range(4)]
+    expected = [0.0] * 4
+    for generator in generators:
+        batch = [mt.tensor(x) for x in recipe.test.draw(generator)]
+        for place, found in enumerate(recipe.losses(recipe.model, batch)):
+            expected[place] = expected[place] + found.detach().numpy() / 4
+    for found, mean in zip(losses, expected, strict=True):
+        np.testing.assert_allclose(found, mean, rtol=1e-5)
+    total = sum(float(part.sum()) for part in expected)
+    assert recipe.evaluate(recipe.model) == pytest.approx(total, rel=1e-5)
