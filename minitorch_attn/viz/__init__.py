@@ -2,6 +2,7 @@
 
 from .accuracy import accuracy_figure
 from .attention import attention_figure, attention_maps
+from .captions import caption_figure
 from .cross_attention import cross_attention_figure
 from .images import image_rows_figure
 from .loss import loss_figure
@@ -13,7 +14,7 @@ from .roofline import roofline_figure
 from .windows import relative_index_figure, windows_figure
 
 __all__ = [
-    "accuracy_figure", "attention_figure", "attention_maps", "attention_rollout",
+    "accuracy_figure", "attention_figure", "attention_maps", "attention_rollout", "caption_figure",
     "class_attention_figure", "cross_attention_figure", "image_rows_figure", "loss_figure",
     "masks_figure", "memory_figure", "position_similarity_figure", "relative_index_figure",
     "roofline_figure", "sinusoidal_figure", "windows_figure",

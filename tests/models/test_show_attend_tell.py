@@ -297,10 +297,12 @@ def test_the_weights_of_reinforce(make, device):
     assert reward.grad is None and baseline.grad is None
 
 
-def test_samples_follow_alpha(make, rng, device):
+@pytest.mark.parametrize("gumbel", [False, True])
+def test_samples_follow_alpha(make, rng, device, gumbel):
     model, annotations = captioner(rng, device), make(1, 3, 5)
     words = on(device, [[1, 4]])
-    found = model.sample(annotations, words, 6000)
+    noise = mt.tensor(rng.gumbel(size=(6000, 1, 2, 3)), device=device) if gumbel else None
+    found = model.sample(annotations, words, 6000, noise=noise)
     again = model.sample(annotations, words, samples=found.samples)
     np.testing.assert_allclose(host(found.log_p_s), host(again.log_p_s), **TIGHT)
     alphas, samples = host(found.alphas)[:, 0], host(found.samples)[:, 0]
