@@ -177,7 +177,7 @@ class ShowAttendTell(nn.Module):
         logits, alphas, _ = self._read(annotations, words, RecurrentState())
         return logits, alphas
 
-    def sample(self, annotations, words, num_samples=1, samples=None, generator=None):
+    def sample(self, annotations, words, num_samples=1, samples=None, noise=None, generator=None):
         """Look at one sampled position before each word: hard attention in training.
 
         Parameters
@@ -188,26 +188,32 @@ class ShowAttendTell(nn.Module):
             Number of sequences of positions, N of Eq. 12, for each caption.
         samples : int64 Tensor of shape (sample, batch, word), optional
             Positions to look at. Default: they are drawn from alpha.
+        noise : Tensor of shape (sample, batch, word, position), optional
+            Gumbel noise, -log(-log u) for uniform u. The largest log alpha + noise decides, which
+            draws from alpha (the Gumbel-max trick).
         generator : Generator, optional
 
         Returns
         -------
         SampledCaption
         """
-        batch, size = words.shape
-        count = num_samples if samples is None else samples.shape[0]
+        batch = words.shape[0]
+        given = noise if samples is None else samples
+        count = num_samples if given is None else given.shape[0]
 
         def each(x):  # (batch, ...) -> (sample * batch, ...)
             return x.expand(count, *x.shape).flatten(0, 1) if count != 1 else x
 
-        wanted = None if samples is None else samples.reshape(count * batch, size)
+        given = None if given is None else given.flatten(0, 1)  # (sample * batch, word, ...)
         chosen = []
 
-        def look(annotations, alpha):
-            if wanted is None:
-                s = ops.multinomial(alpha.detach(), 1, generator=generator).T  # Eq. 8
+        def look(annotations, alpha):  # s: (1, sample * batch), Eq. 8
+            if samples is not None:
+                s = given[:, len(chosen)].unsqueeze(0)
+            elif noise is not None:
+                s = (alpha.detach().log() + given[:, len(chosen)]).argmax(-1).unsqueeze(0)
             else:
-                s = wanted[:, len(chosen)].unsqueeze(0)  # (1, sample * batch)
+                s = ops.multinomial(alpha.detach(), 1, generator=generator).T
             context, log_p_s, entropy = hard_attention(annotations, alpha, s)
             chosen.append((log_p_s[0], entropy, s[0]))
             return context[0]

@@ -2,6 +2,7 @@
 
 from .accuracy import accuracy_figure
 from .attention import attention_figure, attention_maps
+from .captions import caption_figure
 from .cross_attention import cross_attention_figure
 from .images import image_rows_figure
 from .loss import loss_figure
@@ -20,7 +21,7 @@ from .windows import relative_index_figure, windows_figure
 from .words import meanings_figure, word_map_figure
 
 __all__ = [
-    "accuracy_figure", "attention_figure", "attention_maps", "attention_rollout",
+    "accuracy_figure", "attention_figure", "attention_maps", "attention_rollout", "caption_figure",
     "class_attention_figure", "cross_attention_figure", "dimensionality_figure",
     "feature_directions_figure", "image_rows_figure", "loss_figure", "masks_figure",
     "meanings_figure", "memory_figure", "passes_figure", "position_similarity_figure",

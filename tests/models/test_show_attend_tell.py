@@ -56,6 +56,21 @@ def look(attention, annotations, hidden, blocked=None):
     return np.reshape(contexts, (shape[0], shape[2])), np.reshape(alphas, shape[:2])
 
 
+def test_parameters():
+    """The names, and which layers have a bias, are part of the interface."""
+    shapes = {name: p.shape for name, p in ShowAttendTell(7, 5, 2, 3, 4).named_parameters()}
+    assert shapes == {
+        "embedding.weight": (7, 2),
+        "attention.W_a.weight": (4, 5), "attention.W_h.weight": (4, 3), "attention.W_h.bias": (4,),
+        "attention.v.weight": (1, 4),
+        "attention.f_beta.weight": (1, 3), "attention.f_beta.bias": (1,),
+        "init_h.weight": (3, 5), "init_h.bias": (3,), "init_c.weight": (3, 5), "init_c.bias": (3,),
+        "cell.weight_ih": (12, 7), "cell.weight_hh": (12, 3),
+        "cell.bias_ih": (12,), "cell.bias_hh": (12,),
+        "L_h.weight": (2, 3), "L_z.weight": (2, 5), "L_o.weight": (7, 2),
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(("batch", "size"), [(3, 7), (2, 1), (1, 2), (2, 0), (0, 5)])
 def test_soft_attention_equals_the_loop(batch, size, make, rng, device):
     attention = randomised(SoftAttention(5, 3, 4), rng, device)
@@ -297,10 +312,12 @@ def test_the_weights_of_reinforce(make, device):
     assert reward.grad is None and baseline.grad is None
 
 
-def test_samples_follow_alpha(make, rng, device):
+@pytest.mark.parametrize("gumbel", [False, True])
+def test_samples_follow_alpha(make, rng, device, gumbel):
     model, annotations = captioner(rng, device), make(1, 3, 5)
     words = on(device, [[1, 4]])
-    found = model.sample(annotations, words, 6000)
+    noise = mt.tensor(rng.gumbel(size=(6000, 1, 2, 3)), device=device) if gumbel else None
+    found = model.sample(annotations, words, 6000, noise=noise)
     again = model.sample(annotations, words, samples=found.samples)
     np.testing.assert_allclose(host(found.log_p_s), host(again.log_p_s), **TIGHT)
     alphas, samples = host(found.alphas)[:, 0], host(found.samples)[:, 0]

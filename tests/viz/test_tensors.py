@@ -22,6 +22,7 @@ def drawn(figure):
         lambda x: viz.cross_attention_figure([(x[0], "abc", "abc")]),
         lambda x: viz.class_attention_figure(x[0, :2, :2], [x], (1, 2)),
         lambda x: viz.image_rows_figure([[x[0], x[1]]], ["a"]),
+        lambda x: viz.caption_figure([(x[0], ["one", "above"], x)]),
         lambda x: viz.position_similarity_figure(x.reshape(6, 3), (2, 3)),
         lambda x: viz.masks_figure({"a": x[0] > 0}),
     ],

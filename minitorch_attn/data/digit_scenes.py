@@ -1,0 +1,132 @@
+"""Digit scenes: images of one to three handwritten digits in places, with captions."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..named_errors import names_arguments
+
+__all__ = ["Scenes", "caption_of", "draw_scenes", "scene_words"]
+
+_DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_CELL, _MARGIN, _SIDE = 10, 1, 32  # nine cells of 10 x 10 pixels, and a margin around them
+
+
+class Scenes(NamedTuple):
+    """Images of digits, what is in them, and where.
+
+    Attributes
+    ----------
+    images : float32 array of shape (scene, 1, 32, 32)
+        0 is the background, 1 is ink.
+    digits : int64 array of shape (scene, 3)
+        Digits in reading order; -1 where a scene has fewer.
+    corners : int64 array of shape (scene, 3, 2)
+        Row and column of the first pixel of each digit, which has 8 x 8 pixels; -1 as above.
+    """
+
+    images: np.ndarray
+    digits: np.ndarray
+    corners: np.ndarray
+
+    def captions(self):
+        """Return the caption of each scene, a list of words."""
+        return [caption_of(*scene) for scene in zip(self.digits, self.corners, strict=True)]
+
+
+def scene_words():
+    """Return the words of the captions: ten digits, two relations and the comma.
+
+    Examples
+    --------
+    >>> scene_words()[7:]
+    ('seven', 'eight', 'nine', 'above', 'left of', ',')
+    """
+    return (*_DIGITS, "above", "left of", ",")
+
+
+def caption_of(digits, corners):
+    """Describe a scene: the first digit in reading order, and where it is from the others.
+
+    Parameters
+    ----------
+    digits : sequence of int
+    corners : sequence of (row, column)
+        As in `Scenes`. A digit of -1 is absent.
+
+    Returns
+    -------
+    list of str
+        A digit of another row is below the first one, a digit of its row is to the right.
+
+    Examples
+    --------
+    >>> caption_of([7, 4, 2], [(1, 1), (2, 12), (22, 3)])
+    ['seven', 'left of', 'four', ',', 'above', 'two']
+    >>> caption_of([5, -1, -1], [(12, 12), (-1, -1), (-1, -1)])
+    ['five']
+    """
+    first, *others = [(d, c) for d, c in zip(digits, corners, strict=True) if d >= 0]
+    row = _row(first[1])
+    words = [_DIGITS[first[0]]]
+    for digit, corner in others:
+        comma = [","] if len(words) > 1 else []
+        words += [*comma, "left of" if _row(corner) == row else "above", _DIGITS[digit]]
+    return words
+
+
+def _row(corner):
+    return (corner[0] - _MARGIN) // _CELL
+
+
+@names_arguments
+def draw_scenes(count, images, labels, generator, noise=0.0, most=3):
+    """Draw scenes: one to three digits in different cells of a 3 x 3 grid, shifted at random.
+
+    Parameters
+    ----------
+    count : int
+        Number of scenes.
+    images : array of shape (digit, 1, 8, 8)
+        Handwritten digits, as from `digits_split`.
+    labels : int array of shape (digit,)
+    generator : numpy.random.Generator
+    noise : float, default 0
+        Standard deviation of Gaussian noise on all pixels.
+    most : int, default 3
+        Largest number of digits in a scene, at most 9. Each number is equally likely.
+
+    Returns
+    -------
+    Scenes
+
+    Examples
+    --------
+    >>> digits, labels = np.ones((5, 1, 8, 8)), np.arange(5)
+    >>> scenes = draw_scenes(3, digits, labels, np.random.default_rng(1))
+    >>> scenes.images.shape, scenes.captions()[0]
+    ((3, 1, 32, 32), ['zero', 'above', 'one', ',', 'above', 'four'])
+    """
+    if len(images) == 0 or len(images) != len(labels):
+        raise ArgumentError(
+            "draw_scenes: images and labels must have the same length, at least 1",
+            got=f"{len(images)} images and {len(labels)} labels",
+        )
+    size = images.shape[-1]
+    canvas = np.zeros((count, 1, _SIDE, _SIDE), np.float32)
+    digits = np.full((count, most), -1)
+    corners = np.full((count, most, 2), -1)
+    cells = np.sort(generator.random((count, 9)).argsort(1)[:, :most], 1)  # in reading order
+    number = generator.integers(1, most + 1, count)
+    chosen = generator.integers(len(images), size=(count, most))
+    shift = generator.integers(_CELL - size + 1, size=(count, most, 2))
+    for scene, place in np.ndindex(count, most):
+        if place < number[scene]:
+            cell = np.array(divmod(cells[scene, place], 3))
+            row, column = corners[scene, place] = _MARGIN + _CELL * cell + shift[scene, place]
+            which = chosen[scene, place]
+            digits[scene, place] = labels[which]
+            canvas[scene, :, row : row + size, column : column + size] = images[which]
+    canvas += generator.normal(0, noise, canvas.shape).astype(np.float32)
+    return Scenes(canvas, digits, corners)
