@@ -431,7 +431,6 @@ where(
 # mta exercise start 29
 # mta exercise start 34
 # mta exercise start 37
-# mta exercise start 44
 # mta exercise start 45
 # ```
 #

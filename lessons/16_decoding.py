@@ -524,13 +524,6 @@ where(mt.nn.KVCache, mt.nn.StaticKVCache, mt.nn.Attention.forward)
 # with 1 beam, and when the log p per character of its text with 20 beams is not lower than that. Is
 # the more likely text better, according to `different`?
 #
-# Then practice:
-#
-# ```sh
-# mta exercise start 46
-# mta exercise start 47
-# ```
-#
 # ## Three questions
 #
 # 1. In the small language, greedy search finds a text with p = 0.20. Which decision was wrong, and

@@ -401,6 +401,12 @@ where(SkipGram, negative_sampling_loss, ELMo, BiLM, ScalarMix, mt.models.BERTMas
 # neighbors predicts the word. You are done when you can say whether this mean tells the meanings
 # apart, and why that is not a vector of the word.
 #
+# Then practice:
+#
+# ```sh
+# mta exercise start 44
+# ```
+#
 # ## Three questions
 #
 # 1. Why does "owl" get a vector close to that of "fox", although the two never occur in the same
