@@ -29,6 +29,13 @@ def test_grid(size, channels, grid, make, device):
         assert encoder(make(batch, 2, size, size)).shape == (batch, grid**2, 5)
 
 
+def test_defaults():
+    encoder = ConvEncoder(32)
+    assert encoder(mt.zeros(1, 1, 32, 32)).shape == (1, 64, 64)
+    assert [layer.out_channels for layer in encoder.layers[::3]] == [32, 64, 64]
+    assert 0.08 < encoder.positions.std().item() < 0.12
+
+
 def test_a_position_sees_its_part_of_the_image(device, rng):
     """Row-major positions, and a field of 15 pixels after strides 2, 2 and 1."""
     encoder = ConvEncoder(32, 1, (2, 3, 5)).double().to(device).eval()

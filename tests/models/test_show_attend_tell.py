@@ -97,6 +97,31 @@ def test_blocked_positions(make, rng, device):
     assert not annotations.grad.numpy()[blocked].any() and not hidden.grad.numpy()[1].any()
 
 
+@pytest.mark.parametrize("hard", [False, True])
+def test_the_decoder_equals_the_loop(make, rng, device, hard):
+    """The equations, word by word; `tests/parity` compares with PyTorch's LSTM."""
+    model, annotations = captioner(rng, device, hard), make(3, 6, 5)
+    words = rng.integers(0, 7, (3, 4))
+    logits, alphas = model(annotations, on(device, words))
+    p, a = {name: host(value) for name, value in model.named_parameters()}, host(annotations)
+    layer = lambda name, x: x @ p[f"{name}.weight"].T + p.get(f"{name}.bias", 0)  # noqa: E731
+    sigmoid = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
+    h, c = (np.tanh(layer(name, a.mean(1))) for name in ("init_h", "init_c"))
+    for t in range(4):
+        z, alpha = look(model.attention, a, h)
+        np.testing.assert_allclose(host(alphas)[:, t], alpha, **TIGHT)
+        if hard:
+            z = sigmoid(layer("attention.f_beta", h)) * a[np.arange(3), alpha.argmax(1)]
+        e_y = p["embedding.weight"][words[:, t]]
+        gates = np.concatenate([e_y, z], 1) @ p["cell.weight_ih"].T + p["cell.bias_ih"]
+        gates += h @ p["cell.weight_hh"].T + p["cell.bias_hh"]
+        i, f, g, o = np.split(gates, 4, 1)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+        expected = layer("L_o", e_y + layer("L_h", h) + layer("L_z", z))
+        np.testing.assert_allclose(host(logits)[:, t], expected, **TIGHT)
+
+
 def test_one_word_at_a_time(make, rng, device):
     for hard in (False, True):
         model, annotations = captioner(rng, device, hard), make(4, 6, 5)
@@ -146,6 +171,7 @@ def test_every_number_of_words_and_images(make, rng, device):
         logits, alphas = model(make(batch, size, 5), ids)
         assert logits.shape == (batch, words, 7) and alphas.shape == (batch, words, size)
         np.testing.assert_allclose(host(alphas).sum(-1), 1.0)
+        assert model.sample(make(batch, size, 5), ids).samples.shape == (1, batch, words)
         for count in (1, 2, 3):
             found = model.sample(make(batch, size, 5), ids, count)
             assert found.logits.shape == (count, batch, words, 7)
@@ -215,6 +241,16 @@ def test_caption_loss_equals_the_loop(batch, words, make, rng, device):
     got = caption_loss(logits, ids, alphas, penalty=0.3, ignore_index=6)
     np.testing.assert_allclose(got.item(), total / batch, **TIGHT)
     assert gradcheck(lambda x, a: caption_loss(x, ids, a, 0.3, 6), (logits, alphas))
+
+
+def test_defaults(make, device):
+    """As in PyTorch, -100 is ignored; the penalty has the weight 1; attention is soft."""
+    logits, alphas, targets = make(1, 3, 7), make(1, 3, 4), on(device, [[6, 0, -100]])
+    wanted = caption_loss(logits[:, :2], targets[:, :2], alphas[:, :2], 1.0, 5).item()
+    assert caption_loss(logits, targets, alphas).item() == pytest.approx(wanted, rel=1e-12)
+    each = caption_log_p(logits, targets)
+    assert each[0, 2].item() == 0 and each[0, 1].item() < 0
+    assert ShowAttendTell(7, 5, 2, 3, 4).hard is False
 
 
 @pytest.mark.parametrize("shape", [(3, 2, 5), (1, 1, 1), (0, 2, 3), (2, 0, 3)])
