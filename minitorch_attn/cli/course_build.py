@@ -110,8 +110,16 @@ def release(name, out, seed):
 @click.option(
     "--reward/--no-reward", default=True, help="Also run the program that trains a model."
 )
+@click.option(
+    "-j",
+    "--jobs",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 64),
+    help="Number of assignments to verify at a time.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def verify(names, level, seed, reward, as_json):
+def verify(names, level, seed, reward, jobs, as_json):
     """Verify assignments, all by default.
 
     The solution must pass every check, and the starter must fail every check. Each planted bug and
@@ -120,13 +128,14 @@ def verify(names, level, seed, reward, as_json):
     status is 1 if one of these conditions does not hold.
     """
     from ..grader.build.assignment import assignments, find_assignment
-    from ..grader.build.verify import verify as prove
+    from ..grader.build.verify import verify_several
 
     out, results = console(), []
-    for made in [find_assignment(name) for name in names] if names else assignments():
+    several = [find_assignment(name) for name in names] if names else assignments()
+    for made, proofs in verify_several(several, jobs, level=level, seed=seed, reward=reward):
         if not as_json:
             out.print(f"{made.name}: {made.title}, {made.points} points", markup=False)
-        for proof in prove(made, level, seed, reward):
+        for proof in proofs:
             results.append({"assignment": made.name, "holds": proof.holds, **vars(proof)})
             if not as_json:
                 _show(out, proof)

@@ -6,18 +6,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 from ...errors import DataError
 from ..grade.sandbox import Sandbox
 from ..grade.session import Session
+from .assignment import find_assignment
 from .blank import functions, replace_body
 from .leaks import leaks
 from .package import solution_files, starter_files, write_package
 from .release import write_release
 
-__all__ = ["Proof", "verify", "with_bug"]
+__all__ = ["Proof", "verify", "verify_several", "with_bug"]
 
 SEED = 20_240
 REWARD_SECONDS = 60  # CPU time, on one core
@@ -50,7 +54,7 @@ class Proof:
         return not self.found
 
 
-def verify(assignment, level=None, seed=SEED, reward=True):
+def verify(assignment, level=None, seed=SEED, reward=True, place=0):
     """Verify an assignment, step by step.
 
     Parameters
@@ -62,6 +66,8 @@ def verify(assignment, level=None, seed=SEED, reward=True):
         Random seed for the inputs.
     reward : bool, default True
         Whether to run the assignment's `reward.py`, too, which trains a model.
+    place : int, default 0
+        Number of the worker; workers that run at the same time need different numbers.
 
     Yields
     ------
@@ -69,17 +75,48 @@ def verify(assignment, level=None, seed=SEED, reward=True):
     """
     folder = Path(tempfile.mkdtemp(prefix="minitorch-attn-verify-"))
     try:
-        yield from _Prover(assignment, folder, level or Sandbox.best(), seed).proofs(reward)
+        sandbox = Sandbox(level or Sandbox.best(), place=place)
+        yield from _Prover(assignment, folder, sandbox, seed).proofs(reward)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def verify_several(assignments, jobs=1, **options):
+    """Verify assignments, `jobs` of them at a time, each in a process of its own.
+
+    Parameters
+    ----------
+    assignments : list of Assignment
+    jobs : int, default 1
+        Number of processes. With 1, this process verifies, and yields each proof at once.
+    **options
+        Arguments of `verify`.
+
+    Yields
+    ------
+    assignment : Assignment
+    proofs : iterable of Proof
+    """
+    if jobs == 1:
+        for made in assignments:
+            yield made, verify(made, **options)
+        return
+    one = partial(_verify_folder, options)
+    folders = [str(made.folder) for made in assignments]
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        found = pool.map(one, folders, range(len(folders)))
+        yield from zip(assignments, found, strict=True)
+
+
+def _verify_folder(options, folder, place):
+    return list(verify(find_assignment(folder), place=place, **options))
 
 
 class _Prover:
     """Grades candidates: the solution, the starter, planted bugs and workarounds."""
 
-    def __init__(self, assignment, folder, level, seed):
-        self.assignment, self.folder = assignment, folder
-        self.sandbox = Sandbox(level)
+    def __init__(self, assignment, folder, sandbox, seed):
+        self.assignment, self.folder, self.sandbox = assignment, folder, sandbox
         self.checks = assignment.checks_by_name(seed)
         write_package(assignment, folder / "stripped", stripped=True)
 

@@ -75,6 +75,16 @@ def test_what_does_not_hold_ends_with_1(mta, change):
     assert "holds  the solution" in out
 
 
+@pytest.mark.slow
+def test_several_at_a_time_give_the_same_proofs(mta, folder):
+    wanted = ("verify", folder, folder, "--level", 1, "--no-reward", "--json")
+    (_, one, _), (code, two, _) = mta(*wanted), mta(*wanted, "-j", 2)
+    one, two = json.loads(one), json.loads(two)
+    for proof in one + two:
+        del proof["seconds"]
+    assert code == 0 and one == two and len(one) > 10 and all(p["holds"] for p in one)
+
+
 def test_an_unknown_assignment_is_refused(mta):
     code, _, err = mta("release", "nothing")
     assert code == 1

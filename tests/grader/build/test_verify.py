@@ -6,6 +6,7 @@ from minitorch_attn.errors import DataError
 from minitorch_attn.grader.build import verify as proving
 from minitorch_attn.grader.build.assignment import assignments, read_assignment
 from minitorch_attn.grader.build.package import solution_files, starter_files
+from minitorch_attn.grader.grade.sandbox import Sandbox
 
 
 def proofs(made, **options):
@@ -57,7 +58,7 @@ def test_a_check_that_nothing_fails_is_found(folder, without_release):
 def test_a_sibling_that_stays_is_a_leak(change, tmp_path):
     change('body = "return', 'body = "y = x - max_along(x, axis)\\nreturn')
     made = change('    "y = x - max_along(x, axis)",\n', "")
-    prover = proving._Prover(made, tmp_path / "room", 1, 1)
+    prover = proving._Prover(made, tmp_path / "room", Sandbox(1), 1)
     leak = next(prover.release(solution_files(made), False))
     assert "y = x - max_along(x, axis)" in leak.found
 
@@ -70,7 +71,7 @@ def test_a_bug_has_to_be_in_the_solution(change):
 
 @pytest.mark.parametrize("made", assignments(), ids=lambda made: made.name)
 def test_the_solution_earns_everything_and_the_starter_nothing(made, tmp_path):
-    prover = proving._Prover(made, tmp_path, 1, 99)
+    prover = proving._Prover(made, tmp_path, Sandbox(1), 99)
     assert prover.candidate("solution", solution_files(made), set()).found == ""
     everything = {entry.name for entry in made.checks}
     assert prover.candidate("starter", starter_files(made), everything).found == ""
@@ -78,7 +79,7 @@ def test_the_solution_earns_everything_and_the_starter_nothing(made, tmp_path):
 
 def test_a_reward_is_timed_by_the_processor(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(proving, "REWARD_SECONDS", 1)
-    prover = proving._Prover(read_assignment(folder), tmp_path / "room", 1, 1)
+    prover = proving._Prover(read_assignment(folder), tmp_path / "room", Sandbox(1), 1)
     busy = "import time\nwhile time.process_time() < 1.5:\n    pass\n"
     for program, words in (("import time\ntime.sleep(1.5)\n", ""), (busy, "more than 1")):
         (tmp_path / "reward.py").write_text(program)
