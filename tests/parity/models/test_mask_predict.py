@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from parity.models.peers import check
-from parity.models.test_transformer import TOLERANCE, embedded, in_torch, part
+from parity.models.test_transformer import TOLERANCE, embedded, in_torch, part, stacks
 
 import minitorch_attn as mt
 from minitorch_attn.models import ConditionalMaskedLM
@@ -21,24 +21,9 @@ class Peer(torch.nn.Module):
 
     def __init__(self, settings):
         super().__init__()
-        width, norm_first = settings["embed_dim"], settings["norm_first"]
-        layer = dict(
-            d_model=width, nhead=settings["num_heads"], dim_feedforward=settings["ff_dim"],
-            dropout=0.0, activation=settings["activation"], norm_first=norm_first,
-            layer_norm_eps=settings["eps"], batch_first=True,
-        )  # fmt: skip
-
-        def norm():
-            return torch.nn.LayerNorm(width, settings["eps"]) if norm_first else None
-
+        width = settings["embed_dim"]
         self.source = torch.nn.Embedding(settings["vocab_size"], width)
-        self.encoder = torch.nn.TransformerEncoder(
-            torch.nn.TransformerEncoderLayer(**layer), settings["num_encoder_layers"], norm(),
-            enable_nested_tensor=False,
-        )  # fmt: skip
-        self.decoder = torch.nn.TransformerDecoder(
-            torch.nn.TransformerDecoderLayer(**layer), settings["num_decoder_layers"], norm()
-        )
+        self.encoder, self.decoder = stacks(settings)
         self.length_token = torch.nn.Parameter(torch.zeros(width))
         self.length_head = torch.nn.Linear(width, LONGEST + 1)
 

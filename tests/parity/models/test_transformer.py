@@ -13,30 +13,37 @@ from minitorch_attn.models import Transformer
 TOLERANCE = 1e-9
 
 
+def stacks(settings):
+    """PyTorch's encoder and decoder with the sizes of `settings`."""
+    width, norm_first = settings["embed_dim"], settings["norm_first"]
+    layer = dict(
+        d_model=width, nhead=settings["num_heads"], dim_feedforward=settings["ff_dim"],
+        dropout=0.0, activation=settings["activation"], norm_first=norm_first,
+        layer_norm_eps=settings["eps"], batch_first=True,
+    )  # fmt: skip
+
+    def norm():
+        return torch.nn.LayerNorm(width, settings["eps"]) if norm_first else None
+
+    encoder = torch.nn.TransformerEncoder(
+        torch.nn.TransformerEncoderLayer(**layer), settings["num_encoder_layers"], norm(),
+        enable_nested_tensor=False,
+    )  # fmt: skip
+    decoder = torch.nn.TransformerDecoder(
+        torch.nn.TransformerDecoderLayer(**layer), settings["num_decoder_layers"], norm()
+    )
+    return encoder, decoder
+
+
 class Peer(torch.nn.Module):
     """Embeddings, PyTorch's two stacks, and a head."""
 
     def __init__(self, settings):
         super().__init__()
-        width, norm_first = settings["embed_dim"], settings["norm_first"]
-        layer = dict(
-            d_model=width, nhead=settings["num_heads"], dim_feedforward=settings["ff_dim"],
-            dropout=0.0, activation=settings["activation"], norm_first=norm_first,
-            layer_norm_eps=settings["eps"], batch_first=True,
-        )  # fmt: skip
-
-        def norm():
-            return torch.nn.LayerNorm(width, settings["eps"]) if norm_first else None
-
+        width = settings["embed_dim"]
         self.source = torch.nn.Embedding(settings["vocab_size"], width)
         self.target = torch.nn.Embedding(settings["target_vocab_size"], width)
-        self.encoder = torch.nn.TransformerEncoder(
-            torch.nn.TransformerEncoderLayer(**layer), settings["num_encoder_layers"], norm(),
-            enable_nested_tensor=False,
-        )  # fmt: skip
-        self.decoder = torch.nn.TransformerDecoder(
-            torch.nn.TransformerDecoderLayer(**layer), settings["num_decoder_layers"], norm()
-        )
+        self.encoder, self.decoder = stacks(settings)
         self.head = torch.nn.Linear(width, settings["target_vocab_size"], bias=False)
 
     def forward(self, source, target, pad_id):
