@@ -49,6 +49,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"\d\d_\w+\.py",
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": False,
+    "parallel": 2,  # lessons at a time; joblib comes with scikit-learn
     "capture_repr": (),
     "download_all_examples": False,
     "remove_config_comments": False,
