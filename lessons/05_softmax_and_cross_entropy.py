@@ -431,6 +431,7 @@ where(
 # mta exercise start 29
 # mta exercise start 34
 # mta exercise start 37
+# mta exercise start 45
 # ```
 #
 # ## Three questions

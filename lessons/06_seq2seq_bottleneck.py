@@ -12,6 +12,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn import nn
+from minitorch_attn.course.digit_task import digit_batch, train_on_digits
 from minitorch_attn.course.lesson import pick, show, where
 from minitorch_attn.course.your_turn import check
 from minitorch_attn.viz.style import COLOURS, new_figure
@@ -24,18 +25,8 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 # step.
 
 # %%
-START, LENGTHS = 10, list(range(2, 13))
-
-
-def batch(rng, length, size=64):
-    """Return sources, decoder inputs and targets, each of shape (size, length)."""
-    source = rng.integers(0, 10, (size, length))
-    target = source[:, ::-1].copy()
-    given = np.concatenate([np.full((size, 1), START), target[:, :-1]], axis=1)
-    return mt.tensor(source), mt.tensor(given), mt.tensor(target)
-
-
-parts = batch(np.random.default_rng(0), 6)
+LENGTHS = list(range(2, 13))
+parts = digit_batch(np.random.default_rng(0), 6)
 for name, ids in zip(["source", "given", "target"], parts, strict=True):
     print(f"{name:7} {ids[0].tolist()}")
 
@@ -135,23 +126,12 @@ class Seq2Seq(nn.Module):
 # %%
 def train(hidden, own_context, steps, rate=5e-3):
     mt.manual_seed(0)
-    rng, model = np.random.default_rng(0), Seq2Seq(hidden, own_context)
-    optimizer = mt.optim.Adam(model.parameters(), lr=rate)
-    for step in range(steps):
-        optimizer.param_groups[0]["lr"] = rate * min(1.0, 3 * (1 - step / steps))
-        source, given, target = batch(rng, int(rng.choice(LENGTHS)))
-        scores = model(source, given)
-        loss = nn.functional.cross_entropy(scores.reshape(-1, 10), target.reshape(-1))
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-    return model
+    return train_on_digits(Seq2Seq(hidden, own_context), steps, rate, LENGTHS)
 
 
 def right_digits(model, length, size=400):
     """Return a (size, length) array, True where a digit of a new source is written correctly."""
-    source, given, target = batch(np.random.default_rng(1), length, size)
+    source, given, target = digit_batch(np.random.default_rng(1), length, size)
     with mt.no_grad():
         return (model(source, given).argmax(-1) == target).numpy()
 
@@ -343,17 +323,24 @@ assert available > 10 * needed
 # ## In the library
 
 # %%
-where(nn.GRU, mt.ops.gru.GruSequence, nn.AttentionSeq2Seq)
+where(nn.GRU, mt.ops.gru.GruSequence, mt.models.seq2seq.Seq2Seq, digit_batch, train_on_digits)
 
 # %% [markdown]
 # ## Exercise
 #
 # In this task the digit that is read last is also written first. Which of the two explains why it
-# is remembered best? Copying separates them: change the task to `target = source.copy()` (and, for
-# `own_context`, `states.flip(1)` to `states`), predict the accuracy at each position, then train
-# and print the table. You are done when you can say which digits a narrow state keeps. (Sutskever
-# et al. 2014 reversed their source sentences, which turns copying into reversing. Compare your
-# accuracy at length 12 with the one above: what did they gain?)
+# is remembered best? Copying separates them: pass `reverse=False` to `digit_batch` and to
+# `train_on_digits` (and, for `own_context`, change `states.flip(1)` to `states`), predict the
+# accuracy at each position, then train and print the table. You are done when you can say which
+# digits a narrow state keeps. (Sutskever et al. 2014 reversed their source sentences, which turns
+# copying into reversing. Compare your accuracy at length 12 with the one above: what did they
+# gain?)
+#
+# Then practice:
+#
+# ```sh
+# mta exercise start 43
+# ```
 #
 # ## Three questions
 #

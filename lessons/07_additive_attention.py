@@ -11,6 +11,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn import nn
+from minitorch_attn.course.digit_task import digit_batch, train_on_digits
 from minitorch_attn.course.lesson import pick, show, where
 from minitorch_attn.course.your_turn import check
 from minitorch_attn.viz.style import new_figure
@@ -205,36 +206,17 @@ class Seq2Seq(nn.Module):
 
 
 # %%
-START, LONGEST = 10, 10
-
-
-def batch(rng, length, size=64):
-    """Return sources, decoder inputs and targets, each of shape (size, length)."""
-    source = rng.integers(0, 10, (size, length))
-    target = source[:, ::-1].copy()
-    given = np.concatenate([np.full((size, 1), START), target[:, :-1]], axis=1)
-    return mt.tensor(source), mt.tensor(given), mt.tensor(target)
+LONGEST = 10
 
 
 def train(steps, rate=0.01, **settings):
     mt.manual_seed(0)
-    rng, model = np.random.default_rng(0), Seq2Seq(**settings)
-    optimizer = mt.optim.Adam(model.parameters(), lr=rate)
-    for step in range(steps):
-        optimizer.param_groups[0]["lr"] = rate * min(1.0, 3 * (1 - step / steps))
-        source, given, target = batch(rng, int(rng.integers(2, LONGEST + 1)))
-        scores, _ = model(source, given)
-        loss = nn.functional.cross_entropy(scores.reshape(-1, 10), target.reshape(-1))
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-    return model
+    return train_on_digits(Seq2Seq(**settings), steps, rate, range(2, LONGEST + 1))
 
 
 def test(model, length, size=200):
     """Return the share of correct digits and the mean weights (target, source)."""
-    source, given, target = batch(np.random.default_rng(1), length, size)
+    source, given, target = digit_batch(np.random.default_rng(1), length, size)
     with mt.no_grad():
         scores, weights = model(source, given)
     right = (scores.argmax(-1) == target).numpy().mean()
@@ -279,7 +261,7 @@ for length in (2, 4, 6, 8, 10, 16):
 # %%
 maps = []  # of each source: weights (target, source), digits read, digits written
 for length, seed in ((6, 6), (10, 7)):
-    source, given, target = batch(np.random.default_rng(seed), length, 1)
+    source, given, target = digit_batch(np.random.default_rng(seed), length, 1)
     with mt.no_grad():
         scores, weights = model(source, given)
     written = [str(digit) for digit in scores.argmax(-1)[0].tolist()]
@@ -309,7 +291,7 @@ show(
 # %%
 linear = train(pick(200, 100), nonlinear=lambda x: x)
 right_linear, weights_linear = test(linear, LONGEST)
-source, given, _ = batch(np.random.default_rng(1), LONGEST, 1)
+source, given, _ = digit_batch(np.random.default_rng(1), LONGEST, 1)
 with mt.no_grad():
     scores, rows = linear(source, given)
 print("without tanh, weights of the first step", rows[0, 0].numpy().round(3))
@@ -349,7 +331,7 @@ assert right > 0.85 and weight < 0.5
 # %%
 def share_changed(model, place=5, size=300):
     """Return, for each j, how often patching h_j changes the digit written for `place`."""
-    source, given, _ = batch(np.random.default_rng(4), LONGEST, size)
+    source, given, _ = digit_batch(np.random.default_rng(4), LONGEST, size)
     other = source.clone()
     other[:, place - 1] = (other[:, place - 1] + 3) % 10
     step, shares = LONGEST - place, []
@@ -402,7 +384,7 @@ show(
 # ## In the library
 
 # %%
-where(nn.AdditiveAttention, nn.AdditiveAttention.attend, nn.AttentionSeq2Seq, nn.LuongAttention)
+where(nn.AdditiveAttention, nn.AdditiveAttention.attend, mt.models.seq2seq.RecurrentDecoder)
 
 # %% [markdown]
 # ## Exercise
@@ -412,6 +394,12 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, nn.AttentionSeq2Seq, nn
 # with the same settings. You are done when the second value of `on_antidiagonal` is 1 at length 10.
 # Then count: how many multiplications does each of the two scores cost for a source of $n$ and a
 # target of $m$ digits, once `h @ U.T` is computed?
+#
+# Then practice:
+#
+# ```sh
+# mta exercise start 42
+# ```
 #
 # ## Three questions
 #

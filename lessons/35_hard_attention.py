@@ -467,6 +467,13 @@ where(hard_attention, reinforce_loss, update_baseline, ShowAttendTell.sample)
 # baseline ("leave one out"). Change `learn` for two and for eight samples and compare with the
 # moving average at the same number of looks. Why must a sample's own reward not be in its baseline?
 #
+# Then practice:
+#
+# ```sh
+# mta exercise start 46
+# mta exercise start 47
+# ```
+#
 # ## Three questions
 #
 # 1. Without a baseline, all rewards are negative, since they are log probabilities. What does a

@@ -70,7 +70,7 @@ _DEFINED_IN = {
     "is_autocast_cache_enabled": "amp.autocast_mode",
     "is_autocast_enabled": "amp.autocast_mode",
     "compile": "jit",
-    "ctc_decode": "generation.ctc_decode",
+    "ctc_decode": "generation.ctc_decoding",
     "get_float32_matmul_precision": "backends",
     "profile": "profiling",
     "set_float32_matmul_precision": "backends",

@@ -81,7 +81,7 @@ class Value:
         """c = log(a),  da = dc / a."""
         return type(self)(np.log(self.data), (self,), lambda g: (g / self.data,))
 
-    # The other operators follow from these.
+    # Given: the other operators follow from +, * and **.
 
     def __neg__(self):
         return self * -1.0
@@ -92,7 +92,11 @@ class Value:
     def __truediv__(self, other):
         return self * self.lift(other) ** -1
 
-    __radd__, __rmul__ = __add__, __mul__
+    def __radd__(self, other):
+        return self + other
+
+    def __rmul__(self, other):
+        return self * other
 
 
 # Step 2: a tensor, with broadcasting
@@ -113,7 +117,10 @@ def unbroadcast(grad, shape):
 
 
 class Tensor(Value):
-    """A Value whose `data` is an array. Its backward, powers, exp and log are those of Value."""
+    """A Value whose `data` is an array. Its backward, powers, exp and log are those of Value.
+
+    The shape of a Tensor x is x.data.shape; x.swapaxes(-1, -2) is its transpose.
+    """
 
     def __add__(self, other):
         """c = a + b with broadcasting,  da = unbroadcast(dc),  db = unbroadcast(dc).
@@ -176,8 +183,6 @@ class Tensor(Value):
         """y = x with two axes swapped,  dx = dy with the same two axes swapped."""
         swapped = self.data.swapaxes(first, second)
         return Tensor(swapped, (self,), lambda g: (g.swapaxes(first, second),))
-
-    __radd__, __rmul__ = __add__, __mul__
 
 
 # Step 3: softmax and cross-entropy

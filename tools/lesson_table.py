@@ -35,6 +35,11 @@ These lessons explain what the steps need, in this order, and each before the st
 | --- | --- | --- | --- |
 {path}
 
+You can walk the whole path in notebooks. `mta build notebook` makes `my_gpt.ipynb`, with a cell for
+each function and its check, and your copies of these lessons, to which its steps link
+([In a notebook](../docs/build.md#in-a-notebook)). It needs JupyterLab, which
+`python -m pip install 'minitorch-attn[notebooks]'` installs, or another notebook editor.
+
 ## Run the lessons
 
 ```sh

@@ -101,6 +101,7 @@ def path_page(readme):
     start = readme.index("## The path to")
     section = readme[start + 1 : readme.index("\n## ", start)]  # its heading is the page's title
     section = section.replace("[docs/build.md](../docs/build.md)", "[the guide](build.html)")
+    section = section.replace("../docs/build.md", "build.html")
     return re.sub(r"<(\d\d_\w+)>`", r"<lessons/\1>`", to_rst(section)) + "\n"
 
 

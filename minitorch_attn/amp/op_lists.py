@@ -14,8 +14,8 @@ __all__ = ["FUNCTIONS", "OPERATIONS"]
 OPERATIONS = {
     # Inputs are converted to float16, the dtype of `autocast`.
     "float16": """
-        Attention CausalAttention Conv ConvKernel ConvTransposed FeedForward FeedForwardInBlocks
-        GruSequence Linear LstmSequence MatMul Prelu Projections RnnSequence
+        AdditiveAttention Attention CausalAttention Conv ConvKernel ConvTransposed FeedForward
+        FeedForwardInBlocks GruSequence Linear LstmSequence MatMul Prelu Projections RnnSequence
         TiledAttention
     """,
     # Inputs are converted to float32.

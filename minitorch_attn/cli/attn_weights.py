@@ -9,13 +9,14 @@ import numpy as np
 from ..autograd import no_grad
 from ..backend import to_host
 from ..errors import ArgumentError
-from ..nn import Attention, collect_attention, evaluating
+from ..nn import AdditiveAttention, LuongAttention, collect_attention, evaluating
 from ..tensor import tensor
 from .model_folder import is_run, model_class
 
 __all__ = ["Look", "Part", "look_at_image", "look_at_text"]
 
 _LONGEST_ANSWER = 60
+_TOKEN_BY_TOKEN = (AdditiveAttention, LuongAttention)
 
 
 @dataclass
@@ -135,7 +136,7 @@ def _run_on_text(folder, text):
     recipe = _trained_recipe(folder)
     if recipe.name == "bert":
         return _read_with_bert(recipe, text)
-    if recipe.name in ("dates", "t5"):
+    if recipe.name in ("dates", "t5", "seq2seq"):
         return _read_and_write(recipe, text)
     raise ArgumentError(f"{folder}: the model reads images, not text", hint="use --image FILE")
 
@@ -181,12 +182,14 @@ def _read_and_write(recipe, text):
             got=" ".join(map(repr, unknown)),
             expected=f"only {recipe.vocabulary!r}",
         )
-    (answer,) = recipe.answers([text])
-    source, target = (tensor(recipe.tokenizer.encode([part])) for part in (text, answer))
-    found = _watch(recipe.model, lambda: recipe.teacher_forced(recipe.model, source, target))
-    labels = [*text, "[END]"], ["[START]", *answer], [*answer, "[END]"]
-    look = Look(f"{text!r} becomes {answer!r}", answer=answer)
-    look.parts = [_two_sided(name, weights, *labels) for name, weights in found]
+    models = recipe.models_with_attention()
+    answers = [recipe.answers([text], model=model)[0] for model in models.values()]
+    look = Look(f"{text!r} becomes {answers[0]!r}", answer=answers[0])
+    for (path, model), answer in zip(models.items(), answers, strict=True):
+        ids = [tensor(recipe.tokenizer.encode([part])) for part in (text, answer)]
+        found = _watch(model, lambda m=model, ids=ids: recipe.teacher_forced(m, *ids))
+        labels = [*text, "[END]"], ["[START]", *answer], [*answer, "[END]"]
+        look.parts += [_two_sided(path + name, weights, *labels) for name, weights in found]
     return look
 
 
@@ -283,12 +286,19 @@ def _image_part(name, weights, look):
 
 
 def _watch(model, call):
-    """Return the path and weights (batch, heads, query, key) of each attention layer that runs."""
-    paths = {id(m): path for path, m in model.named_modules() if isinstance(m, Attention)}
+    """Return the path and weights (batch, heads, query, key) of each attention layer that runs.
+
+    Weights of a recurrent decoder, which may attend token by token, are put together.
+    """
+    paths = {id(m): path for path, m in model.named_modules() if hasattr(m, "weight_hooks")}
     with evaluating(model) if model.training else nullcontext(), no_grad():
         with collect_attention(model) as found:
             call()
-    return [(paths[id(module)], to_host(weights.array)) for module, weights in found]
+    layers = {}
+    for place, (module, weights) in enumerate(found):
+        key = paths[id(module)], 0 if isinstance(module, _TOKEN_BY_TOKEN) else place
+        layers.setdefault(key, []).append(to_host(weights.array))
+    return [(path, np.concatenate(steps, axis=2)) for (path, _), steps in layers.items()]
 
 
 def _self_attention(model, call, labels, title, note=""):
@@ -303,7 +313,7 @@ def _two_sided(name, weights, sources, read, written):
 
     The decoder's input tokens are its output tokens, shifted right by one position.
     """
-    if "cross_attention" in name:
+    if "cross_attention" in name or name.endswith("decoder.attention"):  # of a recurrent decoder
         queries, keys, kind = written, sources, "cross"
     elif "decoder" in name.split("."):
         queries, keys, kind = read, read, "self"

@@ -8,6 +8,7 @@ import click
 
 from ..course.build.check import check_step, demonstrate
 from ..course.build.progress import BuildProgress
+from ..course.build.run import ONE_THREAD, arguments
 from ..course.build.steps import find_step, load_steps, unfinished
 from ..course.build.work_file import WorkFile
 from ..course.exercises.rules import not_python
@@ -16,6 +17,7 @@ from ..course.exercises.work import near
 from ..course.run_lesson import environment
 from ..errors import ArgumentError
 from . import DONE, FAILED, INTERRUPTED
+from .build_notebook import open_notebook
 from .build_page import listing, show_hint, show_intro, show_outcome, show_result
 from .console import command, console
 from .keys import keys_at_once, read_key
@@ -28,7 +30,6 @@ _FILE = click.option(
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _POLL_SECONDS = 0.3
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # unless the user set others
 _KEYS = "h: hint   l: list   r: check again   q: quit"
 
 
@@ -263,6 +264,23 @@ def solution(number, yes):
     desk.out.print(step.answer.rstrip())
 
 
+@build.command(calls="course/build/make_notebook.py", short_help="Write your GPT in a notebook.")
+@click.option("--fresh", is_flag=True, help="Start a new notebook; the existing one is renamed.")
+@click.option("--answers", is_flag=True, help="Make a notebook with the answers filled in.")
+@click.option("--no-viewer", is_flag=True, help="Make the notebook without opening it.")
+@_FILE
+@click.pass_obj
+def notebook(group_file, fresh, answers, no_viewer, file):
+    """Write your GPT in a notebook, my_gpt.ipynb: a cell for each function, and a check below it.
+
+    Its cells and my_gpt.py are kept equal: what you have written is filled in, and a check puts the
+    function of its cell into the file. The notebook links to your copies of the eight lessons on
+    the way, in runs/lessons. Requires the extra `notebooks` or `lessons`.
+    """
+    desk = Desk(file or group_file)
+    return open_notebook(desk.file.path, desk.known, desk.out, fresh, answers, no_viewer)
+
+
 @build.command(calls="course/build/run.py", short_help="Train your GPT on the tour's text.")
 @click.option("--steps", type=click.IntRange(min=1), default=1500, show_default=True)
 @click.option("--alone", is_flag=True, help="Do not train the library's GPT beside yours.")
@@ -305,15 +323,10 @@ def trace(group_file, output, file):
     return _run("trace", Desk(file or group_file).complete(7), output)
 
 
-def _run(what, path, *arguments):
-    """Run the learner's GPT in a child process that writes to this terminal.
-
-    One thread: the products are small, and threads that wait for each other make them slower.
-    """
-    module = f"{__package__.rpartition('.')[0]}.course.build.run"
-    arguments = [sys.executable, "-P", "-m", module, what, path, *arguments]
+def _run(what, path, *rest):
+    """Run the learner's GPT in a child process that writes to this terminal."""
     process = subprocess.run(
-        list(map(str, arguments)), env={**_ONE_THREAD, **environment()}, check=False
+        arguments(what, path, *rest), env={**ONE_THREAD, **environment()}, check=False
     )
     if process.returncode == INTERRUPTED:
         raise KeyboardInterrupt

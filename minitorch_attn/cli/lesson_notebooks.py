@@ -10,13 +10,14 @@ from pathlib import Path
 
 import click
 
+from ..course.exercises.work import near
 from ..course.lesson_list import find_lesson, lessons
 from ..course.run_lesson import environment
 from . import DONE, FAILED
 from .console import console
 from .source_line import Command
 
-__all__ = ["notebooks", "open_"]
+__all__ = ["notebooks", "open_", "own_copy", "view"]
 
 _ANSWERS = click.option(
     "--answers", is_flag=True, help='Fill in the functions of "Your turn" instead of leaving them.'
@@ -36,24 +37,47 @@ def open_(number, fresh, answers, no_viewer):
     The notebook is in runs/lessons/NN. Your changes are kept. The cell below a function that you
     write says what is wrong with it.
     """
-    from ..course.notebooks import notebook, write_notebook
+    from ..course.notebooks import notebook, own_path
 
     item, out = find_lesson(number), console()
-    path = Path("runs", "lessons", item.number, f"{item.path.stem}.ipynb")
+    path = own_path(item)
+    own_copy(path, lambda: notebook(item, answers), out, fresh)
+    return DONE if no_viewer else view(path, out)
+
+
+def own_copy(path, make, out, fresh=False):
+    """Write the learner's notebook unless it exists, and print its path.
+
+    Parameters
+    ----------
+    path : Path
+    make : callable
+        Returns the notebook.
+    out : rich.console.Console
+    fresh : bool, default False
+        Whether to rename an existing notebook and write a new one.
+
+    Returns
+    -------
+    bool
+        Whether a notebook was written.
+    """
+    from ..course.notebooks import write_notebook
+
     if fresh and path.exists():
-        aside = path.with_name(f"{item.path.stem}.{time.strftime('%Y%m%d-%H%M%S')}.ipynb")
+        aside = path.with_name(f"{path.stem}.{time.strftime('%Y%m%d-%H%M%S')}.ipynb")
         path.rename(aside)
-        out.print(f"kept    {aside}")
+        out.print(f"kept    {near(aside)}")
     if path.exists():
-        out.print(f"yours   {path}")
-    else:
-        write_notebook(notebook(item, answers), path)
-        out.print(f"made    {path}")
-    return DONE if no_viewer else _view(path, out)
+        out.print(f"yours   {near(path)}")
+        return False
+    write_notebook(make(), path)
+    out.print(f"made    {near(path)}")
+    return True
 
 
-def _view(path, out):
-    """Open the notebook in the first viewer that is installed."""
+def view(path, out):
+    """Open a notebook in the first viewer that is installed."""
     beside = os.path.dirname(sys.executable)
     for name, program in _VIEWERS:
         found = shutil.which(program, path=beside) or shutil.which(program)

@@ -9,7 +9,6 @@ from click.core import ParameterSource
 from ..errors import DataError
 from ..schema import INTEGER, NUMBER, TEXT, check, read_json, read_toml, record
 from ..training.recipes import RECIPES, load_recipe
-from .console import table
 from .source_line import Command, Group
 from .training_session import Session
 
@@ -183,10 +182,9 @@ class _Recipes(Group):
 def _list_recipes(context, parameter, wanted):
     """Print the recipes, each with the metric values it should reach, and exit."""
     if wanted and not context.resilient_parsing:
-        recipes = [load_recipe(name) for name in RECIPES]
-        click.echo(
-            table([row for r in recipes for row in ((r.name, r.summary), ("", str(r.target)))])
-        )
+        for name in RECIPES:  # a long name moves only its own line, so that all lines fit
+            recipe = load_recipe(name)
+            click.echo(f"  {name:5}  {recipe.summary}\n{'':9}{recipe.target}")
         context.exit()
 
 

@@ -5,6 +5,7 @@ import inspect
 import os
 import re
 import sys
+import textwrap
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +15,7 @@ __all__ = ["fails", "is_fast", "pick", "show", "where"]
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _KINDS = {"class": "class", "def": "function"}
+_WIDTH = 88  # of a caption in a notebook: longer lines would be wrapped within words
 _shown = {}  # lesson name -> captions of the figures it has shown
 
 
@@ -66,7 +68,7 @@ def show(figure, caption):
         print(f"{label}: {caption}")
     elif _in_notebook():
         _display(figure, caption)
-        print(f"{label}: {caption}")
+        print(textwrap.fill(f"{label}: {caption}", _WIDTH))
     else:
         path = Path("runs", "lessons", lesson, f"figure-{number}.png")
         _save(figure, path)

@@ -8,7 +8,10 @@ from ..errors import MiniTorchError
 from ..files import atomic_file
 from .run_lesson import environment
 
-__all__ = ["Failure", "MissingPackage", "execute", "notebook", "write_notebook"]
+__all__ = [
+    "Failure", "MissingPackage", "assembled", "execute", "folded_text", "make_cell", "notebook",
+    "own_path", "write_notebook",
+]  # fmt: skip
 
 _QUIET = {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}  # silences a warning from ipykernel's debugger
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -53,10 +56,25 @@ def notebook(lesson, answers=False):
     -------
     nbformat.NotebookNode, byte for byte the same for equal lessons
     """
+    return assembled(_cells(lesson, answers))
+
+
+def assembled(cells):
+    """Make a notebook of cells, and number them.
+
+    Parameters
+    ----------
+    cells : iterable of nbformat.NotebookNode
+        From `make_cell`.
+
+    Returns
+    -------
+    nbformat.NotebookNode
+    """
     made = _import("nbformat.v4").new_notebook()
     made.metadata = {"kernelspec": dict(_KERNEL), "language_info": {"name": "python"}}
     made.nbformat, made.nbformat_minor = 4, 5
-    made.cells = list(_cells(lesson, answers))
+    made.cells = list(cells)
     for number, cell in enumerate(made.cells):
         cell["id"] = f"cell-{number:03d}"
     return made
@@ -73,26 +91,45 @@ def _cells(lesson, answers):
         turn = turns.get(at)
         if turn is not None:
             task = f"## Your turn: {turn.title}\n\n{turn.task}\n\n"
-            kept[at] = task + _folded("Hint", turn.hint)
+            kept[at] = task + folded_text("Hint", turn.hint)
             if not answers:
                 kept[at + 1] = turn.unanswered
         if "check" in tags and not answers:
             tags.append("raises-exception")  # the next cells run although the check fails
         if cell.kind == "code" and not numbered:
-            yield _cell(
+            yield make_cell(
                 "code", f'__file__ = "{lesson.path.name}"  # numbers the figures', 1, folded=True
             )
             numbered = True
-        yield _cell(cell.kind, kept.get(at, cell.text), cell.line, tags, "plot" in tags)
+        text = kept.get(at, cell.text)
+        if text.rpartition("\n")[2].startswith("mt.manual_seed("):
+            text += ";"  # otherwise, the generator that it returns is shown
+        yield make_cell(cell.kind, text, cell.line, tags, "plot" in tags)
         if at - 2 in turns and not answers:
-            answer = f"```python\n{turns[at - 2].answer}\n```"
-            yield _cell("markdown", _folded("Answer", answer), turns[at - 2].line, ["answer"])
+            turn = turns[at - 2]
+            answer = folded_text("Answer", f"```python\n{turn.answer}\n```")
+            yield make_cell("markdown", answer, turn.line, ["answer"])
 
 
-def _cell(kind, text, line, tags=(), folded=False):
-    """Make a cell. Its metadata contain the line number in the lesson's file."""
+def make_cell(kind, text, line=None, tags=(), folded=False):
+    """Make a cell.
+
+    Parameters
+    ----------
+    kind : {"code", "markdown"}
+    text : str
+    line : int, optional
+        Line number in the lesson's file, for the metadata.
+    tags : iterable of str
+    folded : bool
+        Whether the cell's code is folded.
+
+    Returns
+    -------
+    nbformat.NotebookNode
+    """
     make = _import("nbformat.v4")
-    metadata = {"line": line}
+    metadata = {} if line is None else {"line": line}
     if tags:
         metadata["tags"] = list(tags)
     if folded:
@@ -101,9 +138,14 @@ def _cell(kind, text, line, tags=(), folded=False):
     return new(text, metadata=metadata)
 
 
-def _folded(summary, markdown):
+def folded_text(summary, markdown):
     """Return Markdown that a click on the summary unfolds."""
     return f"<details><summary>{summary}</summary>\n\n{markdown}\n\n</details>"
+
+
+def own_path(lesson):
+    """Return the path of the learner's notebook of a lesson, below the working folder."""
+    return Path("runs", "lessons", lesson.number, f"{lesson.path.stem}.ipynb")
 
 
 def write_notebook(made, path):

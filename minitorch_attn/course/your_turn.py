@@ -17,7 +17,7 @@ from ..gradcheck.numeric import argument_names
 from ..tensor import Tensor, tensor
 from .compare_results import as_array, difference, leaves
 
-__all__ = ["CheckFailed", "check"]
+__all__ = ["CheckFailed", "check", "passed_line"]
 
 _WIDTH = 84
 _ENTRIES = 1024  # maximum size of a Jacobian to compute for a hint: arguments times results
@@ -118,13 +118,29 @@ def check(function, cases, expected, properties):
         calls.append((trial, found, correct))
     has_gradients = [trial.compare_gradients(found, correct) for trial, found, correct in calls]
     passed = ["values", *(["gradients"] if any(has_gradients) else []), *properties]
-    lines, mark = [f"{function.__name__}:"], _mark()
-    for name in passed:
+    print(passed_line(function.__name__, passed))
+
+
+def passed_line(name, aspects):
+    """Return the line, or lines, that `check` prints for a function that passed.
+
+    Parameters
+    ----------
+    name : str
+    aspects : iterable of str
+        What was tested, such as "values".
+
+    Returns
+    -------
+    str
+    """
+    lines, mark = [f"{name}:"], _mark()
+    for aspect in aspects:
         gap = " " if lines[-1].endswith(":") else "  "
-        if len(f"{lines[-1]}{gap}{name} {mark}") > _WIDTH:
+        if len(f"{lines[-1]}{gap}{aspect} {mark}") > _WIDTH:
             lines, gap = [*lines, ""], " " * 4
-        lines[-1] += f"{gap}{name} {mark}"
-    print("\n".join(lines))
+        lines[-1] += f"{gap}{aspect} {mark}"
+    return "\n".join(lines)
 
 
 def _mark():

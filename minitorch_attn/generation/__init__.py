@@ -4,8 +4,9 @@ from types import ModuleType
 
 from .config import *  # noqa: F403
 from .constraints import *  # noqa: F403
-from .ctc_decode import *  # noqa: F403
+from .ctc_decoding import *  # noqa: F403
 from .generate import *  # noqa: F403
+from .mask_predict import *  # noqa: F403
 from .output import *  # noqa: F403
 from .processors import *  # noqa: F403
 from .sample_characters import *  # noqa: F403

@@ -41,11 +41,12 @@ _FILES = {
     ],  # fmt: skip
     "mae": ["MaskedAutoencoder", "mae_b_16", "mae_h_14", "mae_l_16"],
     "marian": ["Marian", "marian_base"],
+    "mask_predict": ["ConditionalMaskedLM"],
     "pretrained": ["from_pretrained"],
     "recurrent_state": ["RecurrentState"],
     "seq2seq": ["RecurrentDecoder", "RecurrentEncoder", "Seq2Seq"],
     "show_attend_tell": ["ShowAttendTell", "SoftAttention"],
-    "superposition": ["ToyModel"],
+    "superposition": ["ToyModel", "ToyModels"],
     "swin": ["Swin", "swin_b", "swin_l", "swin_s", "swin_t"],
     "swinv2": ["SwinV2", "swinv2_b", "swinv2_l", "swinv2_s", "swinv2_t"],
     "t5": ["T5"],

@@ -108,7 +108,14 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Decoder layer: causal self-attention, cross-attention and a feed-forward network.
 
-    Vaswani et al. 2017, Figure 1, right. The parameters are the same as those of `EncoderLayer`.
+    Vaswani et al. 2017, Figure 1, right. The parameters are the same as those of `EncoderLayer`,
+    and one more.
+
+    Parameters
+    ----------
+    causal : bool, default True
+        Whether a token attends only to itself and to earlier tokens. If False, it also attends to
+        later ones, as in Mask-Predict (arXiv:1904.09324v2, section 2.1).
 
     Examples
     --------
@@ -120,9 +127,10 @@ class DecoderLayer(nn.Module):
 
     def __init__(
         self, embed_dim, num_heads, ff_dim, *, dropout=0.1, attention_dropout=0.0, ff_dropout=0.0,
-        activation="relu", norm_first=False, eps=1e-5,
+        activation="relu", norm_first=False, eps=1e-5, causal=True,
     ):  # fmt: skip
         super().__init__()
+        self.causal = causal
         around = (embed_dim, dropout, norm_first, eps)
         self.attention = nn.Attention(embed_dim, num_heads, dropout=attention_dropout)
         self.around_attention = Residual(*around)
@@ -141,7 +149,7 @@ class DecoderLayer(nn.Module):
         memory : Tensor of shape (batch, source, embed), optional
             The encoder's output. If omitted, the layer applies self-attention only.
         mask : Mask or bool Tensor, optional
-            True where a token may attend, in addition to the causal mask; broadcasts to
+            True where a token may attend, in addition to a causal mask; broadcasts to
             (batch, heads, target, key).
         memory_mask : Mask or bool Tensor, optional
             True where a token may attend to the memory. Broadcasts to (batch, heads, target,
@@ -151,7 +159,7 @@ class DecoderLayer(nn.Module):
         """
 
         def attend(y):
-            return self.attention(y, mask=mask, is_causal=True, cache=cache)
+            return self.attention(y, mask=mask, is_causal=self.causal, cache=cache)
 
         def attend_memory(y):
             return self.cross_attention(y, memory, mask=memory_mask, cache=cross_cache)
@@ -194,7 +202,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Decoder: a stack of `DecoderLayer`. The parameters are the same as those of `Encoder`."""
+    """Decoder: a stack of `DecoderLayer`. The parameters are those of `Encoder`, and `causal`."""
 
     def __init__(self, num_layers, embed_dim, num_heads, ff_dim, *, layer_drop=0.0, **options):
         super().__init__()

@@ -8,11 +8,11 @@ backpropagation), or at a single one (hard attention, trained with REINFORCE; `h
 """
 
 from .. import nn, ops
-from ..computes import computes
 from ..errors import ShapeError
 from ..named_errors import names_arguments
 from ..nn.attention_inputs import attend_mask, check_tokens, show_weights
 from ..nn.checks import check_sizes
+from ..ops.attention.additive import additive_attention
 from .hard_attention import SampledCaption, hard_attention, reinforce_loss, update_baseline
 from .recurrent_state import RecurrentState
 
@@ -84,36 +84,22 @@ class SoftAttention(nn.Module):
         """
         _check_annotations("SoftAttention", annotations, self.annotation_dim)
         _check_state("SoftAttention", hidden, (annotations.shape[0], self.hidden_dim))
-        alpha = self.weights(self.W_a(annotations), hidden, key_padding_mask)
-        return self.gate(hidden) * weighted_mean(annotations, alpha), alpha
+        projected = self.W_a(annotations)  # (batch, position, attention)
+        context, alpha = self.attend(projected, hidden, annotations, key_padding_mask)
+        return self.gate(hidden) * context, alpha
 
-    @computes("attention")
-    def weights(self, projected, hidden, key_padding_mask=None):
-        """Return alpha (batch, position) for annotations that are projected already, `W_a a`."""
-        # (batch, position, attention) + (batch, 1, attention) -> (batch, position, attention)
-        scores = self.v(ops.tanh(projected + self.W_h(hidden).unsqueeze(1)))  # Eq. 4
-        mask = attend_mask("SoftAttention", key_padding_mask, projected)
-        # (batch, position, 1) -> (batch, 1, position): one query
-        alpha = ops.masked_softmax(scores.swapaxes(1, 2), mask)  # Eq. 5
+    def attend(self, projected, hidden, annotations, key_padding_mask=None):
+        """Look at annotations whose projections `W_a a` are known; return Eq. 13 and alpha."""
+        query = self.W_h(hidden).unsqueeze(1)  # (batch, 1, attention)
+        mask = attend_mask("SoftAttention", key_padding_mask, annotations)
+        v = self.v.weight.squeeze(0)  # (attention,)
+        context, alpha = additive_attention(query, projected, v, annotations, mask)  # Eqs. 4, 5, 13
         show_weights(self, alpha)
-        return alpha.squeeze(1)
+        return context.squeeze(1), alpha.squeeze(1)  # (batch, annotation_dim), (batch, position)
 
     def gate(self, hidden):
         """Return beta, of shape (batch, 1), for states of shape (batch, hidden_dim)."""
         return ops.sigmoid(self.f_beta(hidden))  # section 4.2.1
-
-
-@computes("attention")
-def weighted_mean(annotations, alpha):
-    """Expected annotation under the weights alpha (Eq. 13), of shape (batch, annotation_dim).
-
-    Parameters
-    ----------
-    annotations : Tensor of shape (batch, position, annotation_dim)
-    alpha : Tensor of shape (batch, position)
-    """
-    # (batch, 1, position) @ (batch, position, annotation_dim)
-    return (alpha.unsqueeze(1) @ annotations).squeeze(1)
 
 
 class ShowAttendTell(nn.Module):
@@ -270,15 +256,9 @@ class ShowAttendTell(nn.Module):
         """
         return self._read(memory, words, RecurrentState() if cache is None else cache)[0]
 
-    def _look(self, annotations, alpha):
-        """Return the context before the gate, (batch, annotation_dim)."""
-        if not self.hard:
-            return weighted_mean(annotations, alpha)  # Eq. 13
-        return hard_attention(annotations, alpha, alpha.argmax(-1).unsqueeze(0))[0][0]  # Eq. 9
-
     def _read(self, annotations, words, past, look=None):
         """Read words after those of `past`; return logits, alphas and the state."""
-        look = self._look if look is None else look
+        look = _most_probable if look is None and self.hard else look
         memory = annotations if isinstance(annotations, dict) else self.encode(annotations)
         annotations = memory["last_hidden_state"]
         _check_words(words, annotations)
@@ -288,8 +268,10 @@ class ShowAttendTell(nn.Module):
         embedded = self.embedding(words)  # (batch, word, embed)
         states, contexts, alphas = [], [], []
         for e_y in embedded.unbind(1):  # (batch, embed)
-            alpha = self.attention.weights(past.projected, h)  # Eqs. 4 and 5
-            context = self.attention.gate(h) * look(annotations, alpha)  # Eq. 6
+            context, alpha = self.attention.attend(past.projected, h, annotations)
+            if look is not None:
+                context = look(annotations, alpha)
+            context = self.attention.gate(h) * context  # Eq. 6
             h, c = self.cell(ops.cat([e_y, context], -1), (h, c))  # Eqs. 1 to 3
             for found, x in zip((states, contexts, alphas), (h, context, alpha), strict=True):
                 found.append(x)
@@ -298,6 +280,11 @@ class ShowAttendTell(nn.Module):
         h_t, z_t = ops.stack(states, 1), ops.stack(contexts, 1)
         logits = self.L_o(embedded + self.L_h(h_t) + self.L_z(z_t))  # Eq. 7
         return logits, ops.stack(alphas, 1), past.state
+
+
+def _most_probable(annotations, alpha):
+    """Return the annotation at the most probable position (Eq. 9), (batch, annotation_dim)."""
+    return hard_attention(annotations, alpha, alpha.argmax(-1).unsqueeze(0))[0][0]
 
 
 def caption_log_p(logits, targets, ignore_index=-100):

@@ -17,6 +17,7 @@ from ..tensor import tensor
 
 __all__ = [
     "ToyModel",
+    "ToyModels",
     "dimensions_per_feature",
     "feature_dimensionality",
     "importance_loss",
@@ -84,6 +85,58 @@ class ToyModel(nn.Module):
 
     def extra_repr(self):
         return f"{self.num_features}, {self.hidden_dim}, relu={self.relu}"
+
+
+class ToyModels(nn.Module):
+    """Several toy models of the same size, computed at once: one batched product for all of them.
+
+    The models share no parameters. The paper's experiments train one model for each sparsity;
+    this class trains them together.
+
+    Parameters
+    ----------
+    num_models : int
+    num_features, hidden_dim, relu
+        See `ToyModel`.
+
+    Attributes
+    ----------
+    W : Parameter of shape (model, hidden, feature)
+    b : Parameter of shape (model, feature)
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> models = ToyModels(3, num_features=5, hidden_dim=2)
+    >>> models(mt.zeros(7, 3, 5)).shape
+    (7, 3, 5)
+    """
+
+    def __init__(self, num_models, num_features, hidden_dim, relu=True):
+        super().__init__()
+        sizes = dict(num_models=num_models, num_features=num_features, hidden_dim=hidden_dim)
+        check_sizes("ToyModels", **sizes)
+        self.num_models, self.num_features, self.relu = num_models, num_features, relu
+        self.W = nn.Parameter(ops.empty(num_models, hidden_dim, num_features))
+        self.b = nn.Parameter(ops.zeros(num_models, num_features))
+        std = math.sqrt(2 / max(hidden_dim + num_features, 1))  # xavier_normal_ for each model
+        nn.init.normal_(self.W, std=std)
+
+    def forward(self, x):
+        """Return the reconstructions x' (batch, model, feature) of x (batch, model, feature)."""
+        if x.ndim != 3 or x.shape[1:] != self.b.shape:
+            raise ShapeError(
+                "ToyModels: x has the wrong shape",
+                got=f"{x.shape}",
+                expected=f"(batch, {self.num_models}, {self.num_features})",
+            )
+        hidden = x.transpose(0, 1) @ self.W.transpose(1, 2)  # (model, batch, hidden)
+        output = (hidden @ self.W).transpose(0, 1) + self.b  # (batch, model, feature)
+        return ops.relu(output) if self.relu else output
+
+    def extra_repr(self):
+        hidden = self.W.shape[1]
+        return f"{self.num_models}, {self.num_features}, {hidden}, relu={self.relu}"
 
 
 def sample_features(batch, num_features, density, dtype=None, device=None, generator=None):

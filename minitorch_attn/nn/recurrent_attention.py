@@ -6,9 +6,9 @@ encoder has read provides one key. The Transformer keeps the attention and omits
 """
 
 from .. import ops
-from ..computes import computes
 from ..errors import ShapeError
 from ..named_errors import names_arguments
+from ..ops.attention.additive import additive_attention
 from .attention_inputs import attend_mask, check_tokens, show_weights
 from .linear import Linear
 from .module import Module
@@ -82,7 +82,6 @@ class AdditiveAttention(Module):
         return self.attend(query, self.W_k(key), value, key_padding_mask)
 
     @names_arguments
-    @computes("attention")
     def attend(self, query, projected_key, value, key_padding_mask=None):
         """Attend to keys that are already projected, `W_k key`; a decoder projects them only once.
 
@@ -104,13 +103,11 @@ class AdditiveAttention(Module):
                 got=f"{projected_key.shape[:-1]} keys and {value.shape[:-1]} values",
                 hint="compute key and value from the same tokens",
             )
-        # (batch, query, 1, hidden) + (batch, 1, key, hidden) -> (batch, query, key, hidden)
-        hidden = ops.tanh(self.W_q(query).unsqueeze(-2) + projected_key.unsqueeze(-3))
-        scores = self.v(hidden).squeeze(-1)  # (batch, query, key)
         mask = attend_mask("AdditiveAttention", key_padding_mask, projected_key)
-        weights = ops.masked_softmax(scores, mask)
+        v = self.v.weight.squeeze(0)  # (hidden,)
+        context, weights = additive_attention(self.W_q(query), projected_key, v, value, mask)
         show_weights(self, weights)
-        return weights @ value, weights  # (batch, query, key) @ (batch, key, value_dim)
+        return context, weights
 
     def extra_repr(self):
         return f"query_dim={self.query_dim}, key_dim={self.key_dim}, hidden_dim={self.hidden_dim}"

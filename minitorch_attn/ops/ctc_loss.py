@@ -24,7 +24,7 @@ class CtcLoss(Function):
     r"""Negative log-likelihood of label sequences under CTC, one loss per sequence.
 
     Forward:  loss = -log sum over alignments of prod_t y_t(label of the alignment at frame t)
-    Backward: grad_log_probs_t(k) = -grad_loss * P(the alignment has label k at frame t | target)
+    Backward: grad_log_probs = -grad_loss * P(the alignment has label k at frame t | target)
 
     The equations are those of Graves et al., ICML 2006. Let y_t(k) = exp(log_probs_t(k)). An
     alignment pi gives each of the T frames a label or a blank. Merging repeats and then dropping
@@ -268,11 +268,12 @@ def ctc_loss(
 
 def _check_log_probs(log_probs, blank):
     """Reject log-probabilities of another shape or dtype, and a blank that is not a class."""
-    if not isinstance(log_probs, Tensor) or log_probs.dtype.name not in ("float32", "float64"):
-        got = getattr(log_probs, "dtype", type(log_probs).__name__)
+    if not isinstance(log_probs, Tensor):
+        raise not_tensors(AttributeError(), "ctc_loss", log_probs=log_probs)
+    if log_probs.dtype.name not in ("float32", "float64"):
         raise DTypeError(
-            "ctc_loss: log_probs must be a float32 or float64 tensor",
-            got=f"log_probs {got}",
+            "ctc_loss: log_probs must be float32 or float64",
+            got=f"log_probs {log_probs.dtype}",
             hint="log_probs.float()",
         )
     if log_probs.ndim not in (2, 3) or 0 in log_probs.shape:

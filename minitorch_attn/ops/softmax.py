@@ -265,27 +265,28 @@ def masked_softmax(input, mask=None, dim=-1):
     input = _real(input, "masked_softmax")
     mask = getattr(mask, "attend", mask)
     if mask is not None:
-        _check_mask(mask, input.shape)
+        check_mask(mask, input.shape)
     if input.ndim == 0:
         return reshape(masked_softmax(reshape(input, (1,)), mask, dim), ())
     axis = axis_of(dim, input.ndim, "masked_softmax")
     return MaskedSoftmax.apply(input, mask, axis=axis)
 
 
-def _check_mask(mask, shape):
+def check_mask(mask, shape, where="masked_softmax", scores="input"):
+    """Check that a mask is boolean and broadcasts to the shape of the scores."""
     if not isinstance(mask, Tensor) or mask.dtype.kind != "b":
         raise DTypeError(
-            "masked_softmax: mask must be a boolean tensor",
+            f"{where}: mask must be a boolean tensor",
             got=f"{getattr(mask, 'dtype', type(mask).__name__)}",
             expected="bool, True for the entries to include",
             hint="add a float mask to the scores instead",
         )
-    together = broadcast_shapes(shape, mask.shape, names=("input", "mask"), where="masked_softmax")
+    together = broadcast_shapes(shape, mask.shape, names=(scores, "mask"), where=where)
     if together != shape:
         raise ShapeError(
-            "masked_softmax: mask does not broadcast to the shape of input",
-            got=f"mask {mask.shape} and input {shape}",
-            expected="axes of size 1, or of the same size as in input",
+            f"{where}: mask does not broadcast to the shape of {scores}",
+            got=f"mask {mask.shape} and {scores} {shape}",
+            expected=f"axes of size 1, or of the same size as in {scores}",
             hint="use mask[:, None, None, :] for a key mask of shape (batch, key)",
         )
 

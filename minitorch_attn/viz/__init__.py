@@ -8,14 +8,23 @@ from .images import image_rows_figure
 from .loss import loss_figure
 from .masks import masks_figure
 from .memory import memory_figure
+from .passes import passes_figure
 from .positions import position_similarity_figure, sinusoidal_figure
 from .rollout import attention_rollout, class_attention_figure
 from .roofline import roofline_figure
+from .superposition import (
+    dimensionality_figure,
+    feature_directions_figure,
+    superposition_figure,
+)
 from .windows import relative_index_figure, windows_figure
+from .words import meanings_figure, word_map_figure
 
 __all__ = [
     "accuracy_figure", "attention_figure", "attention_maps", "attention_rollout", "caption_figure",
-    "class_attention_figure", "cross_attention_figure", "image_rows_figure", "loss_figure",
-    "masks_figure", "memory_figure", "position_similarity_figure", "relative_index_figure",
-    "roofline_figure", "sinusoidal_figure", "windows_figure",
+    "class_attention_figure", "cross_attention_figure", "dimensionality_figure",
+    "feature_directions_figure", "image_rows_figure", "loss_figure", "masks_figure",
+    "meanings_figure", "memory_figure", "passes_figure", "position_similarity_figure",
+    "relative_index_figure", "roofline_figure", "sinusoidal_figure", "superposition_figure",
+    "windows_figure", "word_map_figure",
 ]  # fmt: skip

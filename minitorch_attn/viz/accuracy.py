@@ -5,6 +5,8 @@ from .style import COLOURS, new_figure
 
 __all__ = ["accuracy_figure"]
 
+_LINE = 0.045  # height of a line of text, as a fraction of the axis
+
 
 @names_arguments
 def accuracy_figure(curves, baselines=None, title="Accuracy", x_label="step"):
@@ -23,13 +25,13 @@ def accuracy_figure(curves, baselines=None, title="Accuracy", x_label="step"):
     """
     figure = new_figure(8, 4.8)
     axes = figure.add_subplot()
-    for (name, points), color in zip(curves.items(), COLOURS, strict=False):
-        if not points:
-            continue
+    curves = {name: points for name, points in curves.items() if points}
+    heights = _apart([float(points[-1][1]) for points in curves.values()])
+    for (name, points), color, height in zip(curves.items(), COLOURS, heights, strict=False):
         steps, values = zip(*[(float(s), float(value)) for s, value in points], strict=True)
         axes.plot(steps, values, color=color, marker="o", markersize=4)
         axes.annotate(
-            f"{name} {100 * values[-1]:.1f} %", (steps[-1], values[-1]), xytext=(6, 0),
+            f"{name} {100 * values[-1]:.1f} %", (steps[-1], height), xytext=(6, 0),
             textcoords="offset points", va="center", color=color, annotation_clip=False,
         )  # fmt: skip
     for name, value in (baselines or {}).items():
@@ -43,3 +45,12 @@ def accuracy_figure(curves, baselines=None, title="Accuracy", x_label="step"):
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     axes.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def _apart(values):
+    """Move values down until no two labels at these heights overlap."""
+    heights, lowest = list(values), float("inf")
+    for i in sorted(range(len(values)), key=lambda i: -values[i]):
+        heights[i] = min(values[i], lowest - _LINE)
+        lowest = heights[i]
+    return heights

@@ -8,7 +8,7 @@ __all__ = ["cross_attention_figure"]
 
 
 @names_arguments
-def cross_attention_figure(maps, title="Cross-attention"):
+def cross_attention_figure(maps, title="Cross-attention", names=None):
     """Plot a cross-attention map for each pair of texts: targets are rows, sources are columns.
 
     Parameters
@@ -16,6 +16,8 @@ def cross_attention_figure(maps, title="Cross-attention"):
     maps : list of (Tensor or array of shape (target, source), source labels, target labels)
         Weights, whose rows sum to at most 1, with labels. All maps use the color scale 0 to 1.
     title : str
+    names : list of str, optional
+        Name of each map, such as the model that wrote the target.
 
     Returns
     -------
@@ -27,12 +29,15 @@ def cross_attention_figure(maps, title="Cross-attention"):
     heights = [len(target) for _, _, target in maps]
     figure = new_figure(0.27 * longest + 2.2, 0.24 * sum(heights) + 0.75 * len(maps) + 0.8)
     grid = figure.subplots(len(maps), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for axes, (weights, source, target) in zip(grid, maps, strict=True):
+    for axes, (weights, source, target), name in zip(
+        grid, maps, names or [""] * len(maps), strict=True
+    ):
         image = axes.imshow(host(weights), cmap="Blues", vmin=0, vmax=1, aspect="equal")
         axes.set_xlim(-0.5, longest - 0.5)  # same cell size and left edge for all maps
         axes.xaxis.tick_top()
         axes.set_xticks(range(len(source)), [visible(label) for label in source])
         axes.set_yticks(range(len(target)), [visible(label) for label in target])
+        axes.set_title(name, loc="left")
         axes.tick_params(length=0, labelsize=9, pad=2)
         axes.spines[:].set_visible(False)
     bar = figure.colorbar(image, ax=list(grid), shrink=0.5, aspect=25, pad=0.02)

@@ -142,6 +142,21 @@ def test_runs_of_the_other_recipes_for_text(mta, name):
     assert mta("attn", "run", "--image", __file__)[0] == 1
 
 
+def test_a_run_of_recurrent_models(mta):
+    small = [part for part in SMALL if part not in ("--heads", "2")]
+    assert mta("train", "seq2seq", *small, "--out", "run")[0] in (0, 1)
+    look = look_at_text("run", "3 July 1987")
+    names = [part.name for part in look.parts]
+    assert names == [f"{name}.decoder.attention" for name in ("additive", "dot", "local_p")]
+    for part in look.parts:
+        assert part.kind == "cross" and part.keys == [*"3 July 1987", "[END]"]
+        assert part.weights.shape == (1, len(part.queries), 12)
+    local = look.parts.pop()
+    check(look)
+    assert (local.weights.sum(-1) < 1).all()  # Luong et al. 2015, Eq. 10, does not normalize
+    assert mta("attn", "run", "--text", "3 July 1987")[0] == 0
+
+
 @pytest.mark.parametrize("name", ["vit", "swin", "mae"])
 def test_runs_on_pictures(mta, name, picture):
     pytest.importorskip("sklearn")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import subprocess
 import sys
@@ -143,6 +144,34 @@ def test_trace_writes_a_page(mta, tmp_path):
     answer(tmp_path / "my_gpt.py", 8)
     assert mta("build", "trace", "-o", "page.html")[0] == 0
     assert "Value.backward" in (tmp_path / "page.html").read_text("utf-8")
+
+
+def test_the_notebook_is_made_with_its_lessons_and_is_never_overwritten(mta, tmp_path):
+    pytest.importorskip("nbformat")
+    code, out, err = mta("build", "notebook", "--no-viewer")
+    assert (code, err) == (0, "")
+    assert out == "made    my_gpt.ipynb\nmade    runs/lessons: 8 lessons on the way\n"
+    path = tmp_path / "my_gpt.ipynb"
+    links = set(re.findall(r"\((runs/lessons/[^)]+)\)", path.read_text("utf-8")))
+    assert len(links) == 8 and all((tmp_path / link).is_file() for link in links)
+    path.write_text("mine", "utf-8")
+    code, out, _ = mta("build", "notebook", "--no-viewer")
+    assert code == 0 and out.startswith("yours   my_gpt.ipynb\n") and "notebook --fresh" in out
+    answer(tmp_path / "my_gpt.py", 1)
+    out = mta("build", "notebook", "--no-viewer", "--fresh")[1]
+    (aside,) = tmp_path.glob("my_gpt.2*.ipynb")
+    assert f"kept    {aside.name}\nmade    my_gpt.ipynb" in out
+    assert aside.read_text("utf-8") == "mine"
+    assert "order, seen = [], set()" in path.read_text("utf-8")
+    mta("build", "notebook", "--no-viewer", "--answers")
+    assert "my_gpt_answers.py" in (tmp_path / "my_gpt_answers.ipynb").read_text("utf-8")
+
+
+def test_a_file_that_is_not_python_is_corrected_before_the_notebook_is_made(mta, tmp_path):
+    (tmp_path / "my_gpt.py").write_text("def (", "utf-8")
+    code, _, err = mta("build", "notebook", "--no-viewer")
+    assert code == 2 and "correct your file first:\nmy_gpt.py:1: SyntaxError" in err
+    assert not (tmp_path / "my_gpt.ipynb").exists()
 
 
 def test_the_answer_is_a_program_of_its_own(tmp_path):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from minitorch_attn.course.build import run
+from minitorch_attn.course.build.cell_source import CellSource, with_function
 from minitorch_attn.course.build.check import StepOutcome, check_step, demonstrate, show_step
 from minitorch_attn.course.build.checks import CHECKS
 from minitorch_attn.course.build.steps import (
@@ -188,6 +189,42 @@ def test_a_planted_mistake_fails_with_a_reason(number, old, new, name, words, ch
     assert old in step.answer
     outcome = checked(step, up_to(step, step.answer.replace(old, new, 1 if number == 1 else -1)))
     assert not outcome.passed and outcome.wrong.name == name, outcome.parts
+    assert re.search(words, outcome.wrong.text, re.S), outcome.wrong.text
+
+
+FIRST_ATTEMPTS = [
+    # (step, function, code, what the message says)
+    (1, "Value.backward", """def backward(self, grad=1.0):
+    self.grad = self.grad + grad
+    for parent, g in zip(self.parents, self.pull(grad) if self.pull else ()):
+        parent.backward(g)""", "how often the pull of each is called.*32 instead of 1"),
+    (3, "softmax", """def softmax(x):
+    e = np.exp(x.data - x.data.max(axis=-1, keepdims=True))
+    y = e / e.sum(axis=-1, keepdims=True)
+    return Tensor(y, (x,), lambda g: y * (g - (g * y).sum(axis=-1, keepdims=True)))""",
+     r"the pull of softmax returned an array instead of a tuple, such as \(g,\)"),
+    (2, "Tensor.mean", "def mean(self):\n    self.sum()", "it returned None; is `return` missing"),
+    (6, "causal_mask", "def causal_mask(n):\n    return np.where(np.tri(n) > 0, 0, -np.inf)",
+     "'float64' instead of 'float32'"),
+    (4, "encode", "def encode(text, characters):\n    return [characters.index(c) for c in text]",
+     "'list' instead of 'ndarray'"),
+    (4, "batch", """def batch(ids, size, context, rng):
+    starts = rng.integers(len(ids) - context, size=size)
+    parts = [[ids[s + i : s + i + context] for s in starts] for i in (0, 1)]
+    return parts[0], parts[1]""", "the shapes .*'list' object has no attribute 'shape'"),
+    (8, "Adam.__init__", """def __init__(self, tensors, decay=0.1, b1=0.9, b2=0.95):
+    self.tensors, self.decay, self.b1, self.b2, self.t = tensors, decay, b1, b2, 0
+    self.m = self.v = [np.zeros_like(t.data) for t in tensors]""", "'one list' instead of"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("number", "name", "code", "words"), FIRST_ATTEMPTS)
+def test_a_likely_first_attempt_fails_with_its_cause(number, name, code, words, tmp_path):
+    text = with_function(up_to(STEPS[number - 1]), name, CellSource(code, 1))
+    path = tmp_path / "my_gpt.py"
+    path.write_text(text, encoding="utf-8")
+    outcome = check_step(STEPS[number - 1], path, LIMIT, only=name)
+    assert outcome.wrong.name == name
     assert re.search(words, outcome.wrong.text, re.S), outcome.wrong.text
 
 

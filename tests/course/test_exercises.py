@@ -72,6 +72,7 @@ def test_the_solution_passes_everything(exercise, outcomes):
 def test_there_are_as_many_as_promised():
     kinds = [exercise.kind for exercise in EXERCISES]
     assert kinds[:41] == ["bug"] * 20 + ["property"] * 5 + ["write"] * 8 + ["derive"] * 8
+    assert sorted(kinds[41:47]) == ["bug"] * 2 + ["property"] * 4
     assert [e.number for e in EXERCISES] == [f"{i:02}" for i in range(1, len(EXERCISES) + 1)]
     files = sorted(path.stem for path in exercise_folder().glob("*.py"))
     assert files == [exercise.name for exercise in EXERCISES if exercise.base is None]
@@ -134,8 +135,8 @@ def test_an_exercise_is_found_by_number_name_part_and_path():
     for name in ("3", "03", "03_softmax", "03_softmax.py", "some/where/03_softmax.py"):
         assert find_exercise(name).number == "03"
     assert find_exercise("layer_scale").number == "07"
-    with pytest.raises(ArgumentError, match="'42' matches no exercise"):
-        find_exercise("42")
+    with pytest.raises(ArgumentError, match="'48' matches no exercise"):
+        find_exercise("48")
     with pytest.raises(ArgumentError, match="'scale' matches more than one exercise"):
         find_exercise("scale")
 

@@ -13,6 +13,9 @@ import pytest
 from browsing import new_tab
 from course.test_notebook_shows import CELLS
 
+from minitorch_attn.course.build.make_notebook import build_notebook
+from minitorch_attn.course.notebooks import write_notebook
+
 pytest.importorskip("jupyterlab", reason="needs JupyterLab: pip install -e '.[notebooks]'")
 pytestmark = pytest.mark.slow
 
@@ -35,11 +38,16 @@ def lab(tmp_path_factory):
     beside = folder / "runs/lessons/09"  # JupyterLab shows the folder of the lesson
     beside.mkdir(parents=True)
     (beside / "shows.ipynb").write_text(json.dumps(book))
+    own = build_notebook()
+    own.cells = own.cells[:11]  # the first two functions; one is answered
+    own.cells[5].source = build_notebook(answers=True).cells[5].source
+    write_notebook(own, beside / "my_gpt.ipynb")
     root = str(Path(__file__).resolve().parents[2])
     environment = {
         **os.environ, "JUPYTER_CONFIG_DIR": str(folder / "config"), "PYTHONPATH": root,
         "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
         "JUPYTER_RUNTIME_DIR": str(folder / "runtime"), "IPYTHONDIR": str(folder / "ipython"),
+        "MTA_STATE": str(folder / "state"),
     }  # fmt: skip
     environment.pop("MPLBACKEND", None)  # a kernel keeps it, and plt.show() of Agg shows nothing
     process = subprocess.Popen(
@@ -53,7 +61,7 @@ def lab(tmp_path_factory):
             break
     else:
         pytest.fail(f"JupyterLab did not start:\n{said}")
-    yield f"http://127.0.0.1:{port}/lab/tree/{{}}?token={found[1]}", said
+    yield f"http://127.0.0.1:{port}/lab/tree/{{}}?token={found[1]}&reset", said
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     process.stdout.close()
@@ -95,4 +103,24 @@ def test_figures_and_recordings_appear_in_the_page(lab, browser):
     frames.nth(1).content_frame.get_by_text("The recordings agree").first.wait_for()
     if folder := os.environ.get("MTA_SCREENSHOTS"):
         tab.screenshot(path=Path(folder) / "jupyterlab.png")
+    tab.close()
+
+
+def test_the_build_is_checked_in_the_page(lab, browser):
+    tab = new_tab(browser, viewport={"width": 1200, "height": 900})
+    tab.goto(lab[0].format("my_gpt.ipynb"))
+    tab.wait_for_selector(".jp-Notebook .jp-CodeCell")
+    tab.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
+    tab.get_by_role("menuitem", name="Run", exact=True).click()
+    tab.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    tab.get_by_text("Value.__init__: values ✓").wait_for()
+    tab.get_by_text("Value.backward is not written yet").wait_for()
+    errors = tab.locator(".jp-OutputArea-output[data-mime-type*='stderr']")
+    assert errors.count() == 1 and "Traceback" not in errors.inner_text()
+    hint = tab.locator("details p", has_text="Four assignments.")
+    assert not hint.is_visible()
+    tab.get_by_text("Hint", exact=True).first.click()
+    hint.wait_for()
+    if folder := os.environ.get("MTA_SCREENSHOTS"):
+        tab.screenshot(path=Path(folder) / "build_notebook.png")
     tab.close()

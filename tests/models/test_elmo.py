@@ -247,3 +247,21 @@ def test_errors(rng):
     for filters in ([], 3, [(1, 2, 3)]):
         with pytest.raises(ArgumentError, match="pairs of a width and a count"):
             CharacterEncoder(11, 3, filters, 1, 5)
+
+
+def test_sizes_are_checked_before_anything_is_built():
+    wrong = {
+        "Highway: num_layers": lambda: Highway(3, -1),
+        "ELMo: num_layers": lambda: ELMo(embed_dim=2, hidden_dim=3, num_layers=-1),
+        "ScalarMix: num_layers": lambda: ScalarMix(-1),
+        "CharacterEncoder: width": lambda: CharacterEncoder(5, 2, [(-1, 3)], 1, 2),
+        "CharacterEncoder: count": lambda: CharacterEncoder(5, 2, [(1, -3)], 1, 2),
+    }  # fmt: skip
+    for message, build in wrong.items():
+        with pytest.raises(ArgumentError, match=f"{message} must be a non-negative integer"):
+            build()
+    assert repr(ScalarMix(4)) == "ScalarMix(4)"
+
+
+def test_three_characters_are_room_for_one_letter():
+    assert character_ids([["ab"]], max_characters=3).tolist() == [[[259, 98, 260]]]

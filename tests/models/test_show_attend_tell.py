@@ -243,6 +243,16 @@ def test_caption_loss_equals_the_loop(batch, words, make, rng, device):
     assert gradcheck(lambda x, a: caption_loss(x, ids, a, 0.3, 6), (logits, alphas))
 
 
+def test_defaults(make, device):
+    """As in PyTorch, -100 is ignored; the penalty has the weight 1; attention is soft."""
+    logits, alphas, targets = make(1, 3, 7), make(1, 3, 4), on(device, [[6, 0, -100]])
+    wanted = caption_loss(logits[:, :2], targets[:, :2], alphas[:, :2], 1.0, 5).item()
+    assert caption_loss(logits, targets, alphas).item() == pytest.approx(wanted, rel=1e-12)
+    each = caption_log_p(logits, targets)
+    assert each[0, 2].item() == 0 and each[0, 1].item() < 0
+    assert ShowAttendTell(7, 5, 2, 3, 4).hard is False
+
+
 @pytest.mark.parametrize("shape", [(3, 2, 5), (1, 1, 1), (0, 2, 3), (2, 0, 3)])
 def test_hard_attention_equals_the_loop(shape, make, rng, device):
     count, batch, size = shape

@@ -6,7 +6,7 @@ import pytest
 import minitorch_attn as mt
 from minitorch_attn.autograd import gradcheck, gradcheck_module
 from minitorch_attn.errors import ArgumentError, ShapeError
-from minitorch_attn.models import ToyModel
+from minitorch_attn.models import ToyModel, ToyModels
 from minitorch_attn.models.superposition import (
     dimensions_per_feature,
     feature_dimensionality,
@@ -197,3 +197,54 @@ def test_errors():
         importance_loss(mt.zeros(3, 2), mt.zeros(2), mt.zeros(2))
     with pytest.raises(ArgumentError, match="hidden_dim"):
         ToyModel(5, 0.5)
+
+
+@pytest.mark.parametrize("relu", [True, False])
+def test_several_models_equal_each_one(relu, make, rng, device):
+    models = randomised(ToyModels(3, 5, 2, relu), rng, device)
+    x = make(7, 3, 5)
+    got = models(x)
+    for k in range(3):
+        one = ToyModel(5, 2, relu).double().to(device)
+        one.W.data, one.b.data = models.W.data[k], models.b.data[k]
+        expected = one(x[:, k]).detach().numpy()
+        np.testing.assert_allclose(got[:, k].detach().numpy(), expected, rtol=1e-12, atol=1e-14)
+    assert gradcheck_module(models, x)
+    assert repr(models) == f"ToyModels(3, 5, 2, relu={relu})"
+
+
+@pytest.mark.parametrize("sizes", [(0, 3, 5), (1, 0, 2), (2, 5, 0), (1, 1, 1)])
+def test_several_models_of_any_size(sizes):
+    count, features, hidden = sizes
+    models = ToyModels(count, features, hidden)
+    assert models(mt.zeros(7, count, features)).shape == (7, count, features)
+
+
+def test_several_models_start_as_one_does():
+    """Glorot's standard deviation sqrt(2 / (hidden + feature)) of each model, not of the stack."""
+    mt.manual_seed(3)
+    W = ToyModels(400, 11, 7).W.detach().numpy()
+    assert W.std() == pytest.approx((2 / 18) ** 0.5, rel=0.02) and abs(W.mean()) < 0.01
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (7, 2, 5), (7, 3, 4), (3, 5), (1, 7, 3, 5)])
+def test_several_models_refuse_other_shapes(shape):
+    with pytest.raises(ShapeError, match="x has the wrong shape"):
+        ToyModels(3, 5, 2)(mt.zeros(*shape))
+
+
+def test_names_and_sizes_in_messages():
+    assert repr(ToyModel(5, 2, relu=False)) == "ToyModel(5, 2, relu=False)"
+    with pytest.raises(ArgumentError, match="num_models must be a non-negative integer"):
+        ToyModels(-1, 5, 2)
+    with pytest.raises(ArgumentError, match="num_features must be a non-negative integer"):
+        polygon(-1)
+
+
+def test_polygons_start_on_the_first_axis():
+    np.testing.assert_allclose(polygon(4).numpy(), [[1, 0, -1, 0], [0, 1, 0, -1]], atol=1e-7)
+
+
+def test_a_feature_is_present_below_its_density_only(monkeypatch):
+    monkeypatch.setattr(mt.ops, "rand", lambda *shape, **options: mt.full(shape, 0.5))
+    assert (sample_features(2, 3, 0.5) == 0).all() and (sample_features(2, 3, 0.51) == 0.5).all()

@@ -234,3 +234,32 @@ def test_errors():
                 table(counts)
         with pytest.raises(DTypeError, match="sequence of numbers"):
             table(3)
+
+
+def test_the_vector_of_a_word(rng, device):
+    model = randomised(SkipGram(7, 3), rng, device)
+    center = words(rng, device, 2, 5)
+    expected = model.input.weight.detach().numpy()[center.numpy()]
+    assert (model(center).detach().numpy() == expected).all()
+
+
+def test_vectors_start_uniform_around_zero():
+    """In [-1/2, 1/2] / embed_dim, as in word2vec.c; also for a single dimension."""
+    for size in (1, 4):
+        weight = SkipGram(500, size).input.weight.detach().numpy() * size
+        assert -0.5 <= weight.min() < -0.45 and 0.45 < weight.max() <= 0.5
+        assert abs(weight.mean()) < 0.06
+
+
+def test_the_mean_of_one_word_is_its_vector(rng, device):
+    model = randomised(CBOW(7, 3), rng, device)
+    context = words(rng, device, 1, 2)
+    mask = mt.tensor([[False, True]], device=device)
+    expected = model.input.weight.detach().numpy()[context.numpy()[:, 0]]
+    np.testing.assert_allclose(model(context, mask).detach().numpy(), expected, rtol=1e-12)
+
+
+def test_hierarchical_softmax_wants_one_word_for_each_vector():
+    model = HierarchicalSoftmax(COUNTS, 3)
+    with pytest.raises(ShapeError, match="HierarchicalSoftmax.loss: the words"):
+        model.loss(mt.tensor([1, 2, 3]), mt.tensor([1]))

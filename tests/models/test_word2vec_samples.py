@@ -57,3 +57,9 @@ def test_negatives_follow_the_noise(device):
     rows = draw_negatives(noise, 3, 2, generator=np.random.default_rng(7)).numpy()
     again = draw_negatives(noise, 3, 2, generator=np.random.default_rng(7)).numpy()
     np.testing.assert_array_equal(rows, again)
+
+
+def test_a_word_that_is_never_discarded_stays(monkeypatch):
+    """Even if the random number is exactly 0, a number that `rand` can return."""
+    monkeypatch.setattr(mt.ops, "rand", lambda *shape, **options: mt.zeros(*shape))
+    assert subsample(mt.tensor([1, 0, 1]), mt.tensor([0.1, 0.0])).tolist() == [1, 1]

@@ -217,7 +217,7 @@ X, T = mt.zeros(5, 2, 4), mt.tensor([[1, 2, 3], [1, 1, 0]])
     [
         (DTypeError, "float32 or float64", (X.half(), T, (5, 5), (3, 2))),
         (DTypeError, "float32 or float64", (X.long(), T, (5, 5), (3, 2))),
-        (DTypeError, "log_probs must be", ([1.0], T, (5, 5), (3, 2))),
+        (DTypeError, "log_probs is not a tensor", ([1.0], T, (5, 5), (3, 2))),
         (DTypeError, "targets", (X, [[1, 2]], (5, 5), (3, 2))),
         (ShapeError, "2 or 3 axes", (X[0, 0], T, (5, 5), (3, 2))),
         (ShapeError, "must not be empty", (X[:0], T, (0, 0), (3, 2))),

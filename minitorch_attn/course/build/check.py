@@ -74,7 +74,7 @@ class StepOutcome:
         return {**asdict(self), "passed": self.passed}
 
 
-def check_step(step, path, seconds=SECONDS):
+def check_step(step, path, seconds=SECONDS, only=None):
     """Check the functions of a step.
 
     Parameters
@@ -84,19 +84,22 @@ def check_step(step, path, seconds=SECONDS):
         The learner's file.
     seconds : float
         Time limit for the child process.
+    only : str, optional
+        Name of the only function to check.
 
     Returns
     -------
     StepOutcome
     """
     outcome, started = StepOutcome(step.number), time.perf_counter()
-    refused, text = _refused(step, path)
+    names = [item.name for item in step.functions if only in (None, item.name)]
+    refused, text = _refused(step, path, names)
     if refused:
         outcome.parts.append(refused)
         return outcome
     holes = unwritten(text)
-    outcome.missing = [item.name for item in step.functions if item.name in holes]
-    written = [item.name for item in step.functions if item.name not in holes]
+    outcome.missing = [name for name in names if name in holes]
+    written = [name for name in names if name not in holes]
     with tempfile.TemporaryDirectory(prefix="mta-build-") as folder:
         folder = Path(folder)
         cases = _give(folder, written)
@@ -135,8 +138,12 @@ def show_step(step, path, seconds=SECONDS):
     return text, error_text(error) if error else ""
 
 
-def _refused(step, path):
-    """Return a failed Part for a file that cannot be checked, and the file's text."""
+def _refused(step, path, required=None):
+    """Return a failed Part for a file that cannot be checked, and the file's text.
+
+    `required` are the functions that it must define; by default, all of the step.
+    """
+    required = [item.name for item in step.functions] if required is None else required
     try:
         text = Path(path).read_text("utf-8")
     except UnicodeDecodeError as error:
@@ -153,7 +160,7 @@ def _refused(step, path):
             text_ = f"line {node.lineno} imports {min(used)}: write the function yourself, in NumPy"
             return Part("the file is your own", False, text_), text
     defined = {name for node in tree.body for name in _names_of(node)}
-    lost = [item for item in step.functions if item.name not in defined]
+    lost = [item for item in step.functions if item.name in set(required) - defined]
     if lost:
         text_ = f"the file does not define it:\n{lost[0].stub.splitlines()[0]}"
         return Part(lost[0].name, False, text_), text

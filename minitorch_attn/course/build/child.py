@@ -64,15 +64,20 @@ def _float32(array):
 def _differentiate(check, module, arrays, cotangent):
     """Run the learner's code on Values or Tensors, then its `backward`."""
     given = {name: array.copy() for name, array in arrays.items()}
-    wrap = (lambda x: module.Value(float(x))) if check.kind == "value" else module.Tensor
-    inputs = {name: wrap(x) if x.dtype.kind == "f" else x for name, x in given.items()}
+    wrap = module.Value if check.kind == "value" else module.Tensor
+    number = float if check.kind == "value" else np.asarray
+    inputs = {name: wrap(number(x)) if x.dtype.kind == "f" else x for name, x in given.items()}
     leaves = {name: x for name, x in inputs.items() if isinstance(x, module.Value)}
     if check.kind == "module":
         first = "x" if "x" in inputs else "ids"
         state = {name: x for name, x in inputs.items() if name != first}
         inputs = {first: inputs[first], "p": nested(state, lambda x: x)}
     out = check.mine(module, **inputs)
+    if not isinstance(out, module.Value):
+        missing = "; is `return` missing?" if out is None else f", not a {wrap.__name__}"
+        raise TypeError(f"it returned {_kind(out)}{missing}")
     found = {"y": np.asarray(out.data)}
+    _watch_pulls(out, module.Value)
     out.backward(cotangent if check.kind != "value" else float(cotangent))
     for name, leaf in leaves.items():
         if not (isinstance(leaf.grad, float) and leaf.grad == 0.0):
@@ -81,6 +86,37 @@ def _differentiate(check, module, arrays, cotangent):
     if changed:
         found["changed"] = np.array(changed)
     return found
+
+
+def _kind(value):
+    name = "array" if isinstance(value, np.ndarray) else type(value).__name__
+    return "None" if value is None else f"an {name}" if name[0] in "aeiou" else f"a {name}"
+
+
+def _watch_pulls(end, kind):
+    """Let every `pull` of a graph fail that does not return a tuple of one gradient per parent."""
+    seen, waiting = set(), [end]
+    while waiting:
+        node = waiting.pop()
+        if node not in seen and isinstance(node, kind):
+            seen.add(node)
+            waiting.extend(node.parents)
+            if node.pull is not None:
+                node.pull = _watched(node.pull, len(node.parents))
+
+
+def _watched(pull, count):
+    where = f"the pull of {pull.__qualname__.partition('.<locals>')[0]}"
+
+    def watched(g):
+        found = pull(g)
+        if not isinstance(found, (tuple, list)):
+            raise TypeError(f"{where} returned {_kind(found)} instead of a tuple, such as (g,)")
+        if len(found) != count:
+            raise TypeError(f"{where} returned {len(found)} gradients for {count} parents")
+        return found
+
+    return watched
 
 
 if __name__ == "__main__":

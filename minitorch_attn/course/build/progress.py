@@ -65,6 +65,18 @@ class BuildProgress(Progress):
         """Record that the hint for a function was shown."""
         self._change(name, {"hinted": True}, "build")
 
+    def digests(self):
+        """Return the digest of each function that a notebook cell put into the file, by name."""
+        table = self.fields.get("build")
+        names = table if isinstance(table, dict) else ()
+        found = {name: self._build(name).get("cell") for name in names}
+        return {name: text for name, text in found.items() if isinstance(text, str)}
+
+    def put_from_cell(self, name, digest):
+        """Record the digest of a function that a notebook cell put into the file."""
+        if self._build(name).get("cell") != digest:
+            self._change(name, {"cell": digest}, "build")
+
     @property
     def file(self):
         """Path of the file that was used last, or None."""

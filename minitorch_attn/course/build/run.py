@@ -17,10 +17,32 @@ from ..exercises.child import load
 from .text import batches, mean_loss, tour_text
 from .trees import flat, nested
 
-__all__ = ["record", "train", "write"]
+__all__ = ["ONE_THREAD", "arguments", "record", "train", "write"]
 
+# The products are small, and threads that wait for each other make them slower. The user may set
+# other numbers.
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 _TIED = "head.weight"  # the library's name for a second use of the token embedding
 _TRIED = 10  # steps after which the remaining time is estimated
+
+
+def arguments(what, file, *rest):
+    """Return the arguments of the child process.
+
+    Parameters
+    ----------
+    what : {"train", "sample", "trace"}
+    file : str or path
+        The learner's file.
+    *rest
+        Arguments of `main` after the file.
+
+    Returns
+    -------
+    list of str
+    """
+    module = f"{__package__}.run"  # not __name__, which is "__main__" in the child process
+    return list(map(str, [sys.executable, "-P", "-m", module, what, file, *rest]))
 
 
 def train(file, steps=1500, beside=True, every=100, **options):

@@ -7,12 +7,14 @@ import numpy as np
 from ... import nn
 from ...optim import AdamW
 from ...tensor import tensor
+from ..lesson import pick
 from .text import batches, mean_loss, tour_text
 from .trees import flat
 
 __all__ = ["SHOWN"]
 
 _WIDTH, _CONTEXT, _BATCH, _SAMPLE = 32, 32, 16, 240
+_FAST = 20  # training steps if MTA_FAST is 1
 
 
 def _neuron(m):
@@ -72,14 +74,14 @@ def _language_model(model, p, steps, lr=1e-2, note=""):
     """Return a function that trains logits = model(m, ids, p) on the tour's text and shows it."""
 
     def show(m):
-        text = tour_text()
+        text, count = tour_text(), pick(steps, _FAST)
         made = p(m, len(text.characters), np.random.default_rng(1))
         leaves = [leaf for _, leaf in flat(made)]
         pairs = batches(text.training, _BATCH, _CONTEXT)
         before = mean_loss(m, lambda ids: model(m, ids, made), text.validation, _CONTEXT, 96)
-        _fit(m, leaves, lambda ids, t: m.cross_entropy(model(m, ids, made), t), pairs, steps, lr)
+        _fit(m, leaves, lambda ids, t: m.cross_entropy(model(m, ids, made), t), pairs, count, lr)
         loss = mean_loss(m, lambda ids: model(m, ids, made), text.validation, _CONTEXT, 96)
-        print(f"{steps} steps, {sum(leaf.data.size for leaf in leaves):,} parameters", end="")
+        print(f"{count} steps, {sum(leaf.data.size for leaf in leaves):,} parameters", end="")
         print(f": validation loss {before:.2f} -> {loss:.2f}")
         _losses(text, loss, "bigram")
         start = m.encode("The ", text.characters)
@@ -169,7 +171,7 @@ def _own_training(m):
     text = tour_text()
     p = _gpt_parameters(m, len(text.characters), np.random.default_rng(1))
     pairs = batches(text.training, _BATCH, _CONTEXT)
-    losses = list(m.train(p, 4, pairs, 1200))
+    losses = list(m.train(p, 4, pairs, pick(1200, _FAST)))
     loss = mean_loss(m, lambda ids: m.gpt(ids, p, 4), text.validation, _CONTEXT, 96)
     print(f"your Adam, {len(losses):,} steps: mean training loss", end=" ")
     print(f"{np.mean(losses[:50]):.2f} of the first 50, {np.mean(losses[-50:]):.2f} of the last 50")

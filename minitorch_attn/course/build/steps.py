@@ -11,12 +11,13 @@ from ..folders import course_folder
 from ..minutes import minutes
 
 __all__ = [
-    "Function", "Step", "build_folder", "find_step", "header", "lesson_path", "load_steps",
-    "unfinished", "unwritten",
+    "Function", "Step", "build_folder", "find_step", "functions_of", "header", "lesson_path",
+    "load_steps", "unfinished", "unwritten",
 ]  # fmt: skip
 
 _HEADING = re.compile(r"# Step (\d): ")
 _LOOK = 3  # minutes to look at what the model can do
+_CHECK = 1  # minutes to check a function, and to read what the check says
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class Step:
     lessons : tuple of str
         Numbers of the lessons that explain the topic, part of the path to GPT.
     functions : tuple of Function
+    given : dict of str to str
+        Name of a class -> its given part: the docstring, and the methods that are not written.
     stub : str
         Text to append to the learner's file.
     answer : str
@@ -70,15 +73,17 @@ class Step:
     next: str
     lessons: tuple
     functions: tuple
+    given: dict
     stub: str
     answer: str
 
     @property
     def minutes(self):
-        """Estimated minutes to read the step, write its functions and look at the result."""
+        """Estimated minutes to read the step, write and check its functions, and see the result."""
         words = len(self.text.split()) + sum(len(item.stub.split()) for item in self.functions)
         typed = sum(item.lines for item in self.functions)
-        return minutes(words, typed_lines=typed, other=_LOOK)
+        other = _LOOK + _CHECK * len(self.functions)
+        return minutes(words, typed_lines=typed, other=other)
 
     @property
     def key(self):
@@ -187,7 +192,7 @@ def _step(number, entry, part):
     heading = f"# Step {number}: {title}\n"
     return Step(
         number, entry["title"], " ".join(entry["text"].split()), entry["next"],
-        tuple(entry["lessons"]), tuple(functions),
+        tuple(entry["lessons"]), tuple(functions), _given_classes(tree, written, source),
         f"{heading}{_with_holes(written, source)}\n", f"{heading}{body.rstrip()}\n",
     )  # fmt: skip
 
@@ -211,6 +216,20 @@ def _function(name, node, source, hint):
     return Function(name, stub, "\n".join(lines), hint, len(body))
 
 
+def _given_classes(tree, written, source):
+    """Return the text of each class without the methods that the learner writes."""
+    lines = dict(enumerate(source, 1))
+    for _, node in written:
+        for number in range(node.lineno, node.end_lineno + 1):
+            lines.pop(number, None)
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            kept = (lines[n] for n in range(node.lineno, node.end_lineno + 1) if n in lines)
+            found[node.name] = re.sub(r"\n\n+", "\n\n", "\n".join(kept)).rstrip()
+    return found
+
+
 def _with_holes(written, source):
     """Replace the body of every function to write by a line that raises NotImplementedError."""
     lines = list(source)
@@ -219,6 +238,27 @@ def _with_holes(written, source):
         hole = f'{indent}raise NotImplementedError("{name}")'
         lines[node.body[0].end_lineno : node.end_lineno] = [hole]
     return "\n\n" + "\n".join(lines).strip("\n")
+
+
+def functions_of(text):
+    """Return the functions and methods of a file, with or without docstring.
+
+    Parameters
+    ----------
+    text : str
+        Valid Python.
+
+    Returns
+    -------
+    dict of str to ast.FunctionDef
+        Under names such as "Value.exp".
+    """
+    found = {}
+    for node in ast.parse(text).body:
+        inner = node.body if isinstance(node, ast.ClassDef) else [node]
+        prefix = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+        found |= {prefix + item.name: item for item in inner if isinstance(item, ast.FunctionDef)}
+    return found
 
 
 def unwritten(text):
@@ -234,9 +274,9 @@ def unwritten(text):
     set of str
     """
     found = set()
-    for name, node in _written(ast.parse(text)):
-        first = node.body[1] if len(node.body) > 1 else None
-        if isinstance(first, ast.Raise) and "NotImplementedError" in ast.dump(first):
+    for name, node in functions_of(text).items():
+        body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+        if body and isinstance(body[0], ast.Raise) and "NotImplementedError" in ast.dump(body[0]):
             found.add(name)
     return found
 
@@ -254,5 +294,5 @@ def unfinished(step, text):
     -------
     list of str
     """
-    written = {name for name, _ in _written(ast.parse(text))} - unwritten(text)
+    written = set(functions_of(text)) - unwritten(text)
     return [item.name for item in step.functions if item.name not in written]

@@ -1,13 +1,22 @@
-"""The learner's file: create it, and append the stubs of a step without changing what is there."""
+"""The learner's file: create it, append the stubs of a step, and replace functions by cells."""
 
 import ast
+import hashlib
+import time
 from pathlib import Path
 
-from .steps import header
+from ...files import atomic_file
+from .cell_source import function_text, with_function
+from .steps import functions_of, header, unwritten
 
-__all__ = ["WorkFile"]
+__all__ = ["WorkFile", "digest"]
 
 _NAME = "my_gpt.py"
+
+
+def digest(text):
+    """Return a short name of a text, to recognize it later."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class WorkFile:
@@ -32,6 +41,7 @@ class WorkFile:
             self.path = last
         else:
             self.path = here
+        self._copied = ""  # text of the copies that `put` has made
 
     def start(self, step):
         """Create the file if it does not exist, and append the stubs of a step that has none yet.
@@ -61,3 +71,53 @@ class WorkFile:
         with open(self.path, "a", encoding="utf-8", newline="\n") as file:
             file.write(gap + step.stub)
         return True
+
+    def put(self, sources, expected):
+        """Replace functions of the file by those of notebook cells, if they differ.
+
+        A function without a body never replaces one that is written. If a function that is
+        replaced was not put there from a cell, but edited in the file, the file is copied first.
+
+        Parameters
+        ----------
+        sources : dict of str to CellSource
+            Functions by name.
+        expected : dict of str to str
+            The `digest` of what was put into the file last, by name.
+
+        Returns
+        -------
+        Path or None
+            Copy of the previous file; None if nothing was lost.
+        """
+        before = text = self.path.read_text("utf-8")
+        edited = False
+        for name, source in sources.items():
+            old = function_text(text, name)
+            if old == source.text or not source.is_written:
+                continue
+            is_written = bool(old) and name not in unwritten(text)
+            if is_written and expected.get(name) != digest(old):
+                edited |= old not in self._copied
+            text = with_function(text, name, source)
+        if text == before:
+            return None
+        kept = self._copy(before) if edited else None
+        with atomic_file(self.path) as file:
+            file.write(text.encode())
+        return kept
+
+    def _copy(self, text):
+        """Write a copy of the file under a new name."""
+        stamp, number = time.strftime("%Y%m%d-%H%M%S"), 0
+        while True:
+            number += 1
+            more = f"-{number}" if number > 1 else ""
+            path = self.path.with_suffix(f".{stamp}{more}.bak")
+            try:
+                with open(path, "x", encoding="utf-8", newline="\n") as file:
+                    file.write(text)
+            except FileExistsError:
+                continue
+            self._copied += "\n".join(function_text(text, name) for name in functions_of(text))
+            return path

@@ -13,10 +13,14 @@ from ... import ops
 from ...nn import functional as F
 from ...ops.windows import window_partition
 from .properties import (
+    ADDITIVE_PROPERTIES,
+    BASELINE_PROPERTIES,
     CAUSAL_PROPERTIES,
     CROSS_PROPERTIES,
+    CTC_PROPERTIES,
     HEAD_PROPERTIES,
     MASK_PROPERTIES,
+    PACKED_PROPERTIES,
     SCALE_PROPERTIES,
 )
 
@@ -104,6 +108,33 @@ def _labels(rng, big):
     return [rng.normal(size=(rows, classes)), rng.integers(0, classes, rows)]
 
 
+def _packed(rng, big):
+    lengths = np.array([48, 47, 31, 17, 5, 5, 1] if big else [5, 3, 1])
+    width, hidden = (32, 48) if big else (4, 2)
+    x = rng.normal(size=(len(lengths), lengths[0], width))
+    w, u = rng.normal(size=(width, hidden)), rng.normal(size=(hidden, hidden))
+    return [x, w / width**0.5, u / hidden**0.5, lengths]
+
+
+def _frames(rng, big):
+    frames, batch, classes, size = (60, 8, 20, 17) if big else (8, 3, 4, 3)
+    labels = rng.integers(1, classes, (batch, size))
+    labels[0, :2] = 1, 2  # different neighbors, then equal ones
+    labels[1, :2] = 2
+    return [rng.normal(size=(frames, batch, classes)), labels]
+
+
+def _choices(rng, big):
+    batch, places = (256, 300) if big else (3, 5)
+    reward = rng.integers(1, 5, batch)
+    return [rng.normal(size=(batch, places)), rng.integers(0, places, batch), reward]
+
+
+def _guesses(rng, big):
+    z, choice, reward = _choices(rng, big)
+    return [z, rng.normal(size=len(z)).astype("float32"), choice, reward]
+
+
 def _project(h, *weights):
     return tuple(h @ weight for weight in weights)
 
@@ -154,6 +185,46 @@ def _causal_attention(query, key, value):
 
 def _windows(x, rows=2, columns=3):
     return window_partition(x, (rows, columns)).reshape(-1, rows, columns, x.shape[-1])
+
+
+def _additive(query, key, value, v):
+    pairs = ops.tanh(query.unsqueeze(2) + key.unsqueeze(1))  # (batch, query, key, hidden)
+    scores = pairs @ v
+    weights = scores.softmax(-1)
+    return weights @ value, scores, weights
+
+
+def _last_state(x, w, u, lengths):
+    rows = []
+    for i, length in enumerate(lengths.tolist()):
+        h = x[i, :1] @ w * 0
+        for t in range(length):
+            h = ops.tanh(x[i, t : t + 1] @ w + h @ u)
+        rows.append(h)
+    return ops.cat(rows, 0)
+
+
+def _ctc(scores, labels):
+    frames, batch, _ = scores.shape
+    size = labels.shape[1]
+    return F.ctc_loss(
+        scores.log_softmax(-1), labels, (frames,) * batch, (size,) * batch, reduction="none"
+    )
+
+
+def _negative_sampling(word, contexts):
+    scores = (contexts * word.unsqueeze(1)).sum(-1)  # (batch, 1 + k)
+    return -F.logsigmoid(scores[:, 0]) - F.logsigmoid(-scores[:, 1:]).sum(1)
+
+
+def _chosen(z, choice):
+    return z.log_softmax(-1).gather(1, choice.unsqueeze(1)).squeeze(1)
+
+
+def _baseline(z, guess, choice, reward):
+    error = guess.to(z.dtype) - reward  # b - r, without a gradient
+    loss = (error * _chosen(z, choice)).mean() + (error**2).mean() / 2
+    return ops.cat([loss.reshape(1), error / len(z)], 0)
 
 
 _X = ((2, 5, 4), (8, 256, 64))  # batch, token, width
@@ -218,4 +289,21 @@ JUDGES = {
     "online": Judge(
         "attention", _normal(*[((2, n, 4), (24, 64, 64)) for n in (5, 7, 7)]), _attention
     ),
+    "additive": Judge(
+        "attention",
+        _normal(*[((2, 5, n), (4, 48, 4 * n)) for n in (3, 3, 4)], ((3,), (12,))),
+        _additive,
+        ADDITIVE_PROPERTIES,
+    ),
+    "packed": Judge("last_state", _packed, _last_state, PACKED_PROPERTIES),
+    "negative_samples": Judge(
+        "negative_sampling_loss",
+        _normal(((3, 4), (256, 64)), ((3, 6, 4), (256, 11, 64))),
+        _negative_sampling,
+    ),
+    "ctc": Judge("ctc", _frames, _ctc, CTC_PROPERTIES),
+    "reinforce": Judge(
+        "reinforce", _choices, lambda z, choice, reward: -reward * _chosen(z, choice)
+    ),
+    "baseline": Judge("loss_and_baseline_gradient", _guesses, _baseline, BASELINE_PROPERTIES),
 }

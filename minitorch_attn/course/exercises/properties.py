@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 __all__ = [
-    "CAUSAL_PROPERTIES", "CROSS_PROPERTIES", "HEAD_PROPERTIES", "MASK_PROPERTIES",
+    "ADDITIVE_PROPERTIES", "BASELINE_PROPERTIES", "CAUSAL_PROPERTIES", "CROSS_PROPERTIES",
+    "CTC_PROPERTIES", "HEAD_PROPERTIES", "MASK_PROPERTIES", "PACKED_PROPERTIES",
     "SCALE_PROPERTIES", "Property",
 ]  # fmt: skip
 
@@ -110,6 +111,54 @@ def _cross_shape(results):
     return good, f"context {context.shape} and weights {weights.shape}"
 
 
+def _one_state(rng):
+    """Make two calls of additive attention whose queries differ only at the last state."""
+    query, key, value, v = _normal(rng, (2, 5, 3), (2, 5, 3), (2, 5, 4), (3,))
+    changed = query.copy()
+    changed[:, -1] += 1.0
+    return [[query, key, value, v], [changed, key, value, v]]
+
+
+def _other_states_stay(results):
+    off = np.abs(results[0][0][:, :-1] - results[1][0][:, :-1]).max()
+    return off < 1e-12, f"the context of another state changes by {off:.2g}"
+
+
+def _other_padding(rng):
+    """Make two calls of a recurrent network with the same words and other padding."""
+    lengths = np.array([5, 3, 1])
+    x, w, u = _normal(rng, (3, 5, 4), (4, 2), (2, 2))
+    changed = np.where((np.arange(5) < lengths[:, None])[..., None], x, x + 1.0)
+    return [[x, w, u, lengths], [changed, w, u, lengths]]
+
+
+def _states_stay(results):
+    off = np.abs(results[0][0] - results[1][0]).max()
+    return off < 1e-12, f"a last state changes by {off:.2g}"
+
+
+def _two_frames(rng):
+    """Make a call of CTC with two frames, two different labels, and p = 1/3 for each class."""
+    return [[np.zeros((2, 1, 3)), np.array([[1, 2]])]]
+
+
+def _one_alignment(results):
+    loss = results[0][0]
+    return _seen(loss, 2 * _LOG_3, np.abs(loss - 2 * _LOG_3).max())
+
+
+def _two_policies(rng):
+    """Make two calls that differ only in the logits of the policy."""
+    guess = rng.normal(size=3).astype("float32")
+    choice, reward = rng.integers(0, 5, 3), rng.integers(0, 4, 3)
+    return [[rng.normal(size=(3, 5)), guess, choice, reward] for _ in range(2)]
+
+
+def _baseline_stays(results):
+    off = np.abs(results[0][0][1:] - results[1][0][1:]).max()
+    return off < 1e-12, f"the baseline's gradient changes by {off:.2g}"
+
+
 _ROWS = Property("each query's weights sum to 1 over the keys", _cross, _rows_sum_to_one)
 _GOLDEN = Property("scores log 3 and 0 give the weights 3/4 and 1/4", _golden_inputs, _golden)
 _SPREAD = "scores of random queries and keys have standard deviation 1"
@@ -147,4 +196,21 @@ CROSS_PROPERTIES = (
 MASK_PROPERTIES = (
     Property("the weights of the words sum to 1", lambda rng: _padded(rng)[:1], _rows_sum_to_one),
     Property("padding does not change the weights of words", _padded, _padding_changes_nothing),
+)
+ADDITIVE_PROPERTIES = (
+    Property(
+        "a state does not change the context of another state", _one_state, _other_states_stay
+    ),
+)
+PACKED_PROPERTIES = (
+    Property("padding does not change the last state", _other_padding, _states_stay),
+)
+CTC_PROPERTIES = (
+    Property(
+        "two labels in two frames, with p = 1/3 for each class, have the loss 2 log 3", _two_frames,
+        _one_alignment,
+    ),
+)  # fmt: skip
+BASELINE_PROPERTIES = (
+    Property("the policy does not change the baseline's gradient", _two_policies, _baseline_stays),
 )

@@ -52,8 +52,9 @@ def operation_check(
     arguments : dict of str to (ndarray or None)
         Inputs, in the order of the arguments of `forward`.
     keywords : dict
-    grad : ndarray, optional
-        Output gradient dL/d(output). If omitted, the backward pass is not checked.
+    grad : ndarray or tuple of ndarray, optional
+        Gradient dL/d(output) of the output, or of each output. If omitted, the backward pass is not
+        checked.
     needs : list of str, optional
         Arguments whose gradients are compared. Defaults to all floating-point arguments.
     seed : int, optional
@@ -69,7 +70,8 @@ def operation_check(
     if needs is None:
         needs = [key for key, array in inputs.items() if array.dtype.kind == "f"]
     if grad is not None:
-        inputs["grad"] = grad
+        several = isinstance(grad, tuple)
+        inputs |= {f"grad {i}": g for i, g in enumerate(grad)} if several else {"grad": grad}
         # Compare only gradients: differences between forward passes are not this accurate.
         options = {"rtol": 1e-11, "wanted": [f"grad_{key}" for key in needs], **options}
     names = [key if array is not None else None for key, array in arguments.items()]

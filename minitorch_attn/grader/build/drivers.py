@@ -10,6 +10,8 @@ __all__ = ["call", "gradients", "layer", "operation"]
 def operation(inputs, settings):
     """Run an operation's forward pass and, with the input `grad`, its backward pass directly.
 
+    Several outputs are named "output 0", "output 1", ..., and their gradients "grad 0", "grad 1".
+
     Settings: operation "module:Class", arguments (names of inputs, or None), keywords, needs (the
     arguments whose gradients are wanted), and seed, for an operation that draws random numbers.
     """
@@ -30,10 +32,16 @@ def operation(inputs, settings):
     ctx.function, ctx.settings = function, settings["keywords"]
     ctx.needs_grad = [key in needs for key in names]
     ctx.shapes = tuple([getattr(x, "shape", None) for x in arguments])
-    found = {"output": np.asarray(function.forward(ctx, *arguments, **ctx.settings))}
+    results = function.forward(ctx, *arguments, **ctx.settings)
+    several = type(results) is tuple
+    found = {
+        f"output {i}" if several else "output": np.asarray(result)
+        for i, result in enumerate(results if several else (results,))
+    }
     ctx._clock = import_module("minitorch_attn.tensor").changes[0]  # no changes since forward
-    if "grad" in inputs:
-        grads = function.backward(ctx, inputs["grad"].copy())
+    grads = [inputs[key].copy() for key in inputs if key.split(" ")[0] == "grad"]
+    if grads:
+        grads = function.backward(ctx, *grads)
         grads = grads if type(grads) is tuple else (grads,)
         if len(grads) != len(names):
             raise ValueError(

@@ -9,6 +9,7 @@ scaled_dot_product.py   the public functions; `kernel_for` chooses the kernel:
   causal.py             otherwise, for is_causal=True without a mask, if query and key have the
                         same number of tokens, more than 64; skips most masked-out scores.
   fused.py              otherwise; computes all scores at once. Read this kernel first.
+additive.py             the older attention of recurrent networks, with scores from a hidden layer.
 arguments.py            checks the arguments, groups the heads and converts masks to tensors.
 mask.py                 makes causal masks; converts boolean masks to numbers to add to the scores.
 """

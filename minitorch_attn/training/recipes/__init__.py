@@ -17,6 +17,9 @@ RECIPES = {
     "bert": ("bert", "BERT"), "vit": ("vit", "ViT"), "swin": ("swin", "Swin"),
     "mae": ("mae", "MAE"),
     "captions": ("captions", "Captions"),
+    "seq2seq": ("seq2seq", "RecurrentDates"),
+    "mask-predict": ("mask_predict", "MaskPredict"),
+    "superposition": ("superposition", "Superposition"), "words": ("words", "Words"),
 }  # fmt: skip
 
 _COMMANDS = ("tour", *(f"train {name}" for name in RECIPES))

@@ -34,7 +34,7 @@ def test_the_list_of_all_fits_into_eighty_columns(mta, monkeypatch):
     monkeypatch.delenv("MTA_ASSIGNMENTS")
     _, out, _ = mta("list")
     lines = out.splitlines()
-    assert len(lines) == 11 and max(map(len, lines[:-1])) <= 80
+    assert len(lines) == 12 and max(map(len, lines[:-1])) <= 80
     assert lines[-2].endswith("course release attention")
 
 

@@ -25,6 +25,12 @@ def test_no_held_out_date_is_trained_on_in_any_form():
     assert len(recipe.held_out) == len(set(recipe.held_out)) == 2000
 
 
+def test_no_held_out_date_is_written_in_words_in_training():
+    recipe = load_recipe("mask-predict")({"dim": 8, "layers": 1, "batch": 500})
+    sources, held_out = drawn(recipe, 4), {source for source, _ in recipe.held_out}
+    assert len(sources) > 1800 and len(held_out) == 1000 and not sources & held_out
+
+
 def test_no_held_out_text_is_trained_on():
     recipe = load_recipe("t5")({"dim": 8, "layers": 1, "batch": 500, "shortest": 3, "longest": 4})
     sources, held_out = drawn(recipe, 4), {source for source, _ in recipe.held_out}

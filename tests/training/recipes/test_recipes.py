@@ -18,6 +18,10 @@ SMALL = {
     "vit": {"layers": 1, "heads": 2, "dim": 8, "batch": 5},
     "swin": {"layers": 1, "heads": 1, "dim": 8, "batch": 3},
     "mae": {"layers": 1, "heads": 2, "dim": 8, "batch": 5, "decoder_dim": 8},
+    "seq2seq": {"layers": 1, "dim": 8, "batch": 3, "held_out": 23},
+    "mask-predict": {"layers": 1, "heads": 2, "dim": 8, "batch": 3, "held_out": 23},
+    "superposition": {"batch": 7, "restarts": 1},
+    "words": {"dim": 6, "cells": 7, "batch": 3, "pairs": 5, "fewest": 30},
     "captions": {"dim": 8, "batch": 3, "scenes": 11},
 }
 NEEDS_DIGITS = {"vit", "swin", "mae", "captions"}

@@ -22,6 +22,10 @@ def _batch(m, ids):
     return np.stack(m.batch(ids, 3, 5, np.random.default_rng([7, 0])))
 
 
+def _batch_shapes(m, ids):
+    return [str(part.shape) for part in m.batch(ids, 3, 5, np.random.default_rng(7))]
+
+
 def _sampled(m):
     table = np.random.default_rng(0).normal(size=(5, 5)) * 3
     return m.sample(lambda ids: m.Tensor(table[ids]), [1, 2], 40, 1, np.random.default_rng(3))
@@ -56,11 +60,15 @@ _BIGRAM = [
           lambda: [_TOKENS.vocabulary], repr(TEXT)),
     Check("encode", "plain", normal(), lambda m: m.encode("a cat", " act"),
           lambda: np.array([1, 0, 2, 1, 3]), "'a cat' with the characters ' act'"),
+    Check("encode", "plain", normal(), lambda m: [type(m.encode("a", "a")).__name__],
+          lambda: [np.ndarray.__name__], "the type of the result"),
     Check("decode", "plain", normal(), lambda m: [m.decode([1, 0, 2, 1, 3], " act")],
           lambda: ["a cat"], "[1, 0, 2, 1, 3] with the characters ' act'"),
     Check("batch", "plain", with_ids(normal(), 99, (50,)), _batch,
           lambda ids: np.stack([t.numpy() for t in next(TextBatches(ids, 3, 5, seed=7))]),
           "inputs and targets of 3 windows of 5"),
+    Check("batch", "plain", with_ids(normal(), 99, (50,)), _batch_shapes,
+          lambda ids: ["(3, 5)", "(3, 5)"], "the shapes of inputs and targets"),
     Check("embedding", "tensor", with_ids(normal(table=(5, 3)), 5, (2, 7)),
           lambda m, table, ids: m.embedding(table, ids),
           lambda table, ids: F.embedding(tensor(ids), table),
@@ -110,6 +118,8 @@ def drawn(build, **inputs):
 _SEVERAL = [
     Check("causal_mask", "plain", normal(), lambda m: np.exp(m.causal_mask(5)),
           lambda: np.tril(np.ones((5, 5))), "exp(mask): 1 where query i may see key j"),
+    Check("causal_mask", "plain", normal(), lambda m: [str(m.causal_mask(3).dtype)],
+          lambda: ["float32"], "the dtype of the mask"),
     Check("split_heads", "tensor", normal(x=(2, 3, 8)), lambda m, x: m.split_heads(x, 4),
           lambda x: x.reshape(2, 3, 4, 2).transpose(1, 2), "(2, 3, 8) -> (2, 4, 3, 2)"),
     Check("merge_heads", "tensor", normal(x=(2, 4, 3, 5)), lambda m, x: m.merge_heads(x),

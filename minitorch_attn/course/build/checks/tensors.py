@@ -25,6 +25,21 @@ def _by_hand(m, a, b):
     return m.Value(c.data * d.data, (c, d), lambda g: (g * d.data, g * c.data))
 
 
+def _pulls(m):
+    """Return how often each `pull` of a chain of sums v + v is called."""
+    calls = [0] * 6
+    value = m.Value(1.0)
+    for number in range(len(calls)):
+
+        def pull(g, number=number):
+            calls[number] += 1
+            return g, g
+
+        value = m.Value(2.0 * value.data, (value, value), pull)
+    value.backward()
+    return calls
+
+
 def _fields(m):
     value = m.Value(2.5, (m.Value(1.0),), lambda g: (g,))
     return [
@@ -50,6 +65,9 @@ _VALUES = [
           "data, grad, the number of parents, and pull(3.0)"),
     Check("Value.backward", "value", _AB, _by_hand, lambda a, b: (a * b) * (a * b + a),
           "c = a b, d = c + a, end = c d: c and a are used twice"),
+    Check("Value.backward", "plain", normal(), _pulls, lambda: [1] * 6,
+          "6 sums v + v, one after the other: how often the pull of each is called. A Value that "
+          "calls pull once for every path to it is correct, but a GPT would take years"),
     Check("Value.lift", "plain", normal(), _lifted, lambda: ["True", "Other", "3.0"],
           "a Value is kept, a number becomes an object of type(self)"),
     Check("Value.__add__", "value", _AB, lambda m, a, b: a + b + a, lambda a, b: a + b + a,

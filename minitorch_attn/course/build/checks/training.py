@@ -46,6 +46,11 @@ def _clipped_by_library(limit):
     return library
 
 
+def _moments(adam):
+    one = adam.m is adam.v
+    return [str(len(adam.m)), str(len(adam.v)), "one list" if one else "two lists"]
+
+
 def _adam(m, x, y, grad_x, grad_y):
     pair = _pair(m.Tensor, x, y, grad_x, grad_y)
     adam = m.Adam(pair)
@@ -114,8 +119,9 @@ CHECKS = [
     Check("clip", "plain", _GRADS, _clipped(1e3), _clipped_by_library(1e3),
           "a limit of 1000, which changes nothing"),
     Check("Adam.__init__", "plain", _GRADS,
-          lambda m, **a: [m.Adam(_pair(m.Tensor, **a)) is not None], lambda **a: [True],
-          "two Tensors"),
+          lambda m, **a: _moments(m.Adam(_pair(m.Tensor, **a))),
+          lambda **a: ["2", "2", "two lists"],
+          "for two Tensors: len(m), len(v), and whether m and v are two lists"),
     Check("Adam.step", "plain", _GRADS, _adam, _adam_by_library,
           "the data of a matrix and of a vector after three steps"),
     Check("learning_rate", "plain", normal(),

@@ -1,0 +1,69 @@
+"""`mta build notebook`: make the notebook of the build, those of its lessons, and open it."""
+
+import click
+
+from ..course.build.steps import lesson_path
+from ..course.exercises.rules import not_python
+from ..course.exercises.work import near
+from ..course.lesson_list import find_lesson
+from . import DONE
+from .console import command
+from .lesson_notebooks import own_copy, view
+
+__all__ = ["open_notebook"]
+
+
+def open_notebook(file, known, out, fresh, answers, no_viewer):
+    """Make the notebook beside the learner's file unless it exists, and open it.
+
+    Parameters
+    ----------
+    file : Path
+        The learner's file, which may not exist yet.
+    known : list of Step
+    out : rich.console.Console
+    fresh, answers, no_viewer : bool
+        Options of the command.
+
+    Returns
+    -------
+    int
+        Exit status.
+    """
+    from ..course.build.make_notebook import build_notebook
+
+    if answers:
+        file = file.with_name(f"{file.stem}_answers.py")
+    text = _text(file)
+    path = file.with_suffix(".ipynb")
+    if not own_copy(path, lambda: build_notebook(file.name, text, answers), out, fresh):
+        again = command("build", "notebook", "--fresh")
+        out.print(f"  a new one, with the functions of {near(file)}: {again}", style="dim")
+    _lessons(path.parent, known, out)
+    return DONE if no_viewer else view(path, out)
+
+
+def _text(file):
+    try:
+        text = file.read_text("utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{near(file)} could not be read: {error}") from None
+    unclear = not_python(text, near(file))
+    if unclear:
+        raise click.UsageError(f"correct your file first:\n{unclear}")
+    return text
+
+
+def _lessons(folder, known, out):
+    """Make the learner's copies of the lessons to which the notebook links."""
+    from ..course.notebooks import notebook, own_path, write_notebook
+
+    items = [find_lesson(number) for number, _ in lesson_path(known)]
+    new = [item for item in items if not (folder / own_path(item)).exists()]
+    for item in new:
+        write_notebook(notebook(item), folder / own_path(item))
+    if new:
+        count = f"{len(new)} lesson" + ("s" if len(new) > 1 else "")
+        out.print(f"made    {near(folder / 'runs' / 'lessons')}: {count} on the way")

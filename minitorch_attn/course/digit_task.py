@@ -1,0 +1,89 @@
+"""Task of the lessons on recurrent attention: read digits and write them in reverse."""
+
+import numpy as np
+
+from ..nn.functional import cross_entropy
+from ..nn.utils import clip_grad_norm_
+from ..optim import Adam
+from ..tensor import tensor
+
+__all__ = ["BLANK", "START", "digit_batch", "train_on_digits"]
+
+START, BLANK = 10, 11  # ids after those of the digits
+
+
+def digit_batch(rng, length, size=64, reverse=True, blanks=0):
+    """Draw sources and targets for a decoder that is given the correct previous digit.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    length : int
+        Number of digits.
+    size : int, default 64
+        Number of examples.
+    reverse : bool, default True
+        Whether the target is the digits in reverse. Otherwise it is the digits.
+    blanks : int, default 0
+        Number of blanks at random places of the source, which the target leaves out.
+
+    Returns
+    -------
+    source : int64 Tensor of shape (size, length + blanks)
+    given : int64 Tensor of shape (size, length)
+        `START` and the target without its last digit.
+    target : int64 Tensor of shape (size, length)
+
+    Examples
+    --------
+    >>> source, given, target = digit_batch(np.random.default_rng(0), 4, size=1)
+    >>> source.tolist(), given.tolist(), target.tolist()
+    ([[8, 6, 5, 2]], [[10, 2, 5, 6]], [[2, 5, 6, 8]])
+    """
+    digits = source = rng.integers(0, 10, (size, length))
+    if blanks:
+        places = np.arange(length + blanks).repeat(size).reshape(-1, size).T
+        places = np.sort(rng.permuted(places, axis=1)[:, :length], axis=1)
+        source = np.full((size, length + blanks), BLANK)
+        np.put_along_axis(source, places, digits, axis=1)
+    target = digits[:, ::-1].copy() if reverse else digits
+    given = np.concatenate([np.full((size, 1), START), target[:, :-1]], axis=1)
+    return tensor(source), tensor(given), tensor(target)
+
+
+def train_on_digits(model, steps, rate, lengths, reverse=True, blanks=False):
+    """Train a model with Adam and return it.
+
+    Parameters
+    ----------
+    model : Module
+        Called with source and given digits, it returns scores (batch, target, class), or a tuple
+        that starts with them.
+    steps : int
+    rate : float
+        Learning rate. In the last third of the steps it falls linearly to 0.
+    lengths : sequence of int
+        Each step draws one of these numbers of digits.
+    reverse : bool, default True
+    blanks : bool, default False
+        Whether half of each source consists of blanks.
+
+    Returns
+    -------
+    Module
+    """
+    rng, optimizer = np.random.default_rng(0), Adam(model.parameters(), lr=rate)
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = rate * min(1.0, 3 * (1 - step / steps))
+        length = int(rng.choice(lengths))
+        source, given, target = digit_batch(
+            rng, length, reverse=reverse, blanks=length if blanks else 0
+        )
+        scores = model(source, given)
+        scores = scores[0] if isinstance(scores, tuple) else scores
+        loss = cross_entropy(scores.reshape(-1, scores.shape[-1]), target.reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return model
