@@ -10,7 +10,7 @@ from ...tensor import tensor
 
 __all__ = [
     "DIGIT", "END", "GRID", "IDS", "LONGEST", "PAD", "SIDE", "START", "WORDS", "CaptionBatches",
-    "as_ids", "as_text", "as_words", "digit_at_positions",
+    "as_ids", "as_text", "as_words", "position_codes", "words_at_positions",
 ]  # fmt: skip
 
 PAD, START, END = PairTokenizer.PAD, PairTokenizer.START, PairTokenizer.END
@@ -40,13 +40,13 @@ class CaptionBatches(BatchStream):
         """Return the next batch, a dict of tensors."""
         generator = np.random.default_rng([self.seed, self.position])
         phase = self.recipe.phase(self.position)[0]
-        most = self.recipe.most_digits(self.position)
+        most = 9 if phase == "pretraining" else 3  # many digits teach the encoder more
         scenes = draw_scenes(
             self.batch_size, *self.recipe.training, generator, self.recipe.options["noise"], most
         )
         batch = {"images": scenes.images.astype(self.dtype)}
         if phase == "pretraining":
-            batch["cells"] = digit_at_positions(scenes)
+            batch["cells"] = words_at_positions(scenes)
         else:
             batch["words"] = as_ids(scenes.captions())
         if phase == "hard":
@@ -89,8 +89,8 @@ def as_text(words):
     return " ".join(words).replace(" ,", ",")
 
 
-def digit_at_positions(scenes):
-    """Return the digit that contains the middle pixel of each position, or 10 for none.
+def words_at_positions(scenes):
+    """Return the word for the digit that contains the middle pixel of each position, or `PAD`.
 
     Parameters
     ----------
@@ -100,9 +100,31 @@ def digit_at_positions(scenes):
     -------
     int64 array of shape (scene, position)
     """
-    found = np.full((len(scenes.images), GRID, GRID), 10)
+    found = np.full((len(scenes.images), GRID, GRID), PAD)
     pixel = SIDE // GRID * np.arange(GRID) + SIDE // GRID // 2 - 1  # in the middle of a position
     for n, place in zip(*np.nonzero(scenes.digits >= 0), strict=True):
         row, column = [(pixel >= c) & (pixel < c + DIGIT) for c in scenes.corners[n, place]]
-        found[n][np.ix_(row, column)] = scenes.digits[n, place]
+        found[n][np.ix_(row, column)] = IDS[scene_words()[scenes.digits[n, place]]]
     return found.reshape(len(found), -1)
+
+
+def position_codes(dim, scale=0.5):
+    """Return sines and cosines of the row and of the column of each position.
+
+    Parameters
+    ----------
+    dim : int
+        Size of a code.
+    scale : float, default 0.5
+        Largest value.
+
+    Returns
+    -------
+    float64 array of shape (position, dim)
+        The longest wave has half a period in the image, the shortest one a period of two positions.
+    """
+    frequency = np.pi / GRID * np.geomspace(1, GRID, -(-dim // 4))
+    angle = np.arange(GRID)[:, None] * frequency
+    code = np.concatenate([np.sin(angle), np.cos(angle)], 1)  # (row or column, dim / 2)
+    row, column = np.divmod(np.arange(GRID**2), GRID)
+    return scale * np.concatenate([code[row], code[column]], 1)[:, :dim]

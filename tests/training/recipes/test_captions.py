@@ -9,7 +9,8 @@ from minitorch_attn.training.recipes.caption_stream import (
     as_ids,
     as_text,
     as_words,
-    digit_at_positions,
+    position_codes,
+    words_at_positions,
 )
 from minitorch_attn.training.recipes.captions import Captions
 
@@ -34,18 +35,49 @@ def test_ids_and_words():
     assert as_text(captions[0]) == "one above two, left of six"
 
 
-def test_the_digit_at_each_position(rng):
+def test_the_word_at_each_position(rng):
     digits = np.ones((10, 1, 8, 8), np.float32)
     scenes = draw_scenes(40, digits, np.arange(10), rng, most=9)
-    found = digit_at_positions(scenes).reshape(40, 8, 8)
+    found = words_at_positions(scenes).reshape(40, 8, 8)
     for n, row, column in np.ndindex(40, 8, 8):
         inside = [
             digit
             for digit, (top, left) in zip(scenes.digits[n], scenes.corners[n], strict=True)
             if digit >= 0 and 0 <= 4 * row + 1 - top < 8 and 0 <= 4 * column + 1 - left < 8
         ]
-        assert found[n, row, column] == (inside[0] if inside else 10)
-    assert ((found < 10).sum((1, 2)) == 4 * (scenes.digits >= 0).sum(1)).all()
+        assert found[n, row, column] == (3 + inside[0] if inside else 0)
+    assert ((found > 0).sum((1, 2)) == 4 * (scenes.digits >= 0).sum(1)).all()
+
+
+def test_pretraining_trains_the_words_of_the_decoder():
+    """The loss is the weighted cross-entropy of L_o L_z a, and reaches only what it computes."""
+    recipe = make(pretraining=0.5, dtype="float64")
+    batch = next(recipe.batches())
+    decoder, words = recipe.model.soft, batch["cells"].numpy()
+    loss = recipe.loss(recipe.model.train(), batch)
+    loss.backward()
+    got = {name for name, p in decoder.named_parameters() if p.grad is not None}
+    assert got == {"L_z.weight", "L_o.weight"}
+    a = recipe.model.encoder(batch["images"]).detach().numpy()
+    logits = a @ decoder.L_z.weight.numpy().T @ decoder.L_o.weight.numpy().T
+    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    each = np.take_along_axis(log_p, words[..., None], -1)[..., 0]
+    weight = np.where(words == 0, 0.3, 1.0)
+    np.testing.assert_allclose(loss.item(), -(weight * each).sum() / weight.sum(), rtol=1e-10)
+
+
+def test_position_codes():
+    codes = position_codes(8).reshape(8, 8, 8)
+    np.testing.assert_array_equal(codes[3, 0, :4], codes[3, 5, :4])  # the row, then the column
+    np.testing.assert_array_equal(codes[1, 6, 4:], codes[4, 6, 4:])
+    np.testing.assert_array_equal(codes[2, 7, :4], codes[7, 2, 4:])
+    angle = 3 * np.pi / np.array([8, 1])
+    np.testing.assert_allclose(codes[3, 0, :4], [*np.sin(angle) / 2, *np.cos(angle) / 2])
+    flat = codes.reshape(64, 8)
+    assert len(np.unique(flat.round(6), axis=0)) == 64
+    assert position_codes(5).shape == (64, 5)
+    learned = make().model.encoder.positions.numpy()
+    np.testing.assert_allclose(learned, flat, rtol=1e-6, atol=1e-7)
 
 
 def test_phases():
