@@ -138,7 +138,7 @@ class Captions(Recipe):
     def learning_rate_factor(self, step):
         """Return the factor: in each phase a linear warm-up, then cosine decay."""
         phase, start, end = self.phase(min(step, self.options["steps"] - 1))
-        warmup = min(self.options["warmup"], (end - start) // 4)
+        warmup = min(self.options["warmup"], (end - start) // 3)
         scale = {"pretraining": 1.0, "soft": 0.75, "hard": 0.25}[phase]
         if step - start < warmup:
             return scale * (step - start + 1) / (warmup + 1)
