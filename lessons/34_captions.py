@@ -423,7 +423,8 @@ from minitorch_attn.models.captioner import ConvEncoder
 where(SoftAttention, ShowAttendTell, caption_loss, ConvEncoder, draw_scenes)
 
 # %% [markdown]
-# Lesson 35 replaces the weighted mean by a single place.
+# `mta train captions` trains a model with 64 smaller places instead of nine cells, and draws where
+# it looks before each word. Lesson 35 replaces the weighted mean by a single place.
 #
 # ## Exercise
 #

@@ -461,6 +461,9 @@ assert worse[-1] < worse[0] - 1
 where(hard_attention, reinforce_loss, update_baseline, ShowAttendTell.sample)
 
 # %% [markdown]
+# `mta train captions` trains hard attention on images of digits, starting from trained soft
+# attention, and compares the captions of the two.
+#
 # ## Exercise
 #
 # Draw several samples per image, and give each sample the mean reward of the *other* samples as its

@@ -150,6 +150,10 @@ def _trained_recipe(folder):
     run = RunFolder.open(folder)
     options = {**check_run(run), "device": "cpu"}
     name = run.config.get("command", "tour").removeprefix("train ")
+    if name == "captions":
+        raise ArgumentError(
+            f"{folder}: this command does not show captioners", hint=f"open {folder}/captions.png"
+        )
     recipe = load_recipe(name)(options)
     _, state = run.checkpoints.load(device="cpu")
     recipe.model.load_state_dict(model_state(state, folder))

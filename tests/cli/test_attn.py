@@ -173,6 +173,15 @@ def test_runs_on_pictures(mta, name, picture):
     assert code == 1 and "--image FILE" in err
 
 
+def test_captions_are_not_shown(mta, picture):
+    pytest.importorskip("sklearn")
+    small = ["--dim", 8, "--batch", 3, "--scenes", 5, "--steps", 2]
+    assert mta("train", "captions", *small, "--out", "run")[0] in (0, 1)
+    for arguments in (["--image", picture], ["--text", "x"]):
+        code, _, err = mta("attn", "run", *arguments)
+        assert code == 1 and "run/captions.png" in err
+
+
 def test_published_weights_that_read(mta, folder, tmp_path):
     look = look_at_text(folder("GPT2LMHeadModel"), "héy you")
     check(look)
