@@ -83,7 +83,7 @@ class Captions(Recipe):
     """
 
     name = "captions"
-    summary = 'a captioner with soft and hard attention writes "seven above two, left of four"'
+    summary = 'soft and hard attention write "seven above two, left of four"'
     headline = "A captioner learns where to look before each word."
     target = Target("soft", 0.92, "exact captions of new handwriting, soft attention")
     more_targets = (
