@@ -22,9 +22,10 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 # %% [markdown]
 # ## Attend after the step
 #
-# Bahdanau's decoder (lesson 7) attends with its previous state, and the context enters the next
-# recurrent step. Luong et al. 2015 (arXiv:1508.04025) attend **after** the step, with the new state
-# $h_t$, and combine state and context in one layer, the **attentional state** (Eq. 5):
+# Bahdanau's decoder (lesson 7; deck COMP541, "Sequence to Sequence with RNNs + Attention") attends
+# with its previous state, and the context enters the next recurrent step. (The decks are listed in
+# `docs/decks.md`.) Luong et al. 2015 (arXiv:1508.04025) attend **after** the step, with the new
+# state $h_t$, and combine state and context in one layer, the **attentional state** (Eq. 5):
 #
 # $$a_t = \mathrm{softmax}_s\, \mathrm{score}(h_t, \bar h_s), \qquad c_t = \sum_s a_t(s)\, \bar h_s,
 # \qquad \tilde h_t = \tanh(W_c\, [c_t; h_t]) .$$
