@@ -210,7 +210,27 @@ def test_names_sizes_and_hooks(make, device):
     np.testing.assert_array_equal(host(found[0][1])[:, 0], host(weights))
 
 
+@pytest.mark.parametrize("known", [6, 7, 8, 11])
+def test_location_with_fewer_keys_than_positions(make, device, known):
+    attention = build(device, "location", None, max_length=known)
+    query, key = make(2, 5, 3), make(2, 7, 3)
+    check(attention, query, key, None, np.zeros((2, 7), bool))
+    check(attention, query, key[:, :2], None, np.zeros((2, 2), bool))
+
+
+@pytest.mark.parametrize(
+    ("local", "window"), [("monotonic", 0), ("monotonic", 0.5), ("predictive", 0.9)]
+)
+def test_narrow_windows(make, device, local, window):
+    attention = build(device, "general", local, window=window)
+    weights = attention(make(2, 5, 3), make(2, 7, 3))[1]
+    assert weights.shape == (2, 5, 7) and (host(weights) > 0).sum(-1).max() <= 2
+
+
 def test_invalid_arguments(device):
+    for sizes, name in [((-1, 3), "query_dim"), ((2, 0.5), "key_dim")]:
+        with pytest.raises(ArgumentError, match=name):
+            nn.LuongAttention(*sizes)
     for more, message in [
         (dict(score="cosine"), "score must be one of"), (dict(local="both"), "local must be one"),
         (dict(score="dot"), "must be equal"), (dict(score="location"), "requires max_length"),
@@ -224,6 +244,11 @@ def test_invalid_arguments(device):
     zeros = lambda *shape: mt.zeros(*shape, device=device)  # noqa: E731
     with pytest.raises(ShapeError, match="key has the wrong shape"):
         attention(zeros(2, 5, 2), zeros(3, 7, 3))
+    with pytest.raises(ShapeError, match="query has the wrong shape"):
+        attention(zeros(2, 5, 3), zeros(2, 7, 3))
+    for wrong in (zeros(2, 7, 2), zeros(3)):
+        with pytest.raises(ShapeError, match="key has the wrong shape"):
+            attention.project(wrong)
     with pytest.raises(DTypeError, match="True where a key is blocked"):
         attention(zeros(2, 5, 2), zeros(2, 7, 3), zeros(2, 7))
 
@@ -280,5 +305,14 @@ def test_invalid_input_feeding(device):
         decoder(zeros(2, 0, 2), zeros(2, 7, 4))
     with pytest.raises(ShapeError, match="memory has the wrong shape"):
         decoder(zeros(2, 5, 2), zeros(2, 7, 3))
-    with pytest.raises(DTypeError, match="tuple of three tensors"):
-        decoder(zeros(2, 5, 2), zeros(2, 7, 4), zeros(2, 3))
+    for wrong in ((zeros(5, 3), zeros(2, 7, 4)), (zeros(5, 2), zeros(7, 4))):
+        with pytest.raises(ShapeError, match="x has the wrong shape"):
+            decoder(*wrong)
+    with pytest.raises(ShapeError, match="memory has the wrong shape"):
+        decoder(zeros(2, 5, 2), zeros(7, 4))
+    for state in (zeros(2, 3), zeros(3, 2, 3), (zeros(2, 3),) * 2):
+        with pytest.raises(DTypeError, match="tuple of three tensors"):
+            decoder(zeros(2, 5, 2), zeros(2, 7, 4), state)
+    assert repr(decoder).startswith("InputFeedingDecoder(\n  input_dim=2, hidden_dim=3, key_dim=4")
+    with pytest.raises(ArgumentError, match="hidden_dim"):
+        nn.InputFeedingDecoder(2, -3, 4)
