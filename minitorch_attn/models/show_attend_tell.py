@@ -174,8 +174,7 @@ class ShowAttendTell(nn.Module):
         logits : Tensor of shape (batch, word, vocabulary)
         alphas : Tensor of shape (batch, word, position)
         """
-        logits, alphas, _ = self._read(annotations, words, RecurrentState())
-        return logits, alphas
+        return self._read(annotations, words, RecurrentState())
 
     def sample(self, annotations, words, num_samples=1, samples=None, noise=None, generator=None):
         """Look at one sampled position before each word: hard attention in training.
@@ -218,7 +217,7 @@ class ShowAttendTell(nn.Module):
             chosen.append((log_p_s[0], entropy, s[0]))
             return context[0]
 
-        logits, alphas, _ = self._read(each(annotations), each(words), RecurrentState(), look)
+        logits, alphas = self._read(each(annotations), each(words), RecurrentState(), look)
         found = [logits, alphas, *[ops.stack(part, 1) for part in zip(*chosen, strict=True)]]
         return SampledCaption(*[x.reshape(count, batch, *x.shape[1:]) for x in found])
 
@@ -257,7 +256,7 @@ class ShowAttendTell(nn.Module):
         return self._read(memory, words, RecurrentState() if cache is None else cache)[0]
 
     def _read(self, annotations, words, past, look=None):
-        """Read words after those of `past`; return logits, alphas and the state."""
+        """Read words after those of `past`, which is updated; return logits and alphas."""
         look = _most_probable if look is None and self.hard else look
         memory = annotations if isinstance(annotations, dict) else self.encode(annotations)
         annotations = memory["last_hidden_state"]
@@ -279,7 +278,7 @@ class ShowAttendTell(nn.Module):
         past.position += words.shape[1]
         h_t, z_t = ops.stack(states, 1), ops.stack(contexts, 1)
         logits = self.L_o(embedded + self.L_h(h_t) + self.L_z(z_t))  # Eq. 7
-        return logits, ops.stack(alphas, 1), past.state
+        return logits, ops.stack(alphas, 1)
 
 
 def _most_probable(annotations, alpha):

@@ -200,3 +200,35 @@ def test_an_empty_state():
     past = RecurrentState()
     past.reorder(mt.tensor([0]))
     assert past.state is None and past.length == 0
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_the_bridge_adapts_the_last_state_of_each_layer(device, cell, bidirectional):
+    encoder = RecurrentEncoder(11, 3, 5, 2, cell, bidirectional)
+    model = Seq2Seq(encoder, RecurrentDecoder(11, 3, 7, num_layers=2, cell=cell)).to(device)
+    source = mt.tensor([[4, 5, 6], [7, 8, 9]], device=device)
+    memory, state = model.encoder(source), model.encode(source)
+    for layer, name, last in zip(model.bridge, "hc", memory[1], strict=False):
+        sides = last.reshape(2, -1, 2, 5)  # (layer, direction, batch, hidden)
+        for row in range(2):  # [forward; backward] of each layer
+            both = mt.cat(list(sides[row]), -1)
+            expected = mt.tanh(layer(both)).detach().numpy()
+            np.testing.assert_allclose(state[name][:, row].detach().numpy(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "attention", [None, nn.AdditiveAttention(7, 5, 3)], ids=["none", "additive"]
+)
+def test_a_decoder_continues_from_the_state_that_it_returns(device, attention):
+    decoder = RecurrentDecoder(11, 3, 7, attention).to(device).eval()
+    target = mt.tensor([[4, 5, 6, 7]], device=device)
+    memory = mt.randn(1, 3, 5, device=device)
+    start = (mt.zeros(1, 1, 7, device=device),) * 2
+    whole, last = decoder(target, memory, start)
+    first, state = decoder(target[:, :2], memory, start)
+    second, state = decoder(target[:, 2:], memory, state)
+    parts = mt.cat([first, second], 1).detach().numpy()
+    np.testing.assert_allclose(parts, whole.detach().numpy(), rtol=1e-5, atol=1e-6)
+    for one, two in zip(state, last, strict=True):
+        np.testing.assert_allclose(one.detach().numpy(), two.detach().numpy(), rtol=1e-5, atol=1e-6)
