@@ -222,6 +222,11 @@ def translate_in_parallel(model, source, iterations=10, num_candidates=5, source
         For each source, the candidate with the highest mean log-probability of its tokens,
         (1/N) sum_i log p_i. `model.pad_id` follows the tokens. A predicted length of 0 counts as 1.
 
+    Raises
+    ------
+    ArgumentError
+        If the model has no padding token.
+
     References
     ----------
     .. [1] arXiv:1904.09324v2, section 3.3.
@@ -237,6 +242,12 @@ def translate_in_parallel(model, source, iterations=10, num_candidates=5, source
     >>> ids.shape[0], ids.shape[1] <= 7
     (1, True)
     """
+    if model.pad_id is None:
+        raise ArgumentError(
+            "translate_in_parallel: the model must have a padding token",
+            got="pad_id=None",
+            hint="ConditionalMaskedLM(..., pad_id=0): candidates of different lengths are padded",
+        )
     with evaluating(model), no_grad():
         if source_mask is None:
             source_mask = model.padding_mask(source)
@@ -245,7 +256,7 @@ def translate_in_parallel(model, source, iterations=10, num_candidates=5, source
         attend = getattr(source_mask, "attend", source_mask)
         # Candidates of one source are neighbors: (batch * candidate, ...)
         memory = memory.repeat_interleave(num_candidates, 0)
-        if attend is not None and attend.ndim == 4 and attend.shape[0] > 1:
+        if attend.ndim == 4 and attend.shape[0] > 1:
             attend = attend.repeat_interleave(num_candidates, 0)
         ids, log_probs = mask_predict(
             lambda ids: model.decode(ids, memory, attend), lengths.flatten(), model.mask_id,

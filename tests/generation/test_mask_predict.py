@@ -172,3 +172,22 @@ def test_translation_with_a_mask(device):
     found = translate_in_parallel(model, source, 2, 2, source_mask=mask)
     padded = mt.tensor([[3, 4, 5], [6, 2, 0]], device=device)
     assert found.tolist() == translate_in_parallel(model, padded, 2, 2).tolist()
+
+
+def test_translation_needs_a_padding_token(device):
+    model = drawn_model(device)
+    model.pad_id = None
+    with pytest.raises(ArgumentError, match="must have a padding token"):
+        translate_in_parallel(model, mt.tensor([[3, 4, 5]], device=device))
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 1, 3), (1, 1, 1, 3), (1, 3)])
+def test_translation_with_a_bool_mask(device, shape):
+    """A mask for each source, or one for all of them."""
+    model, mask = drawn_model(device), np.ones(shape, bool)
+    mask[..., 2] = False
+    source = mt.tensor([[3, 4, 5], [6, 2, 3]], device=device)
+    mask = mt.tensor(mask, device=device)
+    found = translate_in_parallel(model, source, 2, 2, source_mask=mask)
+    padded = mt.tensor([[3, 4, 0], [6, 2, 0]], device=device)
+    assert found.tolist() == translate_in_parallel(model, padded, 2, 2).tolist()
