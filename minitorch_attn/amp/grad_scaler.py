@@ -294,12 +294,14 @@ class _Stage:
 
 def _number(new_scale):
     """Return a new scale, a number or a tensor with one element, as a float."""
+    message = "GradScaler.update: new_scale must be a number or a tensor with one element"
     if isinstance(new_scale, Tensor) and (new_scale.numel() != 1 or new_scale.requires_grad):
-        raise ArgumentError(
-            "GradScaler.update: new_scale must be a number or a tensor with one element",
-            got=f"a tensor of shape {new_scale.shape}, requires_grad={new_scale.requires_grad}",
-        )
-    return _float32(new_scale.item() if isinstance(new_scale, Tensor) else float(new_scale))
+        got = f"a tensor of shape {new_scale.shape}, requires_grad={new_scale.requires_grad}"
+        raise ArgumentError(message, got=got)
+    try:
+        return _float32(new_scale.item() if isinstance(new_scale, Tensor) else float(new_scale))
+    except (TypeError, ValueError):
+        raise ArgumentError(message, got=f"{new_scale!r}") from None
 
 
 def _float32(number):

@@ -95,9 +95,10 @@ class GraphedStep:
     """
 
     def __init__(self, step, *, num_warmup_iters=3, max_graphs=8, copy_outputs=True):
-        if num_warmup_iters < 1:
+        if not isinstance(num_warmup_iters, int) or num_warmup_iters < 1:
             raise ArgumentError(
-                "GraphedStep: num_warmup_iters must be at least 1", got=f"{num_warmup_iters}",
+                "GraphedStep: num_warmup_iters must be an int, at least 1",
+                got=f"{num_warmup_iters!r}",
                 hint="use 3, the default: the first call compiles kernels, which a capture cannot",
             )  # fmt: skip
         self._step = step

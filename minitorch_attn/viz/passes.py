@@ -38,6 +38,11 @@ def passes_figure(examples, title="Positions by pass"):
                 )
             longest = max(longest, len(tokens))
         heights.append(len(passes))
+    if not all(heights) or not heights:
+        raise ArgumentError(
+            "passes_figure: there must be an example, and each must have a pass",
+            got=f"{len(heights)} examples with {heights} passes",
+        )
     figure = new_figure(0.25 * longest + 2.4, 0.31 * sum(heights) + 0.6 * len(examples) + 0.9)
     grid = figure.subplots(len(examples), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, (heading, passes) in zip(grid, examples, strict=True):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ShapeError
 from ..named_errors import names_arguments
 from .style import COLOURS, check_axes, host, new_figure
 
@@ -116,9 +116,15 @@ def dimensionality_figure(inverse_density, dimensions, by_feature, title="Dimens
     -------
     matplotlib.figure.Figure
     """
+    x, y = host(inverse_density), host(dimensions)
+    if x.ndim != 1 or x.shape != y.shape or len(by_feature) != len(x):
+        raise ShapeError(
+            "dimensionality_figure: inverse_density, dimensions and by_feature must have one entry "
+            "per model",
+            got=f"shapes {x.shape} and {y.shape}, and {len(by_feature)} entries",
+        )
     figure = new_figure(8.5, 4.8)
     axes = figure.add_subplot()
-    x = host(inverse_density)
     for value, name in _SHAPES:
         axes.axhline(value, color="0.85", linewidth=1, zorder=0)
         axes.annotate(
@@ -130,7 +136,7 @@ def dimensionality_figure(inverse_density, dimensions, by_feature, title="Dimens
         axes.plot(spread, values, ".", color=COLOURS[1], markersize=4, alpha=0.7)
     axes.plot([], [], ".", color=COLOURS[1], label="dimensionality of each feature")
     axes.plot(
-        x, host(dimensions), color=COLOURS[0], marker="o", linewidth=1.8,
+        x, y, color=COLOURS[0], marker="o", linewidth=1.8,
         label="dimensions per feature, $m / \\|W\\|^2$",
     )  # fmt: skip
     axes.set(xscale="log", xlabel="1 / (1 - sparsity)", ylabel="dimensions", title=title)

@@ -237,3 +237,10 @@ def test_the_older_names():
     assert scaler.get_scale() == 4.0
     with mt.cuda.amp.autocast(), mt.cuda.amp.autocast(False):
         assert not mt.is_autocast_enabled("cuda")
+
+
+@pytest.mark.parametrize("scale", [[], {}, "much", object()])
+def test_update_refuses_what_is_not_a_number(scale):
+    scaler = mt.amp.GradScaler()
+    with pytest.raises(ArgumentError, match="new_scale must be a number"):
+        scaler.update(scale)

@@ -9,6 +9,7 @@ import simulated_graphs
 import minitorch_attn as mt
 from minitorch_attn.backend.graph_capture import Rehearsal, recorded_by
 from minitorch_attn.cuda import GraphedStep
+from minitorch_attn.errors import ArgumentError
 from minitorch_attn.nn import functional as F
 
 gpu = pytest.mark.gpu
@@ -525,3 +526,9 @@ def test_the_step_of_w1_is_captured():
     for _ in range(3):
         graphed()
     assert graphed.reason is None and graphed.replays == 2
+
+
+@pytest.mark.parametrize("warmups", [0, -1, 2.5, None, object()])
+def test_warmups_are_a_positive_int(warmups):
+    with pytest.raises(ArgumentError, match="num_warmup_iters must be an int, at least 1"):
+        mt.cuda.GraphedStep(lambda: None, num_warmup_iters=warmups)

@@ -35,3 +35,9 @@ def test_letters_probabilities_and_frames(rng):
 def test_lengths_must_match():
     with pytest.raises(ArgumentError, match="same length"):
         passes_figure([("one", [(list("abc"), np.ones(2, bool), np.ones(3))])])
+
+
+@pytest.mark.parametrize("examples", [[], {}, [("a heading", [])]])
+def test_examples_without_passes(examples):
+    with pytest.raises(ArgumentError, match="must be an example"):
+        passes_figure(examples)

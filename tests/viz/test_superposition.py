@@ -63,3 +63,10 @@ def test_wrong_shapes_are_refused():
         feature_directions_figure([np.zeros((3, 5))], ["one"])
     with pytest.raises(ArgumentError, match="at least one"):
         superposition_figure([], [], [])
+
+
+@pytest.mark.parametrize("shapes", [((2, 3), (3, 3), 2), ((2,), (3,), 2), ((2,), (2,), 3)])
+def test_one_entry_per_model(shapes):
+    x, y, features = shapes
+    with pytest.raises(ShapeError, match="one entry per model"):
+        dimensionality_figure(np.ones(x), np.ones(y), [np.ones(4)] * features)
