@@ -184,7 +184,7 @@ class autocast:
         self.device, group = device_type, _checked_group(device_type)
         self.fast_dtype = HALF if dtype is None else _checked_dtype(dtype)
         self._enabled = bool(enabled)
-        self._cache_enabled = cache_enabled
+        self._cache_enabled = None if cache_enabled is None else bool(cache_enabled)
         if self._enabled and self.fast_dtype != HALF:
             warnings.warn(
                 f"autocast does nothing with dtype {self.fast_dtype}; it supports float16",
@@ -201,7 +201,7 @@ class autocast:
             dtypes[self._group] = self.fast_dtype
         self._before.append((outer, _regions.cache_enabled))
         if self._cache_enabled is not None:
-            _regions.cache_enabled = bool(self._cache_enabled)
+            _regions.cache_enabled = self._cache_enabled
         _regions.depth += 1
         if _regions.cache is None:
             _regions.cache = {}

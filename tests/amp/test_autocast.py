@@ -361,3 +361,10 @@ def test_questions():
         assert not mt.is_autocast_cache_enabled()
         mt.clear_autocast_cache()
     mt.clear_autocast_cache()
+
+
+@pytest.mark.parametrize("name", ["enabled", "cache_enabled"])
+def test_switches_are_read_at_once(name):
+    """What is not true or false is refused before the block begins."""
+    with pytest.raises(ArgumentError, match=f"{name}=a ndarray"):
+        mt.autocast("cpu", **{name: np.array([1, 2])})
