@@ -417,7 +417,10 @@ class Tensor:
         return int(self.item())
 
     def __contains__(self, value):
-        return bool((self == value).any())
+        same = self == value
+        if not isinstance(same, Tensor):
+            raise DTypeError("in: value is neither a tensor nor a number", got=type(value).__name__)
+        return bool(same.any())
 
     def __reduce__(self):
         """Let pickle and multiprocessing send a leaf: its class, values, device and flag."""

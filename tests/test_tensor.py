@@ -344,3 +344,11 @@ def test_in_place(call, wanted, device):
     x = mt.tensor([1.0, 3.0], device=device)
     assert call(x) is x
     np.testing.assert_allclose(x.numpy(), np.float32(wanted), rtol=1e-6)
+
+
+@pytest.mark.parametrize("value", [None, "a", object(), {}])
+def test_what_is_no_number_cannot_be_in_a_tensor(value, device):
+    x = mt.arange(6, device=device).reshape(2, 3)
+    assert 4 in x and 7 not in x and mt.tensor(2, device=device) in x
+    with pytest.raises(DTypeError, match="neither a tensor nor a number"):
+        value in x  # noqa: B015

@@ -300,8 +300,8 @@ def _number(new_scale):
         raise ArgumentError(message, got=got)
     try:
         return _float32(new_scale.item() if isinstance(new_scale, Tensor) else float(new_scale))
-    except (TypeError, ValueError):
-        raise ArgumentError(message, got=f"{new_scale!r}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(message, got=f"{type(new_scale).__name__}") from None
 
 
 def _float32(number):
