@@ -71,7 +71,8 @@ def position_similarity_figure(embeddings, grid, title="Similarity of learned po
     """
     table = host(embeddings)
     rows, columns = grid
-    if table.ndim != 2 or len(table) != rows * columns:
+    whole = isinstance(rows, int) and isinstance(columns, int)
+    if not whole or table.ndim != 2 or len(table) != rows * columns:
         raise ShapeError(
             "position_similarity_figure: embeddings does not match grid",
             got=f"embeddings {table.shape}, grid {grid}", expected=f"({rows * columns}, embed)",

@@ -66,6 +66,8 @@ def test_similarity_of_positions():
     assert panels[3][1, 0] == pytest.approx(1)
     with pytest.raises(ShapeError, match="class token"):
         viz.position_similarity_figure(table, (3, 3))
+    with pytest.raises(ShapeError, match="does not match grid"):
+        viz.position_similarity_figure(table[:3], (1.5, 2))
 
 
 def test_sinusoids():
