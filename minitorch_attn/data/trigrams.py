@@ -36,12 +36,11 @@ class InterpolatedTrigram:
 
     def loss(self, sentences):
         """Return the mean of -log p over the words of the sentences, in nats."""
-        total, count = 0.0, 0
-        for parts in self._parts(sentences):
-            pairs = [(w, p) for w, p in zip(self.weights, parts, strict=True) if p is not None]
-            total -= math.log(sum(w * p for w, p in pairs) / sum(w for w, _ in pairs))
-            count += 1
-        return total / max(count, 1)
+        return _mean_loss(map(self._probability, self._parts(sentences)))
+
+    def _probability(self, parts):
+        pairs = [(w, p) for w, p in zip(self.weights, parts, strict=True) if p is not None]
+        return sum(w * p for w, p in pairs) / sum(w for w, _ in pairs)
 
     def _count(self, sentences):
         self.counts, self.contexts = Counter(), Counter()
@@ -104,18 +103,26 @@ class KneserNeyTrigram:
             self.kinds[key] += 1
 
     def _loss(self, sentences, discounts):
-        total, count = 0.0, 0
-        for gram in _grams(sentences):
-            p = 1 / self.vocab_size
-            for length, discount in zip((1, 2, 3), reversed(discounts), strict=True):
-                part = gram[3 - length :]
-                key = (length, part[:-1])
-                if self.totals[key]:
-                    kept = max(self.counts[part] - discount, 0)
-                    p = (kept + discount * self.kinds[key] * p) / self.totals[key]
-            total -= math.log(p)
-            count += 1
-        return total / max(count, 1)
+        return _mean_loss(self._probability(gram, discounts) for gram in _grams(sentences))
+
+    def _probability(self, gram, discounts):
+        p = 1 / self.vocab_size
+        for length, discount in zip((1, 2, 3), reversed(discounts), strict=True):
+            part = gram[3 - length :]
+            key = (length, part[:-1])
+            if self.totals[key]:
+                kept = max(self.counts[part] - discount, 0)
+                p = (kept + discount * self.kinds[key] * p) / self.totals[key]
+        return p
+
+
+def _mean_loss(probabilities):
+    """Return the mean of -log p, or 0 if there are none."""
+    total, count = 0.0, 0
+    for p in probabilities:
+        total -= math.log(p)
+        count += 1
+    return total / max(count, 1)
 
 
 def _grams(sentences):

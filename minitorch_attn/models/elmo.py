@@ -302,13 +302,20 @@ def bilm_loss(forward_logits, backward_logits, ids, padding_mask=None):
     >>> bilm_loss(mt.zeros(1, 3, 7), mt.zeros(1, 3, 7), mt.tensor([[4, 0, 2]]))  # 2 log 7
     tensor(3.8918)
     """
+    to_next, to_previous = losses_by_direction(forward_logits, backward_logits, ids, padding_mask)
+    return to_next + to_previous
+
+
+def losses_by_direction(forward_logits, backward_logits, ids, padding_mask=None):
+    """Return the two terms of `bilm_loss`: predicting the next id, and the previous one."""
     following, preceding = ids[:, 1:], ids[:, :-1]
     if padding_mask is not None:
         real = padding_mask.logical_not()
         both = real[:, 1:] & real[:, :-1]
         following, preceding = (ops.where(both, x, -100) for x in (following, preceding))
-    return _mean_loss(forward_logits[:, :-1], following) + _mean_loss(
-        backward_logits[:, 1:], preceding
+    return (
+        _mean_loss(forward_logits[:, :-1], following),
+        _mean_loss(backward_logits[:, 1:], preceding),
     )
 
 

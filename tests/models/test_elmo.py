@@ -8,7 +8,13 @@ from minitorch_attn import nn
 from minitorch_attn.autograd import gradcheck, gradcheck_module
 from minitorch_attn.errors import ArgumentError, DTypeError, ShapeError
 from minitorch_attn.models import BiLM, ELMo, ScalarMix
-from minitorch_attn.models.elmo import CharacterEncoder, Highway, bilm_loss, character_ids
+from minitorch_attn.models.elmo import (
+    CharacterEncoder,
+    Highway,
+    bilm_loss,
+    character_ids,
+    losses_by_direction,
+)
 
 
 def randomised(model, rng, device="cpu"):
@@ -265,3 +271,15 @@ def test_sizes_are_checked_before_anything_is_built():
 
 def test_three_characters_are_room_for_one_letter():
     assert character_ids([["ab"]], max_characters=3).tolist() == [[[259, 98, 260]]]
+
+
+def test_each_direction_has_its_own_loss():
+    """Perfect logits for the next id leave the loss of the other direction at log 5."""
+    ids = mt.tensor([[1, 3, 4, 0], [2, 4, 1, 3]])
+    padding = mt.tensor([[False, False, False, True], [False] * 4])
+    certain = 50 * mt.eye(5)
+    nothing = mt.zeros(2, 4, 5)
+    to_next, other = losses_by_direction(certain[ids.roll(-1, 1)], nothing, ids, padding)
+    assert to_next.item() < 1e-6 and other.item() == pytest.approx(np.log(5))
+    other, to_previous = losses_by_direction(nothing, certain[ids.roll(1, 1)], ids, padding)
+    assert to_previous.item() < 1e-6 and other.item() == pytest.approx(np.log(5))

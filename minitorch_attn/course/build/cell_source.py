@@ -70,7 +70,8 @@ def cell_source(function, namespace):
 
 
 def _first_line(node):
-    return min([node.lineno, *(item.lineno for item in node.decorator_list)])
+    """Return the line of the first decorator, or of the statement."""
+    return min([node.lineno, *(item.lineno for item in getattr(node, "decorator_list", ()))])
 
 
 def _is_add_to(node):
@@ -90,11 +91,7 @@ def _helpers(function, tree, cell):
         size = len(chosen)
         chosen = [node for node in known if used & _names(node)]
         used = used.union(*map(_loads, chosen))
-    return ["\n".join(cell.split("\n")[_start(n) - 1 : n.end_lineno]) for n in chosen]
-
-
-def _start(node):
-    return min([node.lineno, *(item.lineno for item in getattr(node, "decorator_list", ()))])
+    return ["\n".join(cell.split("\n")[_first_line(n) - 1 : n.end_lineno]) for n in chosen]
 
 
 def _loads(node):
@@ -181,9 +178,9 @@ def _with_helper(text, before, helper):
         return text
     for node in same:
         if isinstance(node, type(new)) and _names(node) == _names(new):
-            return _replaced(text, _start(node), node.end_lineno, helper, 0)
+            return _replaced(text, _first_line(node), node.end_lineno, helper, 0)
     place = next(node for node in tree.body if getattr(node, "name", None) == before)
-    return _replaced(text, _start(place), _start(place) - 1, f"{helper}\n\n", 0)
+    return _replaced(text, _first_line(place), _first_line(place) - 1, f"{helper}\n\n", 0)
 
 
 def _replaced(text, first, last, new, indent):

@@ -103,7 +103,7 @@ class Dates(PairRecipe):
             for style in range(min(len(FORMATS), len(self.held_out)))
         ]
         page.table([("right", "one of them", "answer"), *rows])
-        self._write_mistakes(page)
+        self.write_mistakes(page, self.mistakes(self.written))
         page.draw_loss("Reading dates", unit="nats per character of the answer")
         self._draw_attention(page)
         return True
@@ -112,12 +112,16 @@ class Dates(PairRecipe):
         place = int(np.flatnonzero(self.styles == style)[0])
         return self.held_out[place][0], self.written[place]
 
-    def _write_mistakes(self, page):
-        wrong = [
+    def mistakes(self, written):
+        """Return a line for each wrong answer to the held-out dates."""
+        return [
             f"{source!r}: {answer!r} instead of {target!r}"
-            for (source, target), answer in zip(self.held_out, self.written, strict=True)
+            for (source, target), answer in zip(self.held_out, written, strict=True)
             if answer != target
         ]
+
+    def write_mistakes(self, page, wrong):
+        """Print the first wrong answers, and write all of them to mistakes.txt."""
         if wrong:
             page.heading("Some wrong answers")
             page.text("\n".join("  " + line for line in wrong[:5]))

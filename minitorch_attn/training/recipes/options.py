@@ -41,11 +41,13 @@ class Option:
     kind: str | tuple = "count"
 
 
-def common_options(**changes):
+def common_options(without=(), **changes):
     """Return the options that every recipe has.
 
     Parameters
     ----------
+    without : tuple of str, default ()
+        Names of options that mean nothing to a recipe, such as "heads" without heads.
     **changes
         Default values to override.
 
@@ -59,7 +61,8 @@ def common_options(**changes):
     64
     """
     values = {**_COMMON, **changes}
-    return tuple(Option(name, values[name], *_HELP[name]) for name in _COMMON)
+    names = [name for name in _COMMON if name not in without]
+    return tuple(Option(name, values[name], *_HELP[name]) for name in names)
 
 
 def check_options(options, given, where):

@@ -49,11 +49,7 @@ class RecurrentDates(Dates):
     headline = "Recurrent networks learn to read dates, with and without attention."
     target = Target("worst_attention", 0.98, "exact answers with each attention, held-out dates")
     OPTIONS = (
-        *(
-            option
-            for option in common_options(steps=1500, lr=5e-3, batch=64, layers=1, dim=64, warmup=50)
-            if option.name != "heads"
-        ),
+        *common_options(("heads",), steps=1500, lr=5e-3, batch=64, layers=1, dim=64, warmup=50),
         Option("held_out", 2000, "Number of days that are kept for the test."),
         Option("window", 10, "Distance from the center of local attention to its last key."),
     )
@@ -148,23 +144,14 @@ class RecurrentDates(Dates):
             for name in MODELS
         ]
         page.table([("", "all", *(f"{head} characters" for head in heads)), *rows])
-        self._write_wrong_answers(page)
+        wrong = [
+            f"{name}: {line}" for name in MODELS for line in self.mistakes(self.by_model[name])
+        ]
+        self.write_mistakes(page, wrong)
         page.draw_loss("Reading dates, recurrent", unit="nats per character of the answer")
         self._draw_accuracy(page, measured, [float(part.mean()) for part in ranges])
         self._draw_alignments(page)
         return True
-
-    def _write_wrong_answers(self, page):
-        lines = [
-            f"{name}: {source!r}: {answer!r} instead of {target!r}"
-            for name in MODELS
-            for (source, target), answer in zip(self.held_out, self.by_model[name], strict=True)
-            if answer != target
-        ]
-        if lines:
-            page.heading("Some wrong answers")
-            page.text("\n".join("  " + line for line in lines[:5]))
-        page.write("mistakes.txt", "\n".join(lines) + "\n", "wrong answers to held-out dates")
 
     def _draw_accuracy(self, page, measured, lengths):
         curves = {

@@ -95,12 +95,8 @@ class Superposition(Recipe):
     )
     unit = "examples"
     OPTIONS = (
-        *(
-            option
-            for option in common_options(
-                steps=4000, lr=3e-3, batch=512, weight_decay=0.0, clip=0.0, eval_every=500
-            )
-            if option.name not in _UNUSED
+        *common_options(
+            _UNUSED, steps=4000, lr=3e-3, batch=512, weight_decay=0.0, clip=0.0, eval_every=500
         ),
         Option("restarts", 2, "Number of models per sparsity; the best one is shown."),
     )

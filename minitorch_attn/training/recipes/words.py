@@ -11,10 +11,8 @@ from ...autograd import no_grad
 from ...backend import manual_seed, to_host
 from ...data.help_words import KEYWORD, HelpWords
 from ...data.trigrams import InterpolatedTrigram, KneserNeyTrigram
-from ...models.elmo import BiLM, ELMo, bilm_loss
+from ...models.elmo import BiLM, ELMo, bilm_loss, losses_by_direction
 from ...models.word2vec import SkipGram
-from ...nn.functional import cross_entropy
-from ...ops import where
 from .base import Recipe, Target, digest
 from .options import Option, common_options
 from .two_meanings import probe_accuracy
@@ -58,12 +56,8 @@ class Words(Recipe):
     data_hint = "use the same version of Python as before"
     betas = (0.9, 0.98)
     OPTIONS = (
-        *(
-            option
-            for option in common_options(
-                steps=1700, lr=6e-3, batch=16, dim=64, dropout=0.2, eval_every=425, warmup=50
-            )
-            if option.name not in _UNUSED
+        *common_options(
+            _UNUSED, steps=1700, lr=6e-3, batch=16, dim=64, dropout=0.2, eval_every=425, warmup=50
         ),
         Option("fewest", 2, "Words that occur less often in the training text are unknown."),
         Option("cells", 128, "Number of cells of each LSTM."),
@@ -161,7 +155,8 @@ class Words(Recipe):
                 characters, ids, padding = self.batch_of(order[start : start + _EVALUATION_BATCH])
                 logits = model["bilm"](characters, padding)
                 predicted = int(padding.logical_not().sum().item()) - len(ids)
-                totals += np.array(_losses_by_direction(logits, ids, padding)) * predicted
+                losses = losses_by_direction(*logits, ids, padding)
+                totals += np.array([loss.item() for loss in losses]) * predicted
                 count += predicted
         to_right, to_left = (float(total) / count for total in totals)
         return {
@@ -344,14 +339,3 @@ _TRIGRAMS = {"interpolated trigram": InterpolatedTrigram, "Kneser-Ney trigram": 
 @lru_cache(maxsize=1)
 def _read_text():
     return HelpWords()
-
-
-def _losses_by_direction(logits, ids, padding_mask):
-    """Return the mean losses to the right and to the left; their sum is `bilm_loss`."""
-    real = padding_mask.logical_not()
-    both = real[:, 1:] & real[:, :-1]
-    cases = ((logits[0][:, :-1], ids[:, 1:]), (logits[1][:, 1:], ids[:, :-1]))
-    return [
-        cross_entropy(scores.flatten(0, 1), where(both, target, -100).flatten()).item()
-        for scores, target in cases
-    ]
