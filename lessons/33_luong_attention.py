@@ -13,6 +13,7 @@ import numpy as np
 
 import minitorch_attn as mt
 from minitorch_attn import nn
+from minitorch_attn.course import digit_task
 from minitorch_attn.course.digit_task import digit_batch, train_on_digits
 from minitorch_attn.course.lesson import pick, show, where
 from minitorch_attn.course.your_turn import check
@@ -325,20 +326,9 @@ class Hunter(nn.Module):
 
 
 # %%
-def train_hunter(feeding, steps, rate=0.01):
+def train_hunter(feeding, steps):
     mt.manual_seed(0)
-    rng, model = np.random.default_rng(0), Hunter(feeding)
-    optimizer = mt.optim.Adam(model.parameters(), lr=rate)
-    for step in range(steps):
-        optimizer.param_groups[0]["lr"] = rate * min(1.0, 3 * (1 - step / steps))
-        keys, given, target, _ = hunt(rng)
-        scores, _ = model(keys, given)
-        loss = nn.functional.cross_entropy(scores.reshape(-1, 2), target.reshape(-1))
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-    return model
+    return digit_task.train(Hunter(feeding), steps, 0.01, lambda rng: hunt(rng)[:3])
 
 
 def right_bits(model):

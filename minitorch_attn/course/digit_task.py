@@ -7,7 +7,7 @@ from ..nn.utils import clip_grad_norm_
 from ..optim import Adam
 from ..tensor import tensor
 
-__all__ = ["BLANK", "START", "digit_batch", "train_on_digits"]
+__all__ = ["BLANK", "START", "digit_batch", "train", "train_on_digits"]
 
 START, BLANK = 10, 11  # ids after those of the digits
 
@@ -52,7 +52,7 @@ def digit_batch(rng, length, size=64, reverse=True, blanks=0):
 
 
 def train_on_digits(model, steps, rate, lengths, reverse=True, blanks=False):
-    """Train a model with Adam and return it.
+    """Train a model to write the digits of a source, with Adam, and return it.
 
     Parameters
     ----------
@@ -72,13 +72,35 @@ def train_on_digits(model, steps, rate, lengths, reverse=True, blanks=False):
     -------
     Module
     """
+
+    def draw(rng):
+        length = int(rng.choice(lengths))
+        return digit_batch(rng, length, reverse=reverse, blanks=length if blanks else 0)
+
+    return train(model, steps, rate, draw)
+
+
+def train(model, steps, rate, draw):
+    """Train a model that is given the correct previous token with Adam, and return it.
+
+    Parameters
+    ----------
+    model : Module
+        As in `train_on_digits`.
+    steps : int
+    rate : float
+        As in `train_on_digits`.
+    draw : callable
+        Takes a random generator and returns source, given and target.
+
+    Returns
+    -------
+    Module
+    """
     rng, optimizer = np.random.default_rng(0), Adam(model.parameters(), lr=rate)
     for step in range(steps):
         optimizer.param_groups[0]["lr"] = rate * min(1.0, 3 * (1 - step / steps))
-        length = int(rng.choice(lengths))
-        source, given, target = digit_batch(
-            rng, length, reverse=reverse, blanks=length if blanks else 0
-        )
+        source, given, target = draw(rng)
         scores = model(source, given)
         scores = scores[0] if isinstance(scores, tuple) else scores
         loss = cross_entropy(scores.reshape(-1, scores.shape[-1]), target.reshape(-1))

@@ -93,6 +93,30 @@ def part(array, third):
     return array if third is None else np.split(array, 3)[third]
 
 
+def with_equal_parameters(ours, peer, rng):
+    """Draw PyTorch's parameters and copy them to our model; return PyTorch's, by name."""
+    with torch.no_grad():
+        for p in peer.parameters():
+            p.copy_(torch.tensor(rng.uniform(-1, 1, p.shape)))
+    theirs = dict(peer.named_parameters())
+    for name, parameter in ours.named_parameters():
+        source, third = in_torch(name)
+        parameter.data = mt.tensor(part(theirs[source].detach().numpy(), third))
+    return theirs
+
+
+def check_gradients(ours, theirs):
+    """Every gradient of our model equals PyTorch's, and no parameter of PyTorch is left out."""
+    largest = max(float(p.grad.abs().max()) for p in theirs.values())
+    seen = set()
+    for name, parameter in ours.named_parameters():
+        source, third = in_torch(name)
+        gradient = part(theirs[source].grad.numpy(), third)
+        check(name, parameter.grad.numpy(), gradient, TOLERANCE, largest * 1e-6)
+        seen.add(source)
+    assert seen == set(theirs)
+
+
 @st.composite
 def configurations(draw):
     heads = draw(st.sampled_from([1, 2, 3]))
@@ -113,13 +137,7 @@ def test_outputs_and_gradients(config, seed):
     rng = np.random.default_rng(seed)
     peer = Peer(config).double()
     ours = Transformer(**config, dropout=0.0, pad_id=0, tie_weights=False, max_len=9).double()
-    with torch.no_grad():
-        for p in peer.parameters():
-            p.copy_(torch.tensor(rng.uniform(-1, 1, p.shape)))
-    theirs = dict(peer.named_parameters())
-    for name, parameter in ours.named_parameters():
-        source, third = in_torch(name)
-        parameter.data = mt.tensor(part(theirs[source].detach().numpy(), third))
+    theirs = with_equal_parameters(ours, peer, rng)
     source, target = rng.integers(1, 11, (3, 7)), rng.integers(0, 13, (3, 5))
     source[1, 4:], source[2, 2:] = 0, 0
     expected = peer(torch.tensor(source), torch.tensor(target), 0)
@@ -128,11 +146,4 @@ def test_outputs_and_gradients(config, seed):
     weight = rng.normal(size=expected.shape)
     (expected * torch.tensor(weight)).sum().backward()
     (found * mt.tensor(weight)).sum().backward()
-    largest = max(float(p.grad.abs().max()) for p in peer.parameters())
-    seen = set()
-    for name, parameter in ours.named_parameters():
-        source, third = in_torch(name)
-        gradient = part(theirs[source].grad.numpy(), third)
-        check(name, parameter.grad.numpy(), gradient, TOLERANCE, largest * 1e-6)
-        seen.add(source)
-    assert seen == set(theirs)
+    check_gradients(ours, theirs)
