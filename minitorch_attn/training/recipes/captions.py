@@ -33,6 +33,7 @@ from .caption_stream import (
     position_codes,
 )  # fmt: skip
 from .options import Option, common_options
+from .pair_recipe import exact_matches
 
 __all__ = ["Captions"]
 
@@ -95,13 +96,16 @@ class Captions(Recipe):
     )  # fmt: skip
     unit = "images"
     OPTIONS = (
-        *[
-            option
-            for option in common_options(
-                steps=1900, lr=4e-3, batch=64, dim=64, warmup=20, clip=5.0, eval_every=300
-            )
-            if option.name not in ("layers", "heads", "dropout")
-        ],
+        *common_options(
+            ("layers", "heads", "dropout"),
+            steps=1900,
+            lr=4e-3,
+            batch=64,
+            dim=64,
+            warmup=20,
+            clip=5.0,
+            eval_every=300,
+        ),
         Option("pretraining", 0.15, "Share of the steps that pretrain the encoder.", "share"),
         Option("hard", 0.25, "Share of the steps that train hard attention.", "share"),
         Option("penalty", 0.0, "Weight of the doubly stochastic penalty.", "from_zero"),
@@ -269,14 +273,18 @@ class Captions(Recipe):
             ]
             log_p = caption_log_p(ops.cat(logits), words[:, 1:], PAD)
             loss = -log_p.sum().item() / (words[:, 1:] != PAD).sum().item()
-        exact = {which: _exact(self.write(which, _EVALUATED), captions) for which in _PHASES[1:]}
+        exact = {
+            which: exact_matches(self.write(which, _EVALUATED), captions) for which in _PHASES[1:]
+        }
         return {"validation_loss": loss, "accuracy": exact["soft"], "hard": exact["hard"]}
 
     def measure(self, metrics):
         """Return exact captions of all test images and the focus, soft and hard."""
         self.model.eval()
         self.written = {which: self.write(which) for which in _PHASES[1:]}
-        exact = {which: _exact(found, self.captions) for which, found in self.written.items()}
+        exact = {
+            which: exact_matches(found, self.captions) for which, found in self.written.items()
+        }
         return {**exact, "focus": self.focus("soft"), "focus of hard": self.focus("hard")}
 
     def model_text(self):
@@ -360,7 +368,3 @@ def _digit_loss(model, batch):
     weight[PAD] = 0.3
     weight = tensor(weight, dtype=logits.dtype, device=logits.device)
     return cross_entropy(logits.reshape(-1, len(WORDS)), batch["cells"].reshape(-1), weight)
-
-
-def _exact(found, captions):
-    return float(np.mean([a == b for a, b in zip(found, captions, strict=True)]))

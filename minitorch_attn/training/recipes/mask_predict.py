@@ -184,13 +184,10 @@ class MaskPredict(PairRecipe):
         sources, targets = zip(*pairs, strict=True)
         return {"validation_loss": loss, "accuracy": exact_matches(self.parallel(sources), targets)}
 
-    def answers(self, sources, batch_size=250):
+    def answers(self, sources, batch_size=250, model=None):
         """Return the answers of the token-by-token model."""
-        both, self.model = self.model, self.model.one_by_one
-        try:
-            return super().answers(sources, batch_size)
-        finally:
-            self.model = both
+        one_by_one = self.model.one_by_one if model is None else model
+        return super().answers(sources, batch_size, one_by_one)
 
     def parallel(self, sources, passes=4, batch_size=250):
         """Return the answers of the parallel model.
