@@ -53,6 +53,14 @@ def pytest_xdist_make_scheduler(config, log):
     return LoadFileScheduling(config, log)
 
 
+def pytest_ignore_collect(collection_path, config):
+    """With `-m slow` or `-m serial`, import only the files in which the marker's name occurs."""
+    marker = config.getoption("markexpr").partition(" ")[0]
+    if marker not in ("slow", "serial") or not collection_path.match("test_*.py"):
+        return None
+    return f".{marker}" not in collection_path.read_text("utf-8") or None
+
+
 def pytest_report_header(config):
     return f"minitorch_attn {mt.__version__}, device {config.getoption('--device')}"
 
