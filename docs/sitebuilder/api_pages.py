@@ -142,7 +142,7 @@ def file_page(file, names):
     """Page of a file: everything public that it defines, in order, then its operations."""
     module = _module(file)
     lines = title(file) + [*_docstring(module), ""]
-    for name in sorted(names, key=_line_of):
+    for name in sorted(sorted(names), key=_line_of):
         value = _value(name)
         kind = "autoclass" if inspect.isclass(value) else "autofunction"
         lines += [f".. {kind}:: {PACKAGE}.{name}"]

@@ -38,6 +38,12 @@ def test_a_page_follows_its_file():
     assert order == ["softmax", "softmin", "log_softmax", "masked_softmax", "logsumexp"]
 
 
+def test_names_on_one_line_are_in_alphabetical_order():
+    names = ["true_divide", "divide", "div"]
+    pages = [api_pages.file_page("ops.arithmetic", order) for order in (names, names[::-1])]
+    assert pages[0] == pages[1]
+
+
 @pytest.mark.parametrize("file", op_sections.files())
 def test_every_operation_has_a_section_with_its_formulas(file):
     page = PAGES[f"files/{file}.rst"]
