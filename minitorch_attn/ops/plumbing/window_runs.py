@@ -80,7 +80,6 @@ class WindowRuns:
                 inside, taken = [], []
                 for phase, n in ((i, self.size[0]), (j, self.size[1])):
                     first = -(-(pad - phase) // s)  # in the phase, of an element of the map
-                    first = max(first, 0)
                     begin = first * s + phase - pad  # in the map
                     inside.append(slice(first, first + len(range(begin, n, s))))
                     taken.append(slice(begin, n, s))
