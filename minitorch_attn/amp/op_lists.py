@@ -22,7 +22,7 @@ OPERATIONS = {
     "float32": """
         CrossEntropy Cumprod Cumsum Erfinv EuclideanNorm Exp Expm1 LayerNorm Log Log1p LogSoftmax
         LogSumExp LogToBase MaskedSoftmax PNorm Power PowerOfNumber Prod RMSNorm Reciprocal Rsqrt
-        SingularValues Softmax Softplus Square Sum Tan
+        SingularValues SlidingWindowAttention Softmax Softplus Square Sum Tan
     """,
     # Inputs are converted to the widest of their dtypes.
     "widest": "AddAt Assign Cat ScatterAdd Stack",

@@ -9,12 +9,13 @@ devices, the reductions of the device are used: they are one launch each.
 
 import math
 
+import numpy as np
 from numpy import ndarray
 
 from minitorch_attn.backend.devices import array_module, device_of
 from minitorch_attn.backend.gemm import matmul
 
-__all__ = ["column_sum", "row_blocks", "row_dot", "row_max", "row_sum"]
+__all__ = ["column_sum", "row_blocks", "row_dot", "row_max", "row_sum", "window_dots"]
 
 _FEW = 32
 
@@ -124,3 +125,30 @@ def row_blocks(rows, size):
     if device_of(rows).type == "cuda":
         size = max(n, 1)
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def window_dots(a, windows, out):
+    """Write the dot products, over the channels, of `a` with all places of its windows to `out`.
+
+    Parameters
+    ----------
+    a : array of shape (item, channel, n)
+    windows : array of shape (item, channel, row, column, n)
+        A view in which elements repeat; it is not copied.
+    out : array of shape (item, row, column, n)
+
+    Examples
+    --------
+    >>> windows = np.lib.stride_tricks.sliding_window_view(np.arange(4.0), 3)[None, None, None]
+    >>> out = np.empty((1, 1, 2, 3))
+    >>> window_dots(np.ones((1, 1, 3)), windows, out)
+    >>> out[0, 0]
+    array([[0., 1., 2.],
+           [1., 2., 3.]])
+    """
+    if type(out) is ndarray:  # one pass; an einsum of CuPy would copy the windows
+        np.einsum("ncl,ncijl->nijl", a, windows, out=out)
+        return
+    for i in range(out.shape[1]):
+        for j in range(out.shape[2]):
+            out[:, i, j] = (a * windows[:, :, i, j]).sum(axis=1)

@@ -39,11 +39,27 @@ _FILES = {
         "llama_65b",
         "llama_7b",
     ],  # fmt: skip
+    "local_relation": [
+        "LRNet",
+        "LocalRelation",
+        "LocalSelfAttention",
+        "lr_net_26",
+        "lr_net_50",
+    ],  # fmt: skip
     "mae": ["MaskedAutoencoder", "mae_b_16", "mae_h_14", "mae_l_16"],
     "marian": ["Marian", "marian_base"],
     "mask_predict": ["ConditionalMaskedLM"],
+    "non_local": ["NonLocalBlock", "add_non_local", "non_local_resnet50"],
     "pretrained": ["from_pretrained"],
     "recurrent_state": ["RecurrentState"],
+    "resnet": [
+        "ResNet",
+        "resnet101",
+        "resnet152",
+        "resnet18",
+        "resnet34",
+        "resnet50",
+    ],  # fmt: skip
     "seq2seq": ["RecurrentDecoder", "RecurrentEncoder", "Seq2Seq"],
     "show_attend_tell": ["ShowAttendTell", "SoftAttention"],
     "superposition": ["ToyModel", "ToyModels"],

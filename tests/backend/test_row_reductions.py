@@ -6,8 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes
 
-from minitorch_attn.backend import from_host, to_host
-from minitorch_attn.backend.row_reductions import column_sum, row_dot, row_max, row_sum
+from minitorch_attn.backend import array_module, from_host, to_host
+from minitorch_attn.backend.row_reductions import (
+    column_sum,
+    row_dot,
+    row_max,
+    row_sum,
+    window_dots,
+)
 
 LAYOUTS = {
     "contiguous": lambda x: x,
@@ -62,3 +68,15 @@ def test_maximum_finds_nan_and_infinities(device, times):
 def test_column_sum_of_no_columns():
     assert column_sum(np.zeros((2, 0))).shape == (0,)
     np.testing.assert_array_equal(column_sum(np.zeros((0, 2))), [0.0, 0.0])
+
+
+def test_dot_products_with_windows(rng, device):
+    a, x = rng.normal(size=(2, 3, 5)), rng.normal(size=(2, 3, 11))
+    strides = (*x.strides[:2], 32, 8, 8)
+    windows = np.lib.stride_tricks.as_strided(x, (2, 3, 2, 3, 5), strides)
+    placed, out = from_host(x, device), from_host(np.zeros((2, 4, 4, 5)), device)
+    view = array_module(placed).lib.stride_tricks.as_strided(placed, windows.shape, strides)
+    window_dots(from_host(a, device), view, out[:, ::2, :3])
+    expected = np.zeros((2, 4, 4, 5))
+    expected[:, ::2, :3] = np.einsum("ncl,ncijl->nijl", a, windows)
+    np.testing.assert_allclose(to_host(out), expected, rtol=1e-12, atol=1e-14)

@@ -9,6 +9,7 @@ scaled_dot_product.py   the public functions; `kernel_for` chooses the kernel:
   causal.py             otherwise, for is_causal=True without a mask, if query and key have the
                         same number of tokens, more than 64; skips most masked-out scores.
   fused.py              otherwise; computes all scores at once. Read this kernel first.
+sliding_window.py       on images: each position attends to the window around it.
 additive.py             the older attention of recurrent networks, with scores from a hidden layer.
 arguments.py            checks the arguments, groups the heads and converts masks to tensors.
 mask.py                 makes causal masks; converts boolean masks to numbers to add to the scores.
@@ -16,5 +17,6 @@ mask.py                 makes causal masks; converts boolean masks to numbers to
 
 from .scaled_dot_product import attention_composed, scaled_dot_product_attention
 from .scaled_dot_product import attention_with_weights as attention_with_weights
+from .sliding_window import sliding_window_attention as sliding_window_attention
 
 __all__ = ["attention_composed", "scaled_dot_product_attention"]

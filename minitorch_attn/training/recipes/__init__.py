@@ -19,6 +19,7 @@ RECIPES = {
     "captions": ("captions", "Captions"),
     "seq2seq": ("seq2seq", "RecurrentDates"),
     "mask-predict": ("mask_predict", "MaskPredict"),
+    "nonlocal": ("non_local", "NonLocal"),
     "superposition": ("superposition", "Superposition"), "words": ("words", "Words"),
 }  # fmt: skip
 

@@ -20,12 +20,13 @@ SMALL = {
     "mae": {"layers": 1, "heads": 2, "dim": 8, "batch": 5, "decoder_dim": 8},
     "seq2seq": {"layers": 1, "dim": 8, "batch": 3, "held_out": 23},
     "mask-predict": {"layers": 1, "heads": 2, "dim": 8, "batch": 3, "held_out": 23},
+    "nonlocal": {"dim": 8, "batch": 3, "scenes": 11},
     "superposition": {"batch": 7, "restarts": 1},
     "words": {"dim": 6, "cells": 7, "batch": 3, "pairs": 5, "fewest": 30},
     "captions": {"dim": 8, "batch": 3, "scenes": 11},
 }
 NEEDS_DIGITS = {"vit", "swin", "mae", "captions"}
-BATCH_STATISTICS = {"captions"}  # with batch normalization, a batch cannot be split
+BATCH_STATISTICS = {"captions", "nonlocal"}  # with batch normalization, a batch cannot be split
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,120 @@
+"""Memory layout in which sliding windows over a map are long contiguous runs.
+
+The map is padded on all sides, and its rows follow each other without a gap. The places that one
+kernel entry sees in all windows are then one run of memory, except that each row ends with a few
+places that belong to no window. So an operation on all windows is one operation on a run for each
+kernel entry, without a copy of the windows. With a stride s, the rows and columns are divided into
+s * s phases (row modulo s, column modulo s), each of which has this layout.
+"""
+
+from ...backend import array_module
+
+__all__ = ["WindowRuns"]
+
+
+class WindowRuns:
+    """Positions of the windows of a map: one run of memory for each kernel entry.
+
+    Parameters
+    ----------
+    size : (int, int)
+        Height and width of the map.
+    kernel, stride : int
+        Size of a window, which is odd, and step between windows. The first window is centered on
+        the first element, and the map is padded by kernel // 2 on each side.
+
+    Attributes
+    ----------
+    places : (int, int)
+        Number of windows along each axis.
+    length : int
+        Length of a run: one element per window, and a few at the end of each row.
+    entries : list of (int, int)
+        Phase and start of the run of each kernel entry, in row-major order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> runs = WindowRuns((2, 3), 3, 1)
+    >>> spread = runs.spread(np.arange(6).reshape(1, 1, 2, 3))
+    >>> phase, start = runs.entries[5]  # the right neighbor
+    >>> runs.places_of(spread[:, :, phase, start : start + runs.length])[0, 0]
+    array([[1, 2, 0],
+           [4, 5, 0]])
+    """
+
+    def __init__(self, size, kernel, stride):
+        self.size, self.kernel, self.stride = size, kernel, stride
+        self.places = tuple([(n - 1) // stride + 1 for n in size])
+        self.row = -(-(size[1] + kernel - 1) // stride)  # elements in a row of one phase
+        rows = -(-(size[0] + kernel - 1) // stride)
+        self.length = self.places[0] * self.row
+        self.entries = [
+            (i % stride * stride + j % stride, i // stride * self.row + j // stride)
+            for i in range(kernel)
+            for j in range(kernel)
+        ]
+        last = max(start for _, start in self.entries) + self.length
+        self.padded, self.space = (rows, self.row), max(rows * self.row, last)
+
+    def spread(self, x):
+        """Pad a map and arrange it: (item, channel, *size) -> (item, channel, phase, space)."""
+        y = array_module(x).zeros((*x.shape[:2], self.stride**2, self.space), dtype=x.dtype)
+        for there, here in self._phases(y):
+            there[...] = x[here]
+        return y
+
+    def collect(self, y):
+        """Cut the map out of its arrangement; the adjoint of `spread`."""
+        x = array_module(y).empty((*y.shape[:2], *self.size), dtype=y.dtype)
+        for there, here in self._phases(y):
+            x[here] = there
+        return x
+
+    def _phases(self, y):
+        """Yield a view of y and the index of the elements of the map that it holds."""
+        s, pad = self.stride, self.kernel // 2
+        grid = y[..., : self.padded[0] * self.row].reshape(*y.shape[:3], *self.padded)
+        for i in range(s):
+            for j in range(s):
+                inside, taken = [], []
+                for phase, n in ((i, self.size[0]), (j, self.size[1])):
+                    first = -(-(pad - phase) // s)  # in the phase, of an element of the map
+                    begin = first * s + phase - pad  # in the map
+                    inside.append(slice(first, first + len(range(begin, n, s))))
+                    taken.append(slice(begin, n, s))
+                yield grid[:, :, i * s + j, inside[0], inside[1]], (..., *taken)
+
+    def runs_of(self, x):
+        """Arrange one element per window: (item, channel, *places) -> (item, channel, length)."""
+        y = array_module(x).zeros((*x.shape[:2], self.places[0], self.row), dtype=x.dtype)
+        y[..., : self.places[1]] = x
+        return y.reshape(*x.shape[:2], self.length)
+
+    def places_of(self, y):
+        """Invert `runs_of`: (item, channel, length) -> (item, channel, *places), contiguous."""
+        y = y.reshape(*y.shape[:2], self.places[0], self.row)[..., : self.places[1]]
+        return array_module(y).ascontiguousarray(y)
+
+    def views(self, x):
+        """Yield, for each phase, a view of its windows and the slices of their kernel entries.
+
+        Parameters
+        ----------
+        x : array of shape (item, channel, phase, space)
+
+        Yields
+        ------
+        array of shape (item, channel, row, column, length)
+            Windows, without a copy.
+        (slice, slice)
+            Rows and columns of the kernel that they are.
+        """
+        xp, s, k = array_module(x), self.stride, self.kernel
+        item, channel, _, step = x.strides
+        for i in range(min(s, k)):
+            for j in range(min(s, k)):
+                shape = (*x.shape[:2], -(-(k - i) // s), -(-(k - j) // s), self.length)
+                strides = (item, channel, self.row * step, step, step)
+                view = xp.lib.stride_tricks.as_strided(x[:, :, i * s + j], shape, strides)
+                yield view, (slice(i, None, s), slice(j, None, s))
