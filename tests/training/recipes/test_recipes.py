@@ -23,8 +23,9 @@ SMALL = {
     "superposition": {"batch": 7, "restarts": 1},
     "words": {"dim": 6, "cells": 7, "batch": 3, "pairs": 5, "fewest": 30},
     "captions": {"dim": 8, "batch": 3, "scenes": 11},
+    "igpt": {"layers": 1, "heads": 2, "dim": 8, "batch": 5},
 }
-NEEDS_DIGITS = {"vit", "swin", "mae", "captions"}
+NEEDS_DIGITS = {"vit", "swin", "mae", "captions", "igpt"}
 BATCH_STATISTICS = {"captions"}  # with batch normalization, a batch cannot be split
 
 
