@@ -21,7 +21,7 @@ def solve(path):
 def test_alone_it_begins_with_the_first_and_checks_it_once(mta, tmp_path):
     code, out, err = mta("exercise")
     assert (code, err) == (1, "") and "\x1b" not in out
-    assert out.startswith("exercise 01 of 47: Queries, keys and values\nexercises-work")
+    assert out.startswith("exercise 01 of 49: Queries, keys and values\nexercises-work")
     for part in (
         "Three matrix products", "1 gradient disagrees", "WRONG  h", "WRONG  gradcheck",
         "ok     forward returns the correct values", "not yet: 1 of 2 parts is wrong",
@@ -34,7 +34,7 @@ def test_alone_it_begins_with_the_first_and_checks_it_once(mta, tmp_path):
 
 def test_from_start_to_solution(mta, tmp_path):
     code, out, _ = mta("exercise", "start", "3")
-    assert code == 0 and "exercise 03 of 47: Softmax" in out and "exercise check 03" in out
+    assert code == 0 and "exercise 03 of 49: Softmax" in out and "exercise check 03" in out
     copy = tmp_path / "exercises-work" / "03_softmax.py"
     assert mta("exercise", "check")[0] == 1
     code, out, err = mta("exercise", "solution", "3")
