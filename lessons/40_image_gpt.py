@@ -189,9 +189,7 @@ def train(model, steps, loss_of, lr=4e-3):
 
 
 def new_model(causal=True):
-    return ImageGPT(
-        LEVELS, 64, embed_dim=48, num_heads=4, num_layers=3, mlp_ratio=2, causal=causal
-    )
+    return ImageGPT(LEVELS, 64, embed_dim=48, num_heads=4, num_layers=3, mlp_ratio=2, causal=causal)
 
 
 untrained = new_model().eval()
@@ -347,6 +345,7 @@ show(figure, "Linear probes on every layer, beside raw pixels and the untrained 
 #
 # A common mistake: the model reads the pixels at the positions where it predicts them. The causal
 # mask does not help, because a position may attend to itself.
+
 
 # %%
 def unshifted_loss(model, batch):

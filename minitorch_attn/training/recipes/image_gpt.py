@@ -59,8 +59,8 @@ class IGPT(DigitRecipe):
     )  # fmt: skip
     OPTIONS = (
         *common_options(
-            steps=4000, lr=4e-3, batch=32, layers=4, dim=64, dropout=0.1, weight_decay=0.05,
-            eval_every=500,
+            steps=1600, lr=4e-3, batch=32, layers=4, dim=64, dropout=0.1, weight_decay=0.05,
+            eval_every=400,
         ),
     )  # fmt: skip
 
