@@ -22,7 +22,7 @@ __all__ = ["DINODigits"]
 
 _SIDE, _PATCH = 32, 4
 # Sides of the crops in pixels, and the size to which they are resized.
-_LARGE, _SMALL = ((24, 32), 24), ((12, 22), 12)
+_LARGE, _SMALL = ((22, 32), 24), ((12, 20), 12)
 _BATCH = 240
 
 
@@ -92,13 +92,13 @@ class DINODigits(Recipe):
     log_every = 20
     OPTIONS = (
         *common_options(
-            ("dropout",), steps=450, lr=2e-3, batch=64, layers=3, dim=64,
-            weight_decay=0.04, clip=3.0, warmup=45, eval_every=150,
+            ("dropout",), steps=600, lr=2e-3, batch=64, layers=3, dim=64,
+            weight_decay=0.04, clip=3.0, warmup=60, eval_every=200,
         ),
-        Option("outputs", 64, "Number K of outputs of the head."),
+        Option("outputs", 128, "Number K of outputs of the head."),
         Option("small", 3, "Number of small views of an image."),
         Option("momentum", 0.98, "Momentum of the teacher in the first step.", "share"),
-        Option("temperature", 0.015, "Temperature of the teacher.", "positive"),
+        Option("temperature", 0.03, "Temperature of the teacher.", "positive"),
         Option("scenes", 2, "Number of images of each digit to measure the features with."),
         Option("collapse_steps", 300, "Number of steps of the trainings that collapse."),
     )  # fmt: skip
@@ -160,7 +160,7 @@ class DINODigits(Recipe):
         return model(batch[:2], batch[2:], self.options["temperature"])
 
     def evaluate(self, model):
-        """Return the loss on views of test digits, and the entropies of the teacher's targets."""
+        """Return the loss on views of test digits, the accuracy, the focus and the entropies."""
         views = Views(*self.test_digits, self.options["small"], _BATCH, 1,
                       self.options["device"], self.options["dtype"])  # fmt: skip
         kept = model.outputs
@@ -169,7 +169,11 @@ class DINODigits(Recipe):
             targets = (model.outputs - model.center) / self.options["temperature"]
         model.outputs = kept
         each, mean = entropies(targets)
-        return {"validation_loss": loss, "target entropy": each, "mean target entropy": mean}
+        return {
+            "validation_loss": loss, "accuracy": self._accuracy(model.teacher[0]),
+            "focus": float(self.focus().max()), "target entropy": each,
+            "mean target entropy": mean,
+        }  # fmt: skip
 
     def features(self, backbone, images):
         """Return the class token's features, an array of shape (image, dim)."""
@@ -177,9 +181,9 @@ class DINODigits(Recipe):
             parts = [to_host(backbone(x).array) for (x,) in self._in_batches(images)]
         return np.concatenate(parts)
 
-    def _in_batches(self, images):
+    def _in_batches(self, images, size=_BATCH):
         options = self.options
-        return in_batches([centered(images)], _BATCH, options["device"], options["dtype"])
+        return in_batches([centered(images)], size, options["device"], options["dtype"])
 
     def _accuracy(self, backbone):
         backbone.to(as_dtype(self.options["dtype"])).to(self.options["device"]).eval()
@@ -252,13 +256,13 @@ class DINODigits(Recipe):
         best, count, side = int(self.focus().argmax()), 8, _SIDE // _PATCH
         class_maps = self.attention(count)[:, best].reshape(count, side, side)
         backbone, half = self.model.teacher[0].eval(), self.test.size // 2
+        images = self.test.images[:count]
         reference = []
-        for i, (x,) in enumerate(in_batches([centered(self.test.images[:count])], 1,
-                                            self.options["device"], self.options["dtype"])):  # fmt: skip
-            point = tuple(int(place) + half for place in self.test.corners[i])
+        for (x,), corner in zip(self._in_batches(images, 1), self.test.corners, strict=False):
+            point = tuple(int(place) + half for place in corner)
             reference.append(to_host(backbone.reference_maps(x, [point]).array)[0, 0, best])
         figure = page.viz.image_rows_figure(
-            [self.test.images[:count, 0], [m / m.max() for m in class_maps],
+            [images[:, 0], [m / m.max() for m in class_maps],
              [m / m.max() for m in reference]],
             ["test image", "class token", "point on the digit"],
             "Attention of the best head in the last block",
