@@ -306,11 +306,11 @@ show(
 
 # %%
 def make_vit():
-    backbone = DINOTransformer(32, 4, 64, 3, 4, 128, in_channels=1)
-    return nn.Sequential(backbone, DINOHead(64, 64, 128, 32, batch_norm=True))
+    backbone = DINOTransformer(32, 4, 64, 3, 8, 128, in_channels=1)
+    return nn.Sequential(backbone, DINOHead(64, 64, 256, 64, batch_norm=True))
 
 
-def train_vit(steps, lr=2e-3):
+def train_vit(steps, lr=1.5e-3):
     mt.manual_seed(1)
     model = DINO(make_vit, 64)
     parameters = [p for p in model.student.parameters() if p.requires_grad]
@@ -322,7 +322,7 @@ def train_vit(steps, lr=2e-3):
         for group in optimizer.param_groups:
             group["lr"] = cosine_schedule(step, steps, lr, 1e-5, steps // 10)
         optimizer.zero_grad()
-        model(views[:2], views[2:], temperature=0.015).backward()
+        model(views[:2], views[2:], temperature=0.01).backward()
         nn.utils.clip_grad_norm_(parameters, 3.0)
         optimizer.step()
         model.update(cosine_schedule(step, steps, 0.98, 1.0))
@@ -385,18 +385,18 @@ print("with the library's loss:", t.grad)
 where(DINO, DINOHead, dino_loss, update_center, update_teacher, DINOTransformer)
 
 # %% [markdown]
-# Then practise:
-#
-# ```sh
-# mta exercise start 50
-# mta exercise start 51
-# ```
-#
 # ## Exercise
 #
 # Train the small network with batch normalization in its head (`batch_norm=True`) and without
 # centering. Does it still collapse? Compare the entropies with those in the figure. Which of the
 # two operations does batch normalization replace, and why can it not replace the other one?
+#
+# Then practice:
+#
+# ```sh
+# mta exercise start 50
+# mta exercise start 51
+# ```
 #
 # ## Three questions
 #

@@ -22,7 +22,7 @@ __all__ = ["DINODigits"]
 
 _SIDE, _PATCH = 32, 4
 # Sides of the crops in pixels, and the size to which they are resized.
-_LARGE, _SMALL = ((22, 32), 24), ((12, 20), 12)
+_LARGE, _SMALL = ((24, 32), 24), ((12, 22), 12)
 _BATCH = 240
 
 
@@ -92,13 +92,13 @@ class DINODigits(Recipe):
     log_every = 20
     OPTIONS = (
         *common_options(
-            ("dropout",), steps=600, lr=2e-3, batch=64, layers=3, dim=64,
-            weight_decay=0.04, clip=3.0, warmup=60, eval_every=200,
+            ("dropout",), steps=700, lr=1.5e-3, batch=64, layers=3, heads=8, dim=64,
+            weight_decay=0.04, clip=3.0, warmup=70, eval_every=175,
         ),
-        Option("outputs", 128, "Number K of outputs of the head."),
+        Option("outputs", 64, "Number K of outputs of the head."),
         Option("small", 3, "Number of small views of an image."),
         Option("momentum", 0.98, "Momentum of the teacher in the first step.", "share"),
-        Option("temperature", 0.03, "Temperature of the teacher.", "positive"),
+        Option("temperature", 0.01, "Temperature of the teacher.", "positive"),
         Option("scenes", 2, "Number of images of each digit to measure the features with."),
         Option("collapse_steps", 300, "Number of steps of the trainings that collapse."),
     )  # fmt: skip
@@ -127,7 +127,9 @@ class DINODigits(Recipe):
             _SIDE, _PATCH, options["dim"], options["layers"], options["heads"],
             2 * options["dim"], in_channels=1,
         )  # fmt: skip
-        head = DINOHead(options["dim"], options["outputs"], 2 * options["dim"], 32, batch_norm=True)
+        head = DINOHead(
+            options["dim"], options["outputs"], 4 * options["dim"], options["dim"], batch_norm=True
+        )
         return nn.Sequential(backbone, head)
 
     def parameter_groups(self):
