@@ -310,7 +310,7 @@ def make_vit():
     return nn.Sequential(backbone, DINOHead(64, 64, 256, 64, batch_norm=True))
 
 
-def train_vit(steps, lr=1.5e-3):
+def train_vit(steps, lr=2e-3):
     mt.manual_seed(1)
     model = DINO(make_vit, 64)
     parameters = [p for p in model.student.parameters() if p.requires_grad]

@@ -41,7 +41,7 @@ class ClutteredDigits(NamedTuple):
 
 
 @names_arguments
-def draw_cluttered(count, images, labels, generator, side=32, size=14, margin=5, pieces=6):
+def draw_cluttered(count, images, labels, generator, side=32, size=12, margin=6, pieces=6):
     """Draw images of a digit at a random place, and fragments of other digits.
 
     Parameters
@@ -54,9 +54,9 @@ def draw_cluttered(count, images, labels, generator, side=32, size=14, margin=5,
     generator : numpy.random.Generator
     side : int, default 32
         Height and width of an image.
-    size : int, default 14
+    size : int, default 12
         Height and width of a digit, to which it is resized.
-    margin : int, default 5
+    margin : int, default 6
         Smallest distance of a digit from the edges.
     pieces : int, default 6
         Number of fragments, of 3 to 5 pixels. The digit covers them.
@@ -70,7 +70,7 @@ def draw_cluttered(count, images, labels, generator, side=32, size=14, margin=5,
     >>> digits = np.ones((5, 1, 8, 8), np.float32)
     >>> found = draw_cluttered(3, digits, np.arange(5), np.random.default_rng(1))
     >>> found.images.shape, found.masks().sum((1, 2)).tolist()
-    ((3, 1, 32, 32), [196, 196, 196])
+    ((3, 1, 32, 32), [144, 144, 144])
     """
     free = side - size - 2 * margin
     if len(images) == 0 or len(images) != len(labels) or free < 0 or size < 5:

@@ -74,7 +74,7 @@ def test_cluttered_digits(rng):
     assert (more.images[:, 0][~more.masks()] > 0).mean() > 0.05
 
 
-@pytest.mark.parametrize("wrong", [{"side": 10}, {"size": 4}, {"margin": 10}])
+@pytest.mark.parametrize("wrong", [{"side": 10}, {"size": 4}, {"margin": 11}])
 def test_refused_sizes(wrong, rng):
     with pytest.raises(ArgumentError, match="do not fit"):
         draw_cluttered(2, np.ones((3, 1, 8, 8)), np.arange(3), rng, **wrong)

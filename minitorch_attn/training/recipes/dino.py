@@ -92,7 +92,7 @@ class DINODigits(Recipe):
     log_every = 20
     OPTIONS = (
         *common_options(
-            ("dropout",), steps=700, lr=1.5e-3, batch=64, layers=3, heads=8, dim=64,
+            ("dropout",), steps=700, lr=2e-3, batch=64, layers=3, heads=8, dim=64,
             weight_decay=0.04, clip=3.0, warmup=70, eval_every=175,
         ),
         Option("outputs", 64, "Number K of outputs of the head."),
