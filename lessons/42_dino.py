@@ -47,17 +47,17 @@ scenes = draw_cluttered(64, *training, np.random.default_rng(0))
 
 
 def draw_views(pictures, generator):
-    """Two large and three small views of each image, with pixels from -1 to 1."""
+    """Two large and three small views of each image, with standardized pixels."""
     sizes = [((24, 32), 24)] * 2 + [((12, 22), 12)] * 3
     views = [random_views(pictures, *size, generator, 0.3, 0.02) for size in sizes]
-    return [mt.tensor(2 * view - 1) for view in views]
+    return [mt.tensor((view - 0.1) / 0.25) for view in views]
 
 
 views = draw_views(scenes.images, np.random.default_rng(1))
 print("images", scenes.images.shape, "  views", [view.shape for view in views])
 
 # %% tags=["plot"]
-rows = [scenes.images[:8, 0], *((view[:8, 0].numpy() + 1) / 2 for view in views)]
+rows = [scenes.images[:8, 0], *(0.25 * view[:8, 0].numpy() + 0.1 for view in views)]
 show(
     mt.viz.image_rows_figure(
         [np.clip(row, 0, 1) for row in rows],
@@ -310,7 +310,7 @@ def make_vit():
     return nn.Sequential(backbone, DINOHead(64, 64, 256, 64, batch_norm=True))
 
 
-def train_vit(steps, lr=2e-3):
+def train_vit(steps, lr=1.5e-3):
     mt.manual_seed(1)
     model = DINO(make_vit, 64)
     parameters = [p for p in model.student.parameters() if p.requires_grad]
@@ -331,7 +331,7 @@ def train_vit(steps, lr=2e-3):
 
 vit = train_vit(pick(230, 10))
 shown = draw_cluttered(300, images, labels, np.random.default_rng(9))
-pixels = mt.tensor(2 * shown.images - 1)
+pixels = mt.tensor((shown.images - 0.1) / 0.25)
 on_digit = shown.masks().reshape(300, 8, 4, 8, 4).mean((2, 4)).reshape(300, 64)  # by patch
 weights = vit.last_attention(pixels).numpy()[:, :, 0, 1:]  # of the class token
 share = (weights * on_digit[:, None]).sum(-1).mean(0) / weights.sum(-1).mean(0)
@@ -339,7 +339,7 @@ print("attention on the digit, in multiples of its area:", (share / on_digit.mea
 
 # %% tags=["plot"]
 best = int(share.argmax())
-points = [(int(y) + 7, int(x) + 7) for y, x in shown.corners[:6]]  # the middle of each digit
+points = [(int(y) + 6, int(x) + 6) for y, x in shown.corners[:6]]  # the middle of each digit
 maps = [vit.reference_maps(pixels[i : i + 1], [points[i]])[0, 0, best].numpy() for i in range(6)]
 show(
     mt.viz.image_rows_figure(

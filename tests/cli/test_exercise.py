@@ -105,7 +105,7 @@ def test_json_everywhere(mta, tmp_path):
     solve(tmp_path / COPY)
     assert json.loads(mta("exercise", "check", "--json")[1])["passed"] is True
     listed = json.loads(mta("exercise", "list", "--json")[1])
-    assert len(listed) == 47 and listed[0]["solved"] and not listed[1]["solved"]
+    assert len(listed) == 49 and listed[0]["solved"] and not listed[1]["solved"]
     assert listed[0]["file"] == str(tmp_path / COPY)
     assert json.loads(mta("exercise", "solution", "1", "--json")[1])["new"] == FIRST.new
     code, out, _ = mta("exercise", "solution", "2", "--json")
@@ -173,7 +173,7 @@ def test_when_all_are_solved_it_says_so(mta, tmp_path):
     (tmp_path / "state" / "progress.json").write_text(json.dumps(fields))
     code, out, _ = mta("exercise")
     assert code == 0 and "all exercises are solved" in out
-    assert json.loads(mta("exercise", "--json")[1]) == {"solved": 47, "next": None}
+    assert json.loads(mta("exercise", "--json")[1]) == {"solved": 49, "next": None}
     mta("exercise", "reset", "4")
     listed = mta("exercise", "list")[1]
     assert listed.endswith(

@@ -5,7 +5,7 @@ import pytest
 
 import minitorch_attn as mt
 from minitorch_attn.data.digits import digits_split
-from minitorch_attn.training.recipes.dino import DINODigits, centered
+from minitorch_attn.training.recipes.dino import DINODigits, standardized
 from minitorch_attn.training.recipes.dino_collapse import collapse_runs, entropies
 from minitorch_attn.training.recipes.image_gpt import IGPT, as_levels
 
@@ -87,8 +87,10 @@ def test_both_collapses():
     assert runs["both"][-1, 1] - runs["both"][-1, 0] > 0.3
 
 
-def test_pixels_are_centered():
-    assert centered(np.array([0.0, 0.5, 1.0])).tolist() == [-1, 0, 1]
+def test_pixels_are_standardized(recipe):
+    np.testing.assert_allclose(standardized(np.array([0.1, 0.35])), [0, 1], atol=1e-6)
+    pixels = standardized(recipe.known.images)
+    assert abs(pixels.mean()) < 0.2 and abs(pixels.std() - 1) < 0.2
 
 
 def test_levels_and_completions():
