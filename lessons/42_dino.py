@@ -336,6 +336,7 @@ on_digit = shown.masks().reshape(300, 8, 4, 8, 4).mean((2, 4)).reshape(300, 64) 
 weights = vit.last_attention(pixels).numpy()[:, :, 0, 1:]  # of the class token
 share = (weights * on_digit[:, None]).sum(-1).mean(0) / weights.sum(-1).mean(0)
 print("attention on the digit, in multiples of its area:", (share / on_digit.mean()).round(2))
+assert share.max() > pick(1.5, 0) * on_digit.mean()
 
 # %% tags=["plot"]
 best = int(share.argmax())
