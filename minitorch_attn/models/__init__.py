@@ -28,8 +28,12 @@ _FILES = {
         "hard_distillation_loss",
         "soft_distillation_loss",
     ],  # fmt: skip
+    "dino": ["DINO", "DINOHead"],
+    "dino_transformer": ["DINOTransformer"],
+    "dinov2": ["DINOv2", "dinov2_b_14", "dinov2_g_14", "dinov2_l_14", "dinov2_s_14"],
     "elmo": ["BiLM", "ELMo", "ScalarMix"],
     "gpt": ["GPT", "gpt2", "gpt2_large", "gpt2_medium", "gpt2_xl"],
+    "image_gpt": ["ImageGPT", "image_gpt_l", "image_gpt_m", "image_gpt_s"],
     "llama": [
         "Llama",
         "llama2_70b",

@@ -33,7 +33,14 @@ class Block(nn.Module):
     bias : bool
     activation : str or callable
     norm_eps : float
+
+    Attributes
+    ----------
+    is_causal : bool
+        Whether a token attends only to itself and to earlier tokens.
     """
+
+    is_causal = True
 
     def __init__(
         self, embed_dim, num_heads, ff_dim, dropout=0.0, bias=True, activation="gelu_tanh",
@@ -49,7 +56,8 @@ class Block(nn.Module):
     @computes("pre-norm block")
     def forward(self, x, mask=None, cache=None):
         # x: (batch, token, embed)   mask: (batch, heads, token, key), besides the causal mask
-        attended = self.attention(self.norm1(x), mask=mask, is_causal=True, cache=cache)
+        normed = self.norm1(x)
+        attended = self.attention(normed, mask=mask, is_causal=self.is_causal, cache=cache)
         x = add_residual(x, attended, self.dropout)
         return add_residual(x, self.feed_forward(self.norm2(x)), self.dropout)
 

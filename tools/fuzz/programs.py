@@ -22,13 +22,14 @@ NOT_CALLED = {
     "builds a model of millions of parameters": "mt.models.bart_base mt.models.bart_large "
     "mt.models.bert_base mt.models.bert_large mt.models.bert_medium mt.models.bert_mini "
     "mt.models.bert_small mt.models.bert_tiny mt.models.deit_b_16 mt.models.deit_s_16 "
-    "mt.models.deit_ti_16 mt.models.gpt2 mt.models.gpt2_large mt.models.gpt2_medium "
-    "mt.models.gpt2_xl mt.models.llama2_70b mt.models.llama3_8b mt.models.llama_13b "
-    "mt.models.llama_33b mt.models.llama_65b mt.models.llama_7b mt.models.lr_net_26 "
-    "mt.models.lr_net_50 mt.models.mae_b_16 "
-    "mt.models.mae_h_14 mt.models.mae_l_16 mt.models.marian_base mt.models.non_local_resnet50 "
-    "mt.models.resnet101 mt.models.resnet152 mt.models.resnet18 mt.models.resnet34 "
-    "mt.models.resnet50 mt.models.swin_b "
+    "mt.models.deit_ti_16 mt.models.dinov2_b_14 mt.models.dinov2_g_14 mt.models.dinov2_l_14 "
+    "mt.models.dinov2_s_14 mt.models.gpt2 mt.models.gpt2_large mt.models.gpt2_medium "
+    "mt.models.gpt2_xl mt.models.image_gpt_l mt.models.image_gpt_m mt.models.image_gpt_s "
+    "mt.models.llama2_70b mt.models.llama3_8b mt.models.llama_13b mt.models.llama_33b "
+    "mt.models.llama_65b mt.models.llama_7b mt.models.lr_net_26 mt.models.lr_net_50 "
+    "mt.models.mae_b_16 mt.models.mae_h_14 mt.models.mae_l_16 mt.models.marian_base "
+    "mt.models.non_local_resnet50 mt.models.resnet101 mt.models.resnet152 mt.models.resnet18 "
+    "mt.models.resnet34 mt.models.resnet50 mt.models.swin_b "
     "mt.models.swin_l mt.models.swin_s mt.models.swin_t mt.models.swinv2_b mt.models.swinv2_l "
     "mt.models.swinv2_s mt.models.swinv2_t mt.models.t5_11b mt.models.t5_3b mt.models.t5_base "
     "mt.models.t5_large mt.models.t5_small mt.models.t5_v1_1_base mt.models.t5_v1_1_large "
@@ -325,6 +326,7 @@ _PAIRED = "vocab_size=11|embed_dim=8|num_heads=2|num_encoder_layers=1|num_decode
 _IDS, _PIXELS = "mt.tensor([[1, 2, 3]])", "mt.rand(1, 3, 8, 8)"
 _MODELS = {  # settings of a small model, and its usual input
     "GPT": (f"{_TEXT}|context_length=8", _IDS),
+    "ImageGPT": ("num_clusters=11|num_pixels=8|embed_dim=8|num_heads=2|num_layers=1", _IDS),
     "Llama": (_TEXT, _IDS),
     "T5": (f"{_TEXT}|head_dim=4", f"{_IDS}, {_IDS}"),
     **dict.fromkeys(("BART", "Marian", "Transformer"), (_PAIRED, f"{_IDS}, {_IDS}")),
@@ -347,6 +349,9 @@ _MODELS = {  # settings of a small model, and its usual input
                _PIXELS),
     **dict.fromkeys(("VisionTransformer", "DistilledVisionTransformer"),
                     (f"{_IMAGE}|num_classes=5", _PIXELS)),
+    **dict.fromkeys(("DINOTransformer", "DINOv2"), (_IMAGE, _PIXELS)),
+    "DINO": ("make_network=lambda: mt.nn.Flatten()|out_dim=192", f"[{_PIXELS}, {_PIXELS}]"),
+    "DINOHead": ("in_dim=4|out_dim=5|hidden_dim=6|bottleneck_dim=3", "mt.rand(2, 4)"),
     "MaskedAutoencoder": (f"{_IMAGE}|decoder_dim=8|decoder_layers=1|decoder_heads=2|"
                           "decoder_mlp_dim=8", _PIXELS),
     "ShowAttendTell": ("vocab_size=7|annotation_dim=5|embed_dim=2|hidden_dim=3|attention_dim=4",

@@ -16,12 +16,14 @@ from .properties import (
     ADDITIVE_PROPERTIES,
     BASELINE_PROPERTIES,
     CAUSAL_PROPERTIES,
+    CENTERING_PROPERTIES,
     CROSS_PROPERTIES,
     CTC_PROPERTIES,
     HEAD_PROPERTIES,
     MASK_PROPERTIES,
     PACKED_PROPERTIES,
     SCALE_PROPERTIES,
+    TEACHER_PROPERTIES,
 )
 
 __all__ = ["JUDGES", "Judge"]
@@ -135,6 +137,13 @@ def _guesses(rng, big):
     return [z, rng.normal(size=len(z)).astype("float32"), choice, reward]
 
 
+def _views(rng, big):
+    size = (256, 64) if big else (3, 5)
+    student = rng.normal(size=size) / 10
+    shapes = size, size[1]
+    return [student, *(rng.normal(size=shape).astype("float32") / 10 for shape in shapes)]
+
+
 def _project(h, *weights):
     return tuple(h @ weight for weight in weights)
 
@@ -227,6 +236,16 @@ def _baseline(z, guess, choice, reward):
     return ops.cat([loss.reshape(1), error / len(z)], 0)
 
 
+def _distillation(student, teacher, center):
+    target = ((teacher.to(student.dtype) - center) / 0.04).softmax(-1)
+    return -(target * (student / 0.1).log_softmax(-1)).sum(-1).mean()
+
+
+def _distillation_and_zeros(student, teacher, center):
+    loss = _distillation(student, teacher, center).reshape(1)
+    return ops.cat([loss, ops.zeros(teacher.numel(), dtype=loss.dtype)], 0)
+
+
 _X = ((2, 5, 4), (8, 256, 64))  # batch, token, width
 _ROWS = ((2, 3, 5), (2, 12, 64, 64))
 _SQUARE = ((4, 4), (64, 64))
@@ -306,4 +325,8 @@ JUDGES = {
         "reinforce", _choices, lambda z, choice, reward: -reward * _chosen(z, choice)
     ),
     "baseline": Judge("loss_and_baseline_gradient", _guesses, _baseline, BASELINE_PROPERTIES),
+    "teacher_gradient": Judge(
+        "loss_and_teacher_gradient", _views, _distillation_and_zeros, TEACHER_PROPERTIES
+    ),
+    "centering": Judge("dino_loss", _views, _distillation, CENTERING_PROPERTIES),
 }

@@ -9,8 +9,8 @@ import numpy as np
 
 __all__ = [
     "ADDITIVE_PROPERTIES", "BASELINE_PROPERTIES", "CAUSAL_PROPERTIES", "CROSS_PROPERTIES",
-    "CTC_PROPERTIES", "HEAD_PROPERTIES", "MASK_PROPERTIES", "PACKED_PROPERTIES",
-    "SCALE_PROPERTIES", "Property",
+    "CENTERING_PROPERTIES", "CTC_PROPERTIES", "HEAD_PROPERTIES", "MASK_PROPERTIES",
+    "PACKED_PROPERTIES", "SCALE_PROPERTIES", "TEACHER_PROPERTIES", "Property",
 ]  # fmt: skip
 
 _LOG_3 = np.log(3.0)
@@ -159,6 +159,24 @@ def _baseline_stays(results):
     return off < 1e-12, f"the baseline's gradient changes by {off:.2g}"
 
 
+def _views(rng):
+    """Make two calls that differ by the same vector in the teacher's outputs and the center."""
+    student = rng.normal(size=(3, 5)) / 10
+    teacher, center = (rng.normal(size=shape).astype("float32") / 10 for shape in ((3, 5), 5))
+    shift = rng.normal(size=5).astype("float32")
+    return [[student, teacher + by * shift, center + by * shift] for by in (0, 1)]
+
+
+def _no_gradient(results):
+    largest = np.abs(results[0][0][1:]).max()
+    return largest == 0, f"the teacher's gradient has an entry of {largest:.2g}"
+
+
+def _loss_stays(results):
+    first, second = (float(outputs[0]) for outputs in results)
+    return abs(first - second) < 1e-4 * abs(first), f"it changes from {first:.4g} to {second:.4g}"
+
+
 _ROWS = Property("each query's weights sum to 1 over the keys", _cross, _rows_sum_to_one)
 _GOLDEN = Property("scores log 3 and 0 give the weights 3/4 and 1/4", _golden_inputs, _golden)
 _SPREAD = "scores of random queries and keys have standard deviation 1"
@@ -213,4 +231,14 @@ CTC_PROPERTIES = (
 )  # fmt: skip
 BASELINE_PROPERTIES = (
     Property("the policy does not change the baseline's gradient", _two_policies, _baseline_stays),
+)
+TEACHER_PROPERTIES = (
+    Property("the teacher's output gets no gradient", lambda rng: _views(rng)[:1], _no_gradient),
+)
+CENTERING_PROPERTIES = (
+    Property(
+        "a vector added to the teacher's outputs and the center does not change the loss",
+        _views,
+        _loss_stays,
+    ),
 )

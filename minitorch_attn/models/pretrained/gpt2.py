@@ -49,19 +49,24 @@ class GPT2PreTrainedModel(DecoderModel):
         config.refuse(type(self).__name__, add_cross_attention=False)
         if config.get("pruned_heads"):
             config.refuse(type(self).__name__, pruned_heads={})
-        self.body = GPT(
+        self.body = self.make_body(config)
+        self.body.dropout = nn.Dropout(config.embd_pdrop)
+        for i, block in enumerate(self.body.blocks):
+            _set_attention(block, config, i)
+        if config.initializer_range != 0.02 or config.reorder_and_upcast_attn:
+            self.body.initialize(config.initializer_range)
+
+    def make_body(self, config):
+        """Create the paper's model."""
+        body = GPT(
             config.vocab_size, config.n_positions, config.n_embd, config.n_head, config.n_layer,
             ff_dim=config.n_inner, dropout=config.resid_pdrop,
             tie_weights=config.tie_word_embeddings,
             activation=activation(config.activation_function), norm_eps=config.layer_norm_epsilon,
         )  # fmt: skip
         if not self.predicts:
-            self.body.head = nn.Identity()
-        self.body.dropout = nn.Dropout(config.embd_pdrop)
-        for i, block in enumerate(self.body.blocks):
-            _set_attention(block, config, i)
-        if config.initializer_range != 0.02 or config.reorder_and_upcast_attn:
-            self.body.initialize(config.initializer_range)
+            body.head = nn.Identity()
+        return body
 
     def names(self):
         p = "" if self.is_base else "transformer."
@@ -94,7 +99,7 @@ class GPT2PreTrainedModel(DecoderModel):
         x = embeddings_of(body.token_embedding, input_ids, inputs_embeds)  # (batch, token, embed)
         cache, wanted = cache_of(config, past_key_values, use_cache)
         past = None if cache is None else cache.length
-        mask = attention_mask_of(attention_mask, position_ids, x, past)
+        mask = self.mask_of(attention_mask, position_ids, x, past)
         x = x + body.position_embedding(positions_of(position_ids, x, past))
         if token_type_ids is not None:
             x = x + body.token_embedding(token_type_ids.reshape(-1, x.shape[1]))
@@ -107,6 +112,10 @@ class GPT2PreTrainedModel(DecoderModel):
         if found.hidden_states is not None:
             found.hidden_states = (*found.hidden_states[:-1], x)
         return x, {"past_key_values": cache if wanted else None, **vars(found)}
+
+    def mask_of(self, attention_mask, position_ids, x, past):
+        """Return the mask besides the causal one, or None; see `decoder.attention_mask_of`."""
+        return attention_mask_of(attention_mask, position_ids, x, past)
 
 
 def _set_attention(block, config, i):

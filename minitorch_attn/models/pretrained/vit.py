@@ -1,7 +1,6 @@
 """ViT with the Hugging Face interface; the model itself is `models/vit.py`."""
 
 from ... import nn, ops
-from ...errors import ArgumentError
 from .activations import activation
 from .decoder import result
 from .losses import classification_loss
@@ -16,7 +15,6 @@ class ViTPreTrainedModel(ImageEncoderModel):
     model_type = "vit"
     base_prefix = "vit"
     defaults = dict(DEFAULTS, encoder_stride=16, pooler_output_size=None, pooler_act="tanh")
-    has_mask_token = False
 
     def build(self, config):
         self.vision = self.make_encoder(config)
@@ -39,17 +37,6 @@ class ViTPreTrainedModel(ImageEncoderModel):
         positions = self.positions_of(pixel_values, interpolate)
         tokens = self.vision.dropout(self.vision.with_prefix(patches) + positions)
         return self.encode(tokens, attention_mask, output_attentions, output_hidden_states)
-
-    def hide(self, patches, bool_masked_pos):
-        """Replace each masked patch by the mask token."""
-        if not self.has_mask_token:
-            raise ArgumentError(
-                "bool_masked_pos must be None for a model without a mask token",
-                got=type(self).__name__,
-                hint="pass use_mask_token=True, or use the class for masked image modeling",
-            )
-        mask = bool_masked_pos.unsqueeze(-1).to(dtype=patches.dtype)  # (batch, patch, 1)
-        return patches * (1.0 - mask) + self.mask_token * mask
 
 
 class ViTModel(ViTPreTrainedModel):

@@ -1,4 +1,4 @@
-"""Hugging Face interface shared by ViT, DeiT and ViTMAE: the encoder, its inputs and outputs."""
+"""Hugging Face interface shared by ViT, DeiT, ViTMAE and DINOv2: encoder, inputs and outputs."""
 
 from ... import nn, ops
 from ...errors import ArgumentError, ShapeError
@@ -6,11 +6,12 @@ from ...nn import init
 from ..vit import VisionTransformer, pair
 from ..vit_positions import interpolate_positions
 from .activations import activation
+from .base import PretrainedModel
 from .decoder import collecting
 from .names import Ignored, NameTable
 from .vit_names import TwoLayouts, encoder_names
 
-__all__ = ["DEFAULTS", "ImageEncoderModel", "MaskedImageModeling", "block_options"]
+__all__ = ["DEFAULTS", "ImageEncoderModel", "MaskedImageModeling", "VisionModel", "block_options"]
 
 DEFAULTS = dict(
     hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072,
@@ -20,8 +21,69 @@ DEFAULTS = dict(
 )  # fmt: skip
 
 
-class ImageEncoderModel(TwoLayouts):
+class VisionModel(PretrainedModel):
     """Base class for image models whose attribute `vision` is a `VisionTransformer`.
+
+    Attributes
+    ----------
+    has_mask_token : bool
+        Whether the model has a parameter `mask_token`, which replaces masked patches.
+    """
+
+    has_mask_token = False
+
+    def initialize(self):
+        """Initialize the parameters from a truncated normal with std `config.initializer_range`."""
+        std = self.config.initializer_range
+        for module in self.modules():
+            if isinstance(module, (nn.Linear, nn.Conv2d)):
+                init.trunc_normal_(module.weight, std=std)
+                if module.bias is not None:
+                    init.zeros_(module.bias)
+        init.trunc_normal_(self.vision.class_token, std=std)
+        init.trunc_normal_(self.vision.positions.weight, std=std)
+
+    def patches_of(self, pixel_values):
+        """Embed the patches in the model's dtype. Returns shape (batch, patch, embed)."""
+        if pixel_values is None:
+            raise ArgumentError(
+                f"{type(self).__name__}: pixel_values is missing",
+                got="None", hint="pass pixel_values=processor(images) (mt.data.ImageProcessor)",
+            )  # fmt: skip
+        embedding = self.vision.patch_embedding
+        return embedding(pixel_values.to(dtype=embedding.projection.weight.dtype))
+
+    def hide(self, patches, bool_masked_pos):
+        """Replace each masked patch by the mask token."""
+        if not self.has_mask_token:
+            raise ArgumentError(
+                "bool_masked_pos must be None for a model without a mask token",
+                got=type(self).__name__,
+                hint="pass use_mask_token=True, or use the class for masked image modeling",
+            )
+        mask = bool_masked_pos.unsqueeze(-1).to(dtype=patches.dtype)  # (batch, patch, 1)
+        return patches * (1.0 - mask) + self.mask_token * mask
+
+    def encode(self, tokens, attention_mask, output_attentions, output_hidden_states):
+        """Return (last hidden states, dict of the other outputs).
+
+        Parameters
+        ----------
+        tokens : Tensor of shape (batch, token, embed)
+        attention_mask : Tensor of shape (batch, token) or (batch, 1, query, key), optional
+        """
+        blocks = self.vision.blocks
+        mask = mask_of(attention_mask)
+        flags = output_attentions, output_hidden_states
+        with collecting(self.config, blocks, list(blocks), *flags) as found:
+            last = self.vision.encode(tokens, mask)
+        if found.hidden_states is not None:
+            found.hidden_states = (tokens, *found.hidden_states)
+        return last, vars(found)
+
+
+class ImageEncoderModel(TwoLayouts, VisionModel):
+    """Base class for ViT, DeiT and ViTMAE.
 
     Attributes
     ----------
@@ -42,17 +104,6 @@ class ImageEncoderModel(TwoLayouts):
             in_channels=config.num_channels, **block_options(config),
         )  # fmt: skip
 
-    def initialize(self):
-        """Initialize the parameters from a truncated normal with std `config.initializer_range`."""
-        std = self.config.initializer_range
-        for module in self.modules():
-            if isinstance(module, (nn.Linear, nn.Conv2d)):
-                init.trunc_normal_(module.weight, std=std)
-                if module.bias is not None:
-                    init.zeros_(module.bias)
-        init.trunc_normal_(self.vision.class_token, std=std)
-        init.trunc_normal_(self.vision.positions.weight, std=std)
-
     def names(self):
         prefix = "" if self.is_base else self.base_prefix + "."
         table = encoder_names(prefix) + self.other_names()
@@ -63,16 +114,6 @@ class ImageEncoderModel(TwoLayouts):
     def other_names(self):
         """Return the name table's entries for the modules other than the encoder."""
         return []
-
-    def patches_of(self, pixel_values):
-        """Embed the patches in the model's dtype. Returns shape (batch, patch, embed)."""
-        if pixel_values is None:
-            raise ArgumentError(
-                f"{type(self).__name__}: pixel_values is missing",
-                got="None", hint="pass pixel_values=processor(images) (mt.data.ImageProcessor)",
-            )  # fmt: skip
-        embedding = self.vision.patch_embedding
-        return embedding(pixel_values.to(dtype=embedding.projection.weight.dtype))
 
     def positions_of(self, pixel_values, interpolate):
         """Return the position embeddings of all tokens of an image, with shape (token, embed)."""
@@ -90,23 +131,6 @@ class ImageEncoderModel(TwoLayouts):
         prefix, grid = vision.num_prefix, vision.patch_embedding.grid(*size)
         patches = interpolate_positions(weight[prefix:], vision.grid, grid)
         return ops.cat([weight[:prefix], patches], 0)
-
-    def encode(self, tokens, attention_mask, output_attentions, output_hidden_states):
-        """Return (last hidden states, dict of the other outputs).
-
-        Parameters
-        ----------
-        tokens : Tensor of shape (batch, token, embed)
-        attention_mask : Tensor of shape (batch, token) or (batch, 1, query, key), optional
-        """
-        blocks = self.vision.blocks
-        mask = mask_of(attention_mask)
-        flags = output_attentions, output_hidden_states
-        with collecting(self.config, blocks, list(blocks), *flags) as found:
-            last = self.vision.encode(tokens, mask)
-        if found.hidden_states is not None:
-            found.hidden_states = (tokens, *found.hidden_states)
-        return last, vars(found)
 
 
 def block_options(config):

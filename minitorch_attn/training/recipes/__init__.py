@@ -17,6 +17,7 @@ RECIPES = {
     "bert": ("bert", "BERT"), "vit": ("vit", "ViT"), "swin": ("swin", "Swin"),
     "mae": ("mae", "MAE"),
     "captions": ("captions", "Captions"),
+    "dino": ("dino", "DINODigits"), "igpt": ("image_gpt", "IGPT"),
     "seq2seq": ("seq2seq", "RecurrentDates"),
     "mask-predict": ("mask_predict", "MaskPredict"),
     "nonlocal": ("non_local", "NonLocal"),

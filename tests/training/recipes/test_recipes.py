@@ -24,9 +24,12 @@ SMALL = {
     "superposition": {"batch": 7, "restarts": 1},
     "words": {"dim": 6, "cells": 7, "batch": 3, "pairs": 5, "fewest": 30},
     "captions": {"dim": 8, "batch": 3, "scenes": 11},
+    "dino": {"layers": 1, "heads": 2, "dim": 8, "batch": 3, "scenes": 1, "collapse_steps": 11},
+    "igpt": {"layers": 1, "heads": 2, "dim": 8, "batch": 5},
 }
-NEEDS_DIGITS = {"vit", "swin", "mae", "captions"}
-BATCH_STATISTICS = {"captions", "nonlocal"}  # with batch normalization, a batch cannot be split
+NEEDS_DIGITS = {"vit", "swin", "mae", "captions", "dino", "igpt"}
+# With batch normalization, a batch cannot be split.
+BATCH_STATISTICS = {"captions", "dino", "nonlocal"}
 
 
 @pytest.fixture(autouse=True)
