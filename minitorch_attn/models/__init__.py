@@ -42,6 +42,8 @@ _FILES = {
     "mae": ["MaskedAutoencoder", "mae_b_16", "mae_h_14", "mae_l_16"],
     "marian": ["Marian", "marian_base"],
     "mask_predict": ["ConditionalMaskedLM"],
+    "mvit": ["MViT", "MultiscaleBlock", "PoolingAttention", "mvit_b_16x4", "mvit_b_32x3"],
+    "mvitv2": ["MViTv2", "mvitv2_b", "mvitv2_l", "mvitv2_s", "mvitv2_s_16x4", "mvitv2_t"],
     "pretrained": ["from_pretrained"],
     "recurrent_state": ["RecurrentState"],
     "seq2seq": ["RecurrentDecoder", "RecurrentEncoder", "Seq2Seq"],

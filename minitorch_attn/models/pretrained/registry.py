@@ -17,8 +17,8 @@ FAMILIES = {
 }  # fmt: skip
 # Prefix of timm's architecture names -> the file whose `class_for` finds the class.
 TIMM = {
-    "deit3_": "timm_vit", "deit_": "timm_vit", "flexivit_": "timm_vit", "swin_": "timm_swin",
-    "swinv2_": "timm_swin", "vit_": "timm_vit",
+    "deit3_": "timm_vit", "deit_": "timm_vit", "flexivit_": "timm_vit", "mvitv2_": "timm_mvitv2",
+    "swin_": "timm_swin", "swinv2_": "timm_swin", "vit_": "timm_vit",
 }  # fmt: skip
 
 
