@@ -64,7 +64,9 @@ _FILES = {
         "t5_v1_1_xl",
         "t5_v1_1_xxl",
     ],  # fmt: skip
+    "timesformer": ["TimeSformer", "timesformer_b", "timesformer_hr", "timesformer_l"],
     "transformer": ["Transformer", "transformer_base", "transformer_big"],
+    "video_mae": ["VideoMAE", "tube_masking", "video_mae_b", "video_mae_l", "video_mae_s"],
     "vit": ["VisionTransformer"],
     "vit_sizes": [
         "vision_transformer",
