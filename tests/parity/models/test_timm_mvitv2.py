@@ -10,7 +10,8 @@ from minitorch_attn.errors import ArgumentError
 from minitorch_attn.models.pretrained.timm_mvitv2 import _CFG, class_for
 from minitorch_attn.nn.init import skip_init
 
-NAMES = ["mvitv2_tiny", "mvitv2_large", "mvitv2_small_cls", "mvitv2_huge_cls"]
+MODES = ["conv", "conv", "max", "avg"]
+NAMES = ["mvitv2_tiny", "mvitv2_large", "mvitv2_base_cls"]
 
 
 @pytest.fixture
@@ -40,12 +41,13 @@ def draw(rng):
         num_heads=heads, mlp_ratio=float(rng.choice([1.0, 2.5])), stride_q=steps,
         expand_attn=bool(rng.random() < 0.6), qkv_bias=bool(rng.random() < 0.7),
         use_cls_token=bool(rng.random() < 0.5), use_abs_pos=bool(rng.random() < 0.4),
-        residual_pooling=bool(rng.random() < 0.7), mode=str(rng.choice(["conv", "conv", "max", "avg"])),
+        residual_pooling=bool(rng.random() < 0.7), mode=str(rng.choice(MODES)),
         kernel_qkv=[(1, 1), (3, 3), (3, 3)][int(rng.integers(3))],
         stride_kv_adaptive=[(1, 1), (2, 2), (4, 4)][int(rng.integers(3))],
         patch_kernel=(3, 3), patch_stride=(2, 2), patch_padding=(1, 1),
         rel_pos_type=str(rng.choice(["spatial", "spatial", ""])),
-        norm_layer=str(rng.choice(["layernorm", "rmsnorm"])), norm_eps=float(rng.choice([1e-6, 1e-3])),
+        norm_layer=str(rng.choice(["layernorm", "rmsnorm"])),
+        norm_eps=float(rng.choice([1e-6, 1e-3])),
     )  # fmt: skip
     if rng.random() < 0.3:
         cfg["embed_dim"] = [2 * heads * 2**i * int(rng.integers(1, 4)) for i in range(stages)]
@@ -69,7 +71,7 @@ def run(model, x):
     }
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(10))
 def test_drawn_models(seed, pair):
     rng = np.random.default_rng(seed)
     cfg, args = draw(rng)
