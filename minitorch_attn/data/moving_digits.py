@@ -101,7 +101,7 @@ def draw_clips(count, enlarged, labels, generator, side=24, frames=4, noise=0.0)
     sizes = generator.integers(len(enlarged), size=count)
     speeds = generator.integers(1, 3, count)
     steps = np.array(list(DIRECTIONS.values()))[directions] * speeds[:, None]  # (clip, 2)
-    places = generator.random((count, 2))  # of the first frame, as a share of the room
+    places = generator.random((count, 2))  # of the first frame, as a share of the free space
     canvas = np.zeros((count, 1, frames, side, side), np.float32)
     for clip in range(count):
         digit = enlarged[sizes[clip]][chosen[clip]]

@@ -81,7 +81,7 @@ def plan_blocks(
 def shrinking_strides(first, steps):
     """Return the strides of keys and values in each stage, given those of the first stage.
 
-    A stage whose queries are pooled divides the stride by theirs.
+    A stage whose queries are pooled divides the stride by the stride of the queries.
 
     Examples
     --------

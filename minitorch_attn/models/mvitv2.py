@@ -8,13 +8,12 @@ all queries are pooled, and the attention layer changes the number of channels.
 
 from functools import lru_cache, partial
 
-import numpy as np
-
 from .. import nn, ops
+from ..backend import as_device, module_for
 from ..computes import computes
 from ..errors import ShapeError
 from ..nn import init
-from ..tensor import tensor
+from ..tensor import wrap
 from .mvit import MultiscaleBlock, MViT
 from .pooling_attention import PoolingAttention
 
@@ -52,11 +51,11 @@ def relative_distances(queries, keys, device=None):
             [5, 3]])
     """
     # float32, as in the authors' code: its rounding decides where a fraction is cut off
+    xp = module_for(as_device(device))
     query_step, key_step = max(keys / max(queries, 1), 1.0), max(queries / max(keys, 1), 1.0)
-    rows = np.arange(queries, dtype=np.float32)[:, None] * np.float32(query_step)
-    columns = np.arange(keys, dtype=np.float32) * np.float32(key_step)
-    distance = rows - columns + np.float32((keys - 1) * key_step)
-    return tensor(distance.astype(np.int64), device=device)
+    rows = xp.arange(queries, dtype="float32")[:, None] * query_step
+    columns = xp.arange(keys, dtype="float32") * key_step
+    return wrap((rows - columns + (keys - 1) * key_step).astype("int64"))
 
 
 @lru_cache(_CACHED)
@@ -73,9 +72,10 @@ def place_units(size, dtype, device):
     tensor([[1., 1., 0.],
             [1., 0., 1.]])
     """
-    places = np.indices(size).reshape(len(size), -1)  # (axis, place)
-    units = [np.eye(n)[place] for n, place in zip(size, places, strict=True)]
-    return tensor(np.concatenate(units, -1), dtype=dtype, device=device)
+    xp = module_for(as_device(device))
+    places = xp.indices(size).reshape(len(size), -1)  # (axis, place)
+    units = [xp.eye(n, dtype=dtype)[place] for n, place in zip(size, places, strict=True)]
+    return wrap(xp.concatenate(units, -1))
 
 
 class RelativePoolingAttention(PoolingAttention):

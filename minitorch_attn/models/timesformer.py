@@ -1,4 +1,4 @@
-"""TimeSformer: a Vision Transformer for video that attends over time and space, apart or together.
+"""TimeSformer: a Vision Transformer for video that attends over time and space, jointly or in turn.
 
 Bertasius et al. 2021, "Is Space-Time Attention All You Need for Video Understanding?",
 arXiv:2102.05095v4. A clip of F frames with N patches each has N F + 1 tokens. Joint attention
@@ -238,7 +238,7 @@ class TimeSformer(nn.Module):
         batch : int
         positions : Tensor of shape (1 + patch, embed)
         time_positions : Tensor of shape (frame, embed), or None
-            None keeps the frames apart.
+            None does not join the frames.
 
         Returns
         -------

@@ -23,8 +23,9 @@ SMALL = {
     "superposition": {"batch": 7, "restarts": 1},
     "words": {"dim": 6, "cells": 7, "batch": 3, "pairs": 5, "fewest": 30},
     "captions": {"dim": 8, "batch": 3, "scenes": 11},
+    "mvit": {"dim": 4, "layers": 1, "batch": 3, "clips": 23},
 }
-NEEDS_DIGITS = {"vit", "swin", "mae", "captions"}
+NEEDS_DIGITS = {"vit", "swin", "mae", "captions", "mvit"}
 BATCH_STATISTICS = {"captions"}  # with batch normalization, a batch cannot be split
 
 
