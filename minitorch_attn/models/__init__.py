@@ -42,7 +42,7 @@ _FILES = {
     "mae": ["MaskedAutoencoder", "mae_b_16", "mae_h_14", "mae_l_16"],
     "marian": ["Marian", "marian_base"],
     "mask_predict": ["ConditionalMaskedLM"],
-    "mvit": ["MViT", "MultiscaleBlock", "PoolingAttention", "mvit_b_16x4", "mvit_b_32x3"],
+    "mvit": ["MViT", "MultiscaleBlock", "PoolingAttention", "mvit_b_16x4"],
     "mvitv2": ["MViTv2", "mvitv2_b", "mvitv2_l", "mvitv2_s", "mvitv2_s_16x4", "mvitv2_t"],
     "pretrained": ["from_pretrained"],
     "recurrent_state": ["RecurrentState"],
@@ -64,7 +64,7 @@ _FILES = {
         "t5_v1_1_xl",
         "t5_v1_1_xxl",
     ],  # fmt: skip
-    "timesformer": ["TimeSformer", "timesformer_b", "timesformer_hr", "timesformer_l"],
+    "timesformer": ["TimeSformer", "timesformer_b"],
     "transformer": ["Transformer", "transformer_base", "transformer_big"],
     "video_mae": ["VideoMAE", "tube_masking", "video_mae_b", "video_mae_l", "video_mae_s"],
     "vit": ["VisionTransformer"],

@@ -23,7 +23,7 @@ from .pooling_attention import (
     pools_named,
 )  # fmt: skip
 
-__all__ = ["MViT", "MultiscaleBlock", "PoolingAttention", "mvit_b_16x4", "mvit_b_32x3"]
+__all__ = ["MViT", "MultiscaleBlock", "PoolingAttention", "mvit_b_16x4"]
 
 
 class MultiscaleBlock(nn.Module):
@@ -190,6 +190,7 @@ class MViT(nn.Module):
         super().__init__()
         self.make_norm = make_norm or layer_norm
         self.input_size, self.num_prefix = tuple(input_size), int(class_token)
+        self.input_shape = (in_channels, *self.input_size)
         dims = len(self.input_size)
         pools_named(pooling), _check_dims(dims, input_size)
         self.size = tuple(n // step for n, step in zip(input_size, patch_stride, strict=True))
@@ -315,11 +316,6 @@ class SeparatePositions(nn.Module):
 def mvit_b_16x4(**changes):
     """MViT-B, 16x4, for Kinetics-400: 36,610,672 parameters. `changes` override the defaults."""
     return MViT(**{"dropout": 0.5, "drop_path": 0.2, **changes})
-
-
-def mvit_b_32x3(**changes):
-    """MViT-B, 32x3, for Kinetics-400: clips of 32 frames."""
-    return mvit_b_16x4(**{"input_size": (32, 224, 224), "drop_path": 0.3, **changes})
 
 
 def _check_dims(dims, input_size):

@@ -14,7 +14,7 @@ from ..nn import init
 from ..nn.checks import check_layers
 from .vit import Block, PatchEmbedding, initialize, pair
 
-__all__ = ["TimeSformer", "timesformer_b", "timesformer_hr", "timesformer_l"]
+__all__ = ["TimeSformer", "timesformer_b"]
 
 KINDS = ("divided", "joint", "space")
 
@@ -149,6 +149,7 @@ class TimeSformer(nn.Module):
             )  # fmt: skip
         check_layers("TimeSformer", num_layers=num_layers)
         self.image_size, self.num_frames, self.kind = pair(image_size), num_frames, attention
+        self.input_shape = (in_channels, num_frames, *self.image_size)
         self.patch_embedding = PatchEmbedding(patch_size, in_channels, embed_dim)
         self.grid = self.patch_embedding.grid(*self.image_size)
         self.class_token = nn.Parameter(ops.zeros(1, 1, embed_dim))
@@ -268,13 +269,3 @@ def timesformer_b(**changes):
     `changes` override the defaults.
     """
     return TimeSformer(**changes)
-
-
-def timesformer_hr(**changes):
-    """TimeSformer-HR: 16 frames of 448 x 448 pixels."""
-    return TimeSformer(**{"image_size": 448, "num_frames": 16, **changes})
-
-
-def timesformer_l(**changes):
-    """TimeSformer-L: 96 frames of 224 x 224 pixels."""
-    return TimeSformer(**{"num_frames": 96, **changes})

@@ -281,6 +281,7 @@ class VideoMAE(nn.Module):
         super().__init__()
         self.tubelet_size, self.patch_size = tubelet_size, pair(patch_size)
         self.mask_ratio, self.normalise_pixels = mask_ratio, normalise_pixels
+        self.input_shape = (in_channels, num_frames, *pair(image_size))
         self.encoder = VideoEncoder(
             image_size, patch_size, num_frames, tubelet_size, embed_dim, num_layers, num_heads,
             mlp_dim, in_channels=in_channels, **options,
