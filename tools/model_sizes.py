@@ -41,8 +41,11 @@ def row(name):
     """Return the table row of one model builder."""
     with skip_init():
         model = getattr(mt.models, name)()
+    shape = getattr(model, "input_shape", None)
     size = next((size for start, size in IMAGES.items() if name.startswith(start)), None)
-    if size is not None:
+    if shape is not None:
+        inputs, shown = [(1, *shape)], " x ".join(map(str, shape[1:]))
+    elif size is not None:
         inputs, shown = [(1, 3, size, size)], f"{size} x {size}"
     else:
         count = 2 if name.startswith(PAIRS) else 1

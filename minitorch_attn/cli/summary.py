@@ -14,7 +14,7 @@ from .source_line import Command
 
 __all__ = ["builders", "summary"]
 
-_IMAGES, _SOURCES = ("pixel_values", "images", "x"), ("input_ids", "ids", "source")
+_IMAGES, _SOURCES = ("pixel_values", "images", "video", "x"), ("input_ids", "ids", "source")
 _TARGETS = ("decoder_input_ids", "decoder_ids", "target")
 _TOKENS = 128
 
@@ -124,6 +124,8 @@ def _image_sizes(model):
     """Return the shape of an input image. If the model does not define it, use 224 x 224."""
     config = getattr(model, "config", {})
     about = config.get("pretrained_cfg") or {}  # timm's
+    if hasattr(model, "input_shape"):  # videos
+        return (1, *model.input_shape)
     if "input_size" in about:
         return (1, *about["input_size"])
     sizes = [getattr(module, "image_size", None) for module in model.modules()]

@@ -53,6 +53,8 @@ _FILES = {
     "mae": ["MaskedAutoencoder", "mae_b_16", "mae_h_14", "mae_l_16"],
     "marian": ["Marian", "marian_base"],
     "mask_predict": ["ConditionalMaskedLM"],
+    "mvit": ["MViT", "MultiscaleBlock", "PoolingAttention", "mvit_b_16x4"],
+    "mvitv2": ["MViTv2", "mvitv2_b", "mvitv2_l", "mvitv2_s", "mvitv2_s_16x4", "mvitv2_t"],
     "non_local": ["NonLocalBlock", "add_non_local", "non_local_resnet50"],
     "pretrained": ["from_pretrained"],
     "recurrent_state": ["RecurrentState"],
@@ -82,7 +84,9 @@ _FILES = {
         "t5_v1_1_xl",
         "t5_v1_1_xxl",
     ],  # fmt: skip
+    "timesformer": ["TimeSformer", "timesformer_b"],
     "transformer": ["Transformer", "transformer_base", "transformer_big"],
+    "video_mae": ["VideoMAE", "tube_masking", "video_mae_b", "video_mae_l", "video_mae_s"],
     "vit": ["VisionTransformer"],
     "vit_sizes": [
         "vision_transformer",

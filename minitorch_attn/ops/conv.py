@@ -10,7 +10,8 @@ channel c, output channel m, output position o and kernel position k, along ever
 Here s is the stride, d the dilation and p the padding; x is 0 outside the image. Each line is the
 derivative of S, the sum of g w x over all five indices, with respect to the factor that it does not
 contain. S is linear in each factor, so the gradients of each product are the other two products.
-Each of the three runs as one matrix product per group, with the windows of x as columns.
+Each of the three runs as one matrix product per group, with the windows of x as columns. If each
+channel is a group, `plumbing/depthwise.py` computes them without these columns.
 """
 
 import math
@@ -21,6 +22,7 @@ from ..backend import array_module, matmul
 from ..computes import computes
 from ..named_errors import names_arguments
 from .plumbing.conv_arguments import conv_geometry, transposed_geometry
+from .plumbing.depthwise import depthwise, depthwise_kernel, depthwise_transposed, is_depthwise
 from .plumbing.spatial import batched, crop, enlarge, shifts, unbatched, windows
 
 __all__ = [
@@ -50,6 +52,9 @@ class Conv(Function):
         ctx.how = _how(stride, padding, dilation, groups)
         ctx.save(x, weight)
         kernel = weight.shape[2:]
+        if is_depthwise(weight.shape[0], x.shape[1], kernel, groups, x.dtype):
+            how = {"stride": stride, "padding": padding, "dilation": dilation}
+            return _biased(depthwise(x, weight, **how), bias)
         kernels = _grouped(weight, groups)
         if _is_pointwise(kernel, stride, padding):
             return _biased(_mixed(kernels, x, groups), bias)
@@ -92,6 +97,9 @@ class ConvTransposed(Function):
         ctx.how = _how(stride, padding, dilation, groups)
         ctx.save(g, weight)
         batch, places, kernel = g.shape[0], g.shape[2:], weight.shape[2:]
+        if is_depthwise(g.shape[1], weight.shape[1] * groups, kernel, groups, g.dtype):
+            how = {"stride": stride, "padding": padding, "dilation": dilation}
+            return _biased(depthwise_transposed(g, weight, size=size, **how), bias)
         kernels = _grouped(weight, groups).swapaxes(1, 2)
         if _is_pointwise(kernel, stride, padding):
             return _biased(_mixed(kernels, g, groups), bias)
@@ -137,6 +145,9 @@ class ConvKernel(Function):
         # g: (batch, out, *place), x: (batch, in, *space) -> (out, in / groups, *kernel)
         ctx.how = _how(stride, padding, dilation, groups)
         ctx.save(g, x)
+        if is_depthwise(g.shape[1], x.shape[1], kernel, groups, x.dtype):
+            how = {"stride": stride, "padding": padding, "dilation": dilation}
+            return depthwise_kernel(g, x, kernel=kernel, **how)
         columns, _ = _columns(x, kernel, **ctx.how)
         # (group, out, item) @ (group, item, in * kernel)
         weight = matmul(_items(g, groups), columns.swapaxes(1, 2))

@@ -13,13 +13,14 @@ __all__ = ["class_in", "find_class", "from_pretrained"]
 FAMILIES = {
     "Bart": "bart", "Bert": "bert", "DeiT": "deit", "Dinov2": "dinov2", "GPT2": "gpt2",
     "ImageGPT": "image_gpt", "Llama": "llama", "Marian": "marian", "Swin": "swin",
-    "Swinv2": "swinv2", "T5": "t5", "ViT": "vit", "ViTMAE": "vitmae",
+    "Swinv2": "swinv2", "T5": "t5", "Timesformer": "timesformer", "VideoMAE": "videomae",
+    "ViT": "vit", "ViTMAE": "vitmae",
 }  # fmt: skip
 # Prefix of timm's architecture names -> the file whose `class_for` finds the class.
 TIMM = {
-    "deit3_": "timm_vit", "deit_": "timm_vit", "flexivit_": "timm_vit", "resnet": "timm_resnet",
-    "resnext": "timm_resnet", "swin_": "timm_swin", "swinv2_": "timm_swin", "vit_": "timm_vit",
-    "wide_resnet": "timm_resnet",
+    "deit3_": "timm_vit", "deit_": "timm_vit", "flexivit_": "timm_vit", "mvitv2_": "timm_mvitv2",
+    "resnet": "timm_resnet", "resnext": "timm_resnet", "swin_": "timm_swin",
+    "swinv2_": "timm_swin", "vit_": "timm_vit", "wide_resnet": "timm_resnet",
 }  # fmt: skip
 
 

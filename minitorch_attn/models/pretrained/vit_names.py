@@ -10,7 +10,7 @@ import re
 from .base import PretrainedModel
 from .names import Same
 
-__all__ = ["TwoLayouts", "Unsqueezed", "block_names", "encoder_names"]
+__all__ = ["TwoLayouts", "Unsqueezed", "block_names", "encoder_names", "file_block_names"]
 
 # Name of a block's part in files -> name in the classes of transformers 5.
 _PARTS = {
@@ -57,6 +57,13 @@ def block_names(stored, ours):
         Same(stored + "mlp.fc1", ours + "feed_forward.linear1"),
         Same(stored + "mlp.fc2", ours + "feed_forward.linear2"),
     ]
+
+
+def file_block_names(stored, ours):
+    """Return the same entries as `block_names`, for classes that have only the names in files."""
+    parts = {entry.stored: entry.ours[0] for entry in block_names("", "")}
+    parts |= {f"attention.{x}_proj": f"attention.{x}_proj" for x in "qkv"}
+    return [Same(stored + old, ours + parts[new]) for old, new in _PARTS.items()]
 
 
 def encoder_names(prefix):

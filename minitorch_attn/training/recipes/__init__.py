@@ -16,6 +16,7 @@ RECIPES = {
     "gpt": ("character_gpt", "CharacterGPT"), "dates": ("dates", "Dates"), "t5": ("t5", "T5"),
     "bert": ("bert", "BERT"), "vit": ("vit", "ViT"), "swin": ("swin", "Swin"),
     "mae": ("mae", "MAE"),
+    "mvit": ("mvit", "MViT"),
     "captions": ("captions", "Captions"),
     "dino": ("dino", "DINODigits"), "igpt": ("image_gpt", "IGPT"),
     "seq2seq": ("seq2seq", "RecurrentDates"),

@@ -26,8 +26,9 @@ SMALL = {
     "captions": {"dim": 8, "batch": 3, "scenes": 11},
     "dino": {"layers": 1, "heads": 2, "dim": 8, "batch": 3, "scenes": 1, "collapse_steps": 11},
     "igpt": {"layers": 1, "heads": 2, "dim": 8, "batch": 5},
+    "mvit": {"dim": 4, "layers": 1, "batch": 3, "clips": 23},
 }
-NEEDS_DIGITS = {"vit", "swin", "mae", "captions", "dino", "igpt"}
+NEEDS_DIGITS = {"vit", "swin", "mae", "captions", "dino", "igpt", "mvit"}
 # With batch normalization, a batch cannot be split.
 BATCH_STATISTICS = {"captions", "dino", "nonlocal"}
 

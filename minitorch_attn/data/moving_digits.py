@@ -1,0 +1,116 @@
+"""Moving digits: short clips of a handwritten digit that moves in one of eight directions."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..named_errors import names_arguments
+
+__all__ = ["DIRECTIONS", "Clips", "draw_clips", "enlarged_digits"]
+
+# Names of the directions, and the step in rows (down) and columns (right).
+DIRECTIONS = {
+    "up": (-1, 0), "up right": (-1, 1), "right": (0, 1), "down right": (1, 1), "down": (1, 0),
+    "down left": (1, -1), "left": (0, -1), "up left": (-1, -1),
+}  # fmt: skip
+
+
+class Clips(NamedTuple):
+    """Clips of moving digits.
+
+    Attributes
+    ----------
+    frames : float32 array of shape (clip, 1, frame, side, side)
+        0 is the background, 1 is ink.
+    digits, directions : int64 array of shape (clip,)
+        The digit, and the number of its direction in `DIRECTIONS`.
+    """
+
+    frames: np.ndarray
+    digits: np.ndarray
+    directions: np.ndarray
+
+
+def enlarged_digits(images, sizes=(12, 14, 16)):
+    """Enlarge square images with linear interpolation.
+
+    Parameters
+    ----------
+    images : array of shape (image, 1, side, side)
+        Handwritten digits, as from `digits_split`.
+    sizes : sequence of int
+
+    Returns
+    -------
+    list of float32 array
+        One array of shape (image, size, size) for each size.
+
+    Examples
+    --------
+    >>> [x.shape for x in enlarged_digits(np.ones((2, 1, 8, 8)), (12, 16))]
+    [(2, 12, 12), (2, 16, 16)]
+    """
+    side = images.shape[-1]
+    enlarged = []
+    for size in sizes:
+        places = np.clip((np.arange(size) + 0.5) * side / size - 0.5, 0, side - 1)
+        mix = np.maximum(1 - abs(places[:, None] - np.arange(side)), 0)  # (size, side)
+        enlarged.append((mix @ images[:, 0] @ mix.T).astype(np.float32))
+    return enlarged
+
+
+@names_arguments
+def draw_clips(count, enlarged, labels, generator, side=24, frames=4, noise=0.0):
+    """Draw clips in which one digit moves at constant speed and stays inside the image.
+
+    Parameters
+    ----------
+    count : int
+        Number of clips.
+    enlarged : list of array
+        Digits in several sizes, from `enlarged_digits`.
+    labels : int array of shape (digit,)
+    generator : numpy.random.Generator
+    side, frames : int
+        Height and width of a frame in pixels, and number of frames.
+    noise : float, default 0
+        Standard deviation of Gaussian noise on all pixels.
+
+    Returns
+    -------
+    Clips
+        Digits move one or two pixels per frame, in each direction with equal probability.
+
+    Examples
+    --------
+    >>> digits = enlarged_digits(np.ones((5, 1, 8, 8)))
+    >>> clips = draw_clips(3, digits, np.arange(5), np.random.default_rng(0))
+    >>> clips.frames.shape, clips.digits, [list(DIRECTIONS)[d] for d in clips.directions]
+    ((3, 1, 4, 24, 24), array([4, 3, 2]), ['right', 'right', 'up'])
+    """
+    largest = max(x.shape[-1] for x in enlarged)
+    if largest + 2 * (frames - 1) > side:
+        raise ArgumentError(
+            "draw_clips: the digits do not fit the image on their way",
+            got=f"digits of {largest} pixels, {frames} frames of {side} pixels",
+            expected=f"side to be at least {largest + 2 * (frames - 1)}",
+        )
+    chosen = generator.integers(len(labels), size=count)
+    directions = generator.integers(len(DIRECTIONS), size=count)
+    sizes = generator.integers(len(enlarged), size=count)
+    speeds = generator.integers(1, 3, count)
+    steps = np.array(list(DIRECTIONS.values()))[directions] * speeds[:, None]  # (clip, 2)
+    places = generator.random((count, 2))  # of the first frame, as a share of the free space
+    canvas = np.zeros((count, 1, frames, side, side), np.float32)
+    for clip in range(count):
+        digit = enlarged[sizes[clip]][chosen[clip]]
+        size, way = len(digit), (frames - 1) * steps[clip]
+        low, high = np.maximum(-way, 0), side - size - np.maximum(way, 0)
+        start = low + (places[clip] * (high - low + 1)).astype(int)
+        for frame in range(frames):
+            row, column = start + frame * steps[clip]
+            canvas[clip, 0, frame, row : row + size, column : column + size] = digit
+    if noise:
+        canvas += generator.normal(0, noise, canvas.shape).astype(np.float32)
+    return Clips(canvas, labels[chosen], directions)

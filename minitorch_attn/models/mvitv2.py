@@ -1,0 +1,274 @@
+"""MViTv2: pooling attention with decomposed relative positions and residual pooling.
+
+Li et al. 2022, "MViTv2: Improved Multiscale Vision Transformers for Classification and Detection",
+arXiv:2112.01526v2. Two changes to `mvit` (section 4.1, Figure 2): every score depends on the
+distance of query and key along each axis, and the pooled queries are added to the context. Also,
+all queries are pooled, and the attention layer changes the number of channels.
+"""
+
+from functools import lru_cache, partial
+
+from .. import nn, ops
+from ..backend import as_device, module_for
+from ..computes import computes
+from ..errors import ShapeError
+from ..nn import init
+from ..tensor import wrap
+from .mvit import MultiscaleBlock, MViT
+from .pooling_attention import PoolingAttention
+
+__all__ = [
+    "MViTv2", "RelativePoolingAttention", "mvitv2_b", "mvitv2_l", "mvitv2_s", "mvitv2_s_16x4",
+    "mvitv2_t",
+]  # fmt: skip
+
+AXES = {2: "hw", 3: "thw"}
+_CACHED = 64  # tables of distances: a model needs one for each size of queries and keys
+
+
+@lru_cache(_CACHED)
+def relative_distances(queries, keys, device=None):
+    """Return the row of the relative position table for each query and key of one axis.
+
+    Parameters
+    ----------
+    queries, keys : int
+        Lengths of the axis in the maps of the queries and the keys. The coarser map counts in
+        steps of the finer one.
+    device : Device, optional
+
+    Returns
+    -------
+    int64 Tensor of shape (query, key)
+        Query minus key, counted from 0 for the first query and the last key.
+
+    Examples
+    --------
+    >>> relative_distances(4, 2)
+    tensor([[2, 0],
+            [3, 1],
+            [4, 2],
+            [5, 3]])
+    """
+    # float32, as in the authors' code: its rounding decides where a fraction is cut off
+    xp = module_for(as_device(device))
+    query_step, key_step = max(keys / max(queries, 1), 1.0), max(queries / max(keys, 1), 1.0)
+    rows = xp.arange(queries, dtype="float32")[:, None] * query_step
+    columns = xp.arange(keys, dtype="float32") * key_step
+    return wrap((rows - columns + (keys - 1) * key_step).astype("int64"))
+
+
+@lru_cache(_CACHED)
+def place_units(size, dtype, device):
+    """Return unit vectors for the row, the column, ... of every place of a map, side by side.
+
+    Returns
+    -------
+    Tensor of shape (place, sum of size)
+
+    Examples
+    --------
+    >>> place_units((1, 2), "float32", None)
+    tensor([[1., 1., 0.],
+            [1., 0., 1.]])
+    """
+    xp = module_for(as_device(device))
+    places = xp.indices(size).reshape(len(size), -1)  # (axis, place)
+    units = [xp.eye(n, dtype=dtype)[place] for n, place in zip(size, places, strict=True)]
+    return wrap(xp.concatenate(units, -1))
+
+
+class RelativePoolingAttention(PoolingAttention):
+    r"""Pooling attention with relative positions and residual pooling.
+
+    Query i and key j lie at the places p(i) and p(j) of two maps. Their score is
+
+        s_ij = q_i k_j / sqrt(head_dim) + q_i R_{p(i), p(j)},   R = R^h + R^w (+ R^t),
+
+    where each table depends on the distance along one axis only (Eqs. 3 and 4). The pooled queries
+    are added to the context, Z = Attn(Q, K, V) + Q (Eq. 6).
+
+    Parameters
+    ----------
+    embed_dim, num_heads : int
+    size : tuple of int
+        Size of the map before pooling. It determines the sizes of the tables.
+    relative_positions : bool, default True
+    residual_pooling : bool, default True
+    **options
+        Arguments of `PoolingAttention`.
+
+    Attributes
+    ----------
+    rel_pos_h, rel_pos_w, rel_pos_t : Parameter of shape (distance, head_dim)
+        Tables, with 2 max(query, key) - 1 rows. `rel_pos_t` is for videos only.
+
+    Notes
+    -----
+    The class token has no place: its scores are not changed. The authors' code does not add the
+    query of the class token to its context; timm's code, like Eq. 6, does.
+
+    References
+    ----------
+    .. [1] Li et al. 2022, arXiv:2112.01526v2, section 4.1.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> attention = RelativePoolingAttention(
+    ...     6, 2, (4, 4), kernel_q=(3, 3), stride_q=(2, 2), kernel_kv=(3, 3), stride_kv=(1, 1),
+    ...     class_token=False)
+    >>> attention(mt.zeros(5, 4 * 4, 6), (4, 4))[0].shape
+    (5, 4, 6)
+    """
+
+    def __init__(
+        self, embed_dim, num_heads, size, *, relative_positions=True, residual_pooling=True,
+        stride_q=(1, 1), stride_kv=(1, 1), **options,
+    ):  # fmt: skip
+        super().__init__(embed_dim, num_heads, stride_q=stride_q, stride_kv=stride_kv, **options)
+        self.axes = AXES[len(size)] if relative_positions else ""
+        self.residual_pooling = residual_pooling
+        for axis, n, *steps in zip(AXES[len(size)], size, stride_q, stride_kv, strict=True):
+            rows = 2 * max(n // step for step in steps) - 1
+            if relative_positions:
+                table = init.trunc_normal_(nn.Parameter(ops.empty(rows, self.head_dim)), std=0.02)
+                self.register_parameter(f"rel_pos_{axis}", table)
+
+    def mix(self, query, key, value, query_size, key_size):
+        # query, key, value: (batch, heads, [1 +] position, head_dim)
+        mixed = query
+        if self.axes:
+            mixed, key = self.with_positions(query, key, query_size, key_size)
+        context = self.attend(mixed, key, value)
+        return context + query if self.residual_pooling else context
+
+    @computes("relative position bias")
+    def with_positions(self, query, key, query_size, key_size):
+        r"""Append features to queries and keys whose products are the relative scores.
+
+        A query gets q_i R^h_{p(i), row} for each row of the keys' map, and a key the unit vector of
+        its own row; the same for the other axes. Then
+
+            [q_i, q_i R^h_i, q_i R^w_i] [k_j, e_row(j), e_column(j)]
+                = q_i k_j + q_i R^h_{p(i), p(j)} + q_i R^w_{p(i), p(j)},
+
+        so that attention needs no bias of shape (heads, query, key).
+
+        Returns
+        -------
+        query : Tensor of shape (batch, heads, query, head_dim + sum of key_size)
+        key : Tensor of shape (batch or 1, heads or 1, key, head_dim + sum of key_size)
+        """
+        prefix = self.num_prefix
+        maps = query[:, :, prefix:].unflatten(2, query_size)  # (batch, heads, *size, head_dim)
+        scores = [self.axis_scores(maps, i, key_size[i]) for i in range(len(self.axes))]
+        scores = ops.cat(scores, -1).flatten(2, -2) / self.scale  # `attend` multiplies by it
+        units = place_units(tuple(key_size), key.dtype, key.device)
+        if prefix:
+            scores, units = ops.pad(scores, (0, 0, 1, 0)), ops.pad(units, (0, 0, 1, 0))
+        units = units.expand(*key.shape[:2], *units.shape)
+        return ops.cat([query, scores], -1), ops.cat([key, units], -1)
+
+    def axis_scores(self, maps, i, keys):
+        """Return the products of queries (batch, heads, *size, head_dim) with one axis's table.
+
+        Returns
+        -------
+        Tensor of shape (batch, heads, *size, keys)
+        """
+        axes, axis, queries = self.axes, self.axes[i], maps.shape[2 + i]
+        table = getattr(self, f"rel_pos_{axis}")
+        if 2 * max(queries, keys) - 1 > table.shape[0]:
+            raise ShapeError(
+                "RelativePoolingAttention: the map is larger than its table of relative positions",
+                got=f"{queries} queries and {keys} keys along axis {axis}",
+                expected=f"at most {(table.shape[0] + 1) // 2}",
+                hint="use an input of the size that the model was created for",
+            )
+        table = table[relative_distances(queries, keys, maps.device)]  # (query, key, head_dim)
+        return ops.einsum(f"bn{axes}c,{axis}kc->bn{axes}k", maps, table)
+
+
+class MViTv2(MViT):
+    """MViTv2 as a classifier of images or videos.
+
+    Parameters
+    ----------
+    input_size : tuple of int, default (224, 224)
+    relative_positions, residual_pooling : bool, default True
+        See `RelativePoolingAttention`.
+    widens_early : bool, default True
+        Whether the attention layer of a stage's first block changes the number of channels.
+        Otherwise, the feed-forward network of the stage's last block does, as in MViT.
+    **options
+        Arguments of `MViT`, with the defaults of MViTv2-S on images.
+
+    References
+    ----------
+    .. [1] Li et al. 2022, arXiv:2112.01526v2, section 4.3 and Table 1.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = MViTv2((16, 16), 10, embed_dim=8, depths=(1, 1), stride_kv=(2, 2), in_channels=1)
+    >>> model(mt.zeros(5, 1, 16, 16)).shape
+    (5, 10)
+    """
+
+    pools_every_query = True
+
+    def __init__(
+        self, input_size=(224, 224), num_classes=1000, embed_dim=96, depths=(1, 2, 11, 2),
+        num_heads=1, *, patch_kernel=(7, 7), patch_stride=(4, 4), patch_padding=(3, 3),
+        kernel=(3, 3), stride_q=(2, 2), stride_kv=(4, 4), class_token=False, positions=None,
+        relative_positions=True, residual_pooling=True, widens_early=True, **options,
+    ):  # fmt: skip
+        self.widens_early = widens_early
+        self.attention = {
+            "relative_positions": relative_positions, "residual_pooling": residual_pooling,
+        }  # fmt: skip
+        super().__init__(
+            input_size, num_classes, embed_dim, depths, num_heads, patch_kernel=patch_kernel,
+            patch_stride=patch_stride, patch_padding=patch_padding, kernel=kernel,
+            stride_q=stride_q, stride_kv=stride_kv, class_token=class_token, positions=positions,
+            **options,
+        )  # fmt: skip
+
+    def make_block(self, *, size, **settings):
+        attention_class = partial(RelativePoolingAttention, size=size, **self.attention)
+        return MultiscaleBlock(
+            **settings, attention_class=attention_class, widen_in_attention=self.widens_early,
+            make_norm=self.make_norm,
+        )  # fmt: skip
+
+
+def mvitv2_t(**changes):
+    """MViTv2-T: 10 blocks, 24,173,320 parameters. `changes` override the defaults."""
+    return MViTv2(**{"depths": (1, 2, 5, 2), **changes})
+
+
+def mvitv2_s(**changes):
+    """MViTv2-S: 16 blocks, 34,870,216 parameters."""
+    return MViTv2(**changes)
+
+
+def mvitv2_b(**changes):
+    """MViTv2-B: 24 blocks, 51,472,744 parameters."""
+    return MViTv2(**{"depths": (2, 3, 16, 3), **changes})
+
+
+def mvitv2_l(**changes):
+    """MViTv2-L: 48 blocks, 217,992,952 parameters."""
+    sizes = {"embed_dim": 144, "num_heads": 2, "depths": (2, 6, 36, 4), "widens_early": False}
+    return MViTv2(**{**sizes, **changes})
+
+
+def mvitv2_s_16x4(**changes):
+    """MViTv2-S for clips of 16 frames (Kinetics-400), 34,537,744 parameters."""
+    clips = {
+        "input_size": (16, 224, 224), "num_classes": 400, "patch_kernel": (3, 7, 7),
+        "patch_stride": (2, 4, 4), "patch_padding": (1, 3, 3), "kernel": (3, 3, 3),
+        "stride_q": (1, 2, 2), "stride_kv": (1, 8, 8), "class_token": True, "dropout": 0.5,
+    }  # fmt: skip
+    return mvitv2_s(**{**clips, **changes})
