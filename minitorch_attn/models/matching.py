@@ -11,28 +11,29 @@ from ..autograd.modes import no_grad
 from ..backend import to_host
 from ..errors import ArgumentError, DataError, ShapeError
 from ..named_errors import names_arguments
+from ..nn.utils.rnn import pad_sequence
 from ..tensor import Tensor, tensor
-from .boxes import center_to_corners_format, generalized_box_iou
+from .boxes import center_to_corners_format, paired_generalized_iou
 
 __all__ = ["assign", "check_targets", "hungarian_match", "matching_cost"]
 
 
 def matching_cost(logits, boxes, labels, target_boxes, class_cost=1, bbox_cost=1, giou_cost=1):
-    r"""Compute the cost of matching each prediction with each target.
+    r"""Compute the cost of matching each prediction with each target of its image.
 
     Parameters
     ----------
-    logits : Tensor of shape (prediction, classes + 1)
-    boxes : Tensor of shape (prediction, 4)
+    logits : Tensor of shape (..., query, classes + 1)
+    boxes : Tensor of shape (..., query, 4)
         Boxes as centers.
-    labels : int64 Tensor of shape (target,)
-    target_boxes : Tensor of shape (target, 4)
+    labels : int64 Tensor of shape (..., target)
+    target_boxes : Tensor of shape (..., target, 4)
     class_cost, bbox_cost, giou_cost : float, default 1
         Weights of the three terms.
 
     Returns
     -------
-    Tensor of shape (prediction, target)
+    Tensor of shape (..., query, target)
 
     Notes
     -----
@@ -40,10 +41,22 @@ def matching_cost(logits, boxes, labels, target_boxes, class_cost=1, bbox_cost=1
     and the prediction j,
         cost_ji = - class_cost p_j(c_i) + bbox_cost |b_i - b_j|_1 - giou_cost GIoU(b_i, b_j)
     The cost uses the probability and not its logarithm, so that the terms have similar ranges.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> boxes = mt.tensor([[0.5, 0.5, 0.2, 0.4], [0.5, 0.6, 0.2, 0.4]])
+    >>> matching_cost(mt.zeros(2, 4), boxes, mt.tensor([1]), boxes[:1], giou_cost=0)
+    tensor([[-0.25],
+            [-0.15]])
     """
-    probability = ops.softmax(logits, -1)[:, labels]  # (prediction, target)
-    distance = ops.cdist(boxes, target_boxes, p=1.0)
-    overlap = generalized_box_iou(*map(center_to_corners_format, (boxes, target_boxes)))
+    probability = ops.softmax(logits, -1)  # (..., query, classes + 1)
+    index = labels.unsqueeze(-2).expand(*logits.shape[:-1], labels.shape[-1])
+    probability = probability.gather(-1, index)  # (..., query, target)
+    boxes, target_boxes = boxes.unsqueeze(-2), target_boxes.unsqueeze(-3)
+    distance = (boxes - target_boxes).abs().sum(-1)  # (..., query, target)
+    corners = center_to_corners_format(boxes), center_to_corners_format(target_boxes)
+    overlap = paired_generalized_iou(*corners)
     return bbox_cost * distance - class_cost * probability - giou_cost * overlap
 
 
@@ -131,35 +144,37 @@ def hungarian_match(logits, pred_boxes, targets, class_cost=1, bbox_cost=1, giou
 
 
 def match(logits, pred_boxes, targets, class_cost=1, bbox_cost=1, giou_cost=1):
-    """Return what `hungarian_match` returns, as NumPy arrays."""
+    """Return what `hungarian_match` returns, as NumPy arrays.
+
+    Predictions may have an additional first axis, (layer, batch, query, ...). The result is then
+    one list for all layers, the images of the first layer first.
+    """
     if class_cost == 0 and bbox_cost == 0 and giou_cost == 0:
         raise ArgumentError("hungarian_match: all weights of the matching cost are 0")
     check_targets("hungarian_match", logits, pred_boxes, targets)
-    labels = ops.cat([target["class_labels"] for target in targets])
-    target_boxes = ops.cat([target["boxes"] for target in targets])
-    batch, queries = logits.shape[:2]
+    counts = [len(target["boxes"]) for target in targets]
     with no_grad():
-        cost = matching_cost(
-            logits.flatten(0, 1), pred_boxes.flatten(0, 1), labels, target_boxes, class_cost,
-            bbox_cost, giou_cost,
-        )  # fmt: skip
-    cost = to_host(cost.array).reshape(batch, queries, -1)
-    ends = np.cumsum([len(target["boxes"]) for target in targets])[:-1]
-    return [assign(part[i]) for i, part in enumerate(np.split(cost, ends, -1))]
+        labels = pad_sequence([target["class_labels"].to("int64") for target in targets], True)
+        boxes = pad_sequence([target["boxes"].to(pred_boxes.dtype) for target in targets], True)
+        labels = labels.expand(*logits.shape[:-3], *labels.shape)
+        cost = matching_cost(logits, pred_boxes, labels, boxes, class_cost, bbox_cost, giou_cost)
+    cost = to_host(cost.array).reshape(-1, logits.shape[-2], max(counts))
+    return [assign(cost[i, :, : counts[i % len(counts)]]) for i in range(len(cost))]
 
 
 def check_targets(name, logits, boxes, targets):
     """Raise an error if the shapes of predictions and targets do not match."""
-    if logits.ndim != 3 or boxes.shape != (*logits.shape[:2], 4):
+    if logits.ndim not in (3, 4) or boxes.shape != (*logits.shape[:-1], 4):
         raise ShapeError(
             f"{name}: logits and pred_boxes do not match",
             got=f"logits {logits.shape}, pred_boxes {boxes.shape}",
             expected="(batch, query, classes + 1) and (batch, query, 4)",
         )
-    if len(targets) != len(logits) or not len(logits):
+    images = logits.shape[-3]
+    if len(targets) != images or not images:
         raise ArgumentError(
             f"{name}: targets must have one dict per image",
-            got=f"{len(targets)} targets for {len(logits)} images",
+            got=f"{len(targets)} targets for {images} images",
             expected="at least one image",
         )
     for i, target in enumerate(targets):

@@ -13,9 +13,12 @@ from ..named_errors import names_arguments
 from ..nn.functional import cross_entropy
 from ..tensor import tensor
 from .boxes import center_to_corners_format, paired_generalized_iou
-from .matching import check_targets, match
+from .matching import match
 
-__all__ = ["box_losses", "cardinality_error", "class_loss", "hungarian_loss", "total_loss"]
+__all__ = [
+    "auxiliary_losses", "box_losses", "cardinality_error", "class_loss", "hungarian_loss",
+    "matched_losses", "total_loss",
+]  # fmt: skip
 
 
 def class_loss(logits, labels, eos_coef=0.1):
@@ -134,21 +137,68 @@ def hungarian_loss(
     >>> round(losses["loss_bbox"].item(), 3), round(losses["loss_giou"].item(), 3)
     (0.1, 0.25)
     """
-    if logits.shape[-1] != num_classes + 1:
-        raise ShapeError(
-            "hungarian_loss: the last axis of logits must be num_classes + 1",
-            got=f"logits {logits.shape} and num_classes={num_classes}",
-        )
+    _check_classes("hungarian_loss", logits, num_classes)
     pairs = match(logits, pred_boxes, targets, class_cost, bbox_cost, giou_cost)
+    return matched_losses(logits, pred_boxes, targets, pairs, eos_coef)
+
+
+@names_arguments
+def auxiliary_losses(
+    logits, pred_boxes, targets, num_classes, eos_coef=0.1, class_cost=1, bbox_cost=1, giou_cost=1
+):
+    """Compute the losses of every decoder layer, each with a matching of its own.
+
+    Parameters
+    ----------
+    logits : Tensor of shape (layer, batch, query, num_classes + 1)
+    pred_boxes : Tensor of shape (layer, batch, query, 4)
+    targets, num_classes, eos_coef, class_cost, bbox_cost, giou_cost
+        See `hungarian_loss`.
+
+    Returns
+    -------
+    dict of Tensor of shape ()
+        The losses of the last layer, and those of the other layers under names such as "loss_ce_0".
+
+    References
+    ----------
+    .. [1] Carion et al. 2020, arXiv:2005.12872v3, section 3.2, "Auxiliary decoding losses".
+    """
+    _check_classes("auxiliary_losses", logits, num_classes)
+    pairs = match(logits, pred_boxes, targets, class_cost, bbox_cost, giou_cost)
+    layers, batch = logits.shape[:2]
+    found = {}
+    for n in [layers - 1, *range(layers - 1)]:
+        mine = pairs[n * batch : (n + 1) * batch]
+        losses = matched_losses(logits[n], pred_boxes[n], targets, mine, eos_coef)
+        end = "" if n == layers - 1 else f"_{n}"
+        found.update({name + end: loss for name, loss in losses.items()})
+    return found
+
+
+def matched_losses(logits, pred_boxes, targets, pairs, eos_coef=0.1):
+    """Compute the losses of `hungarian_loss` for a given matching.
+
+    Parameters
+    ----------
+    logits, pred_boxes, targets, eos_coef
+        See `hungarian_loss`.
+    pairs : list of (int64 array, int64 array)
+        For each image, indices of predictions and of their targets.
+
+    Returns
+    -------
+    dict of Tensor of shape ()
+    """
     image, prediction, target = _index_of(pairs, targets)
-    device, (batch, queries) = logits.device, logits.shape[:2]
+    device, (batch, queries, classes) = logits.device, logits.shape
     place = tensor(image * queries + prediction, device=device)  # in (batch * query)
     target = tensor(target, device=device)  # in the targets of all images
     every = {key: ops.cat([t[key] for t in targets])[target] for key in ("class_labels", "boxes")}
-    labels = ops.full((batch * queries,), num_classes, dtype="int64", device=device)
+    labels = ops.full((batch * queries,), classes - 1, dtype="int64", device=device)
     labels = labels.index_put((place,), every["class_labels"].to("int64"))
+    boxes = pred_boxes.flatten(0, 1)[place]  # (pair, 4)
     count = max(sum(len(t["class_labels"]) for t in targets), 1)
-    boxes = pred_boxes.flatten(0, 1)[place]
     loss_bbox, loss_giou = box_losses(boxes, every["boxes"].to(boxes.dtype), count)
     return {
         "loss_ce": class_loss(logits, labels.reshape(batch, queries), eos_coef),
@@ -166,6 +216,14 @@ def _index_of(pairs, targets):
     prediction = np.concatenate([i for i, _ in pairs])
     target = np.concatenate([j + start for (_, j), start in zip(pairs, before, strict=True)])
     return image.astype(np.int64), prediction, target.astype(np.int64)
+
+
+def _check_classes(name, logits, num_classes):
+    if logits.shape[-1] != num_classes + 1:
+        raise ShapeError(
+            f"{name}: the last axis of logits must be num_classes + 1",
+            got=f"logits {logits.shape} and num_classes={num_classes}",
+        )
 
 
 def total_loss(losses, bbox_weight=5.0, giou_weight=2.0):
