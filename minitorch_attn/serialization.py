@@ -159,7 +159,7 @@ def write_safetensors(path, arrays, metadata=None):
     arrays : dict of numpy.ndarray
     metadata : dict of str, optional
     """
-    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     with atomic_file(path) as file:
         _write(file, metadata or {}, arrays)
 

@@ -98,6 +98,13 @@ def test_tensors_go_to_the_device_asked_for(device):
     assert round_trip(state)[0].device.type == "cpu"
 
 
+def test_a_single_number_keeps_its_shape(tmp_path):
+    state = {"count": np.array(7), "t": np.ones((2, 3)).T}
+    serialization.write_safetensors(tmp_path / "one", state)
+    arrays = serialization.read_safetensors(tmp_path / "one")[1]
+    assert (arrays["count"].shape, arrays["t"].shape) == ((), (3, 2)) and arrays["count"] == 7
+
+
 def test_loaded_memory_is_writable_and_its_own():
     loaded = round_trip({"a": np.zeros(3), "t": mt.zeros(3)})
     loaded["a"][0] = 1

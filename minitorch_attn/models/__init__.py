@@ -44,6 +44,14 @@ _FILES = {
     "mask_predict": ["ConditionalMaskedLM"],
     "pretrained": ["from_pretrained"],
     "recurrent_state": ["RecurrentState"],
+    "resnet": [
+        "ResNet",
+        "resnet101",
+        "resnet152",
+        "resnet18",
+        "resnet34",
+        "resnet50",
+    ],  # fmt: skip
     "seq2seq": ["RecurrentDecoder", "RecurrentEncoder", "Seq2Seq"],
     "show_attend_tell": ["ShowAttendTell", "SoftAttention"],
     "superposition": ["ToyModel", "ToyModels"],

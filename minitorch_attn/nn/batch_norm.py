@@ -1,4 +1,4 @@
-"""Batch normalization, instance normalization and group normalization of channels."""
+"""Batch normalization (also frozen), instance normalization and group normalization of channels."""
 
 from .. import ops
 from ..autograd.modes import no_grad
@@ -8,8 +8,8 @@ from .module import Module
 from .parameter import Parameter
 
 __all__ = [
-    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d",
-    "InstanceNorm3d",
+    "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "FrozenBatchNorm2d", "GroupNorm", "InstanceNorm1d",
+    "InstanceNorm2d", "InstanceNorm3d",
 ]  # fmt: skip
 
 
@@ -158,6 +158,64 @@ class BatchNorm3d(_BatchNorm):
     """Batch normalization of (batch, channel, depth, height, width); see `BatchNorm2d`."""
 
     ranks = (5,)
+
+
+class FrozenBatchNorm2d(Module):
+    """Batch normalization with constant statistics, weight and bias, in training too.
+
+    It equals `BatchNorm2d` in eval mode, and all four values per channel are buffers. Detectors use
+    it in a pretrained backbone, because their batches are too small for statistics of their own.
+
+    Parameters
+    ----------
+    num_features : int
+        Number of channels.
+    eps : float, default 1e-5
+        Small number added to the variance.
+
+    Attributes
+    ----------
+    weight, bias, running_mean, running_var : Tensor of shape (num_features,)
+
+    Notes
+    -----
+    Names and values are those of `torchvision.ops.FrozenBatchNorm2d`. Loading ignores
+    `num_batches_tracked`, which the state dicts of `BatchNorm2d` contain.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> layer = mt.nn.FrozenBatchNorm2d(1, eps=0.0)
+    >>> _ = layer.running_mean.fill_(2.0), layer.running_var.fill_(4.0)
+    >>> layer(mt.tensor([[[[2.0, 6.0]]]])), list(layer.parameters())
+    (tensor([[[[0., 2.]]]]), [])
+    """
+
+    may_be_extra = ("num_batches_tracked",)  # in the state dict of a BatchNorm2d
+
+    def __init__(self, num_features, eps=1e-5, device=None, dtype=None):
+        super().__init__()
+        self.num_features, self.eps = num_features, eps
+        make = {"device": device, "dtype": dtype}
+        self.register_buffer("weight", ops.ones(num_features, **make))
+        self.register_buffer("bias", ops.zeros(num_features, **make))
+        self.register_buffer("running_mean", ops.zeros(num_features, **make))
+        self.register_buffer("running_var", ops.ones(num_features, **make))
+
+    def forward(self, input):
+        # input: (batch, channel, height, width)
+        if input.ndim != 4 or input.shape[1] != self.num_features:
+            raise ShapeError(
+                "FrozenBatchNorm2d: input has the wrong shape",
+                got=f"input {input.shape}",
+                expected=f"(batch, {self.num_features}, height, width)",
+            )
+        scale = self.weight * (self.running_var + self.eps).rsqrt()
+        shift = self.bias - self.running_mean * scale
+        return input * scale.reshape(-1, 1, 1) + shift.reshape(-1, 1, 1)
+
+    def extra_repr(self):
+        return f"{self.num_features}, eps={self.eps}"
 
 
 class _InstanceNorm(_ChannelNorm):

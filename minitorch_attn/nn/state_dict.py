@@ -62,7 +62,7 @@ def load(module, state, strict=True, assign=False):
     _materialize(module, state)
     own = module.state_dict(keep_vars=True)
     missing = [key for key in own if key not in state and not _may_be_missing(module, key)]
-    unexpected = [key for key in state if key not in own]
+    unexpected = _unexpected(module, own, state)
     _check(name, own, state, missing if strict else [], unexpected if strict else [])
     with no_grad():
         for key, target in own.items():
@@ -83,6 +83,18 @@ def _may_be_missing(module, key):
     """Return True if a state dict may lack `key`, because older checkpoints do."""
     path, _, name = key.rpartition(".")
     return name in getattr(module.get_submodule(path), "may_be_missing", ())
+
+
+def _unexpected(module, own, state):
+    """Return the names in `state` that the module neither has nor may ignore."""
+    names = [key for key in state if key not in own]
+    modules = dict(module.named_modules()) if names else {}
+    paths = [str(key).rpartition(".") for key in names]
+    ignored = [getattr(modules.get(path), "may_be_extra", ()) for path, _, _ in paths]
+    return [
+        key for key, (_, _, name), extra in zip(names, paths, ignored, strict=True)
+        if name not in extra
+    ]  # fmt: skip
 
 
 def _put(target, value, assign):

@@ -35,6 +35,7 @@ LAYERS = {  # name -> (layer of size n, shapes of its inputs)
     "BatchNorm1d": lambda n: (nn.BatchNorm1d(n), [(5, n)]),
     "BatchNorm1d (batch)": lambda n: (nn.BatchNorm1d(3), [(n + 1, 3)]),
     "BatchNorm2d": lambda n: (nn.BatchNorm2d(3), [(B, 3, n, 2)]),
+    "FrozenBatchNorm2d": lambda n: (nn.FrozenBatchNorm2d(n), [image(n, 3, 2)]),
     "BatchNorm3d": lambda n: (nn.BatchNorm3d(3), [(B, 3, n, 2, 2)]),
     "InstanceNorm1d": lambda n: (nn.InstanceNorm1d(3, affine=True), [(B, 3, n + 1)]),
     "InstanceNorm2d": lambda n: (nn.InstanceNorm2d(3), [(B, 3, n, 2)]),

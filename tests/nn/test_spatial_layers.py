@@ -30,6 +30,7 @@ def shapes(module):
         (nn.ConvTranspose2d(4, 6, (3, 2), stride=2, groups=2, dilation=(1, 2)), (1, 4, 3, 2)),
         (nn.BatchNorm1d(3), (5, 3)),
         (nn.BatchNorm2d(3), (2, 3, 2, 5)),
+        (nn.FrozenBatchNorm2d(3), (2, 3, 2, 5)),
         (nn.GroupNorm(2, 6), (2, 6, 5)),
         (nn.InstanceNorm2d(3, affine=True), (2, 3, 2, 5)),
     ],
@@ -71,6 +72,30 @@ def test_a_checkpoint_from_before_batches_were_counted():
     del state["1.running_mean"]
     with pytest.raises(CheckpointError, match="missing      1.running_mean"):
         model.load_state_dict(state)
+
+
+def test_frozen_batch_norm_reads_a_batch_norm(make, device):
+    normal = nn.Sequential(nn.BatchNorm2d(3, eps=0.1)).double().to(device)
+    with mt.no_grad():
+        normal[0].weight.copy_(mt.tensor([2.0, -1.0, 0.5]))
+        normal[0].bias.copy_(mt.tensor([0.3, 0.2, -1.0]))
+    for _ in range(3):
+        normal(make(2, 3, 5, 4))
+    frozen = nn.Sequential(nn.FrozenBatchNorm2d(3, eps=0.1)).double().to(device)
+    assert frozen.load_state_dict(normal.state_dict()) == ([], [])
+    x = make(2, 3, 5, 4)
+    np.testing.assert_allclose(host(frozen(x)), host(normal.eval()(x)), rtol=1e-12, atol=1e-14)
+    frozen[0](x).square().sum().backward()
+    grad = host(x.grad)
+    x.grad = None
+    normal(x).square().sum().backward()
+    np.testing.assert_allclose(host(x.grad), grad, rtol=1e-12, atol=1e-14)
+    assert list(frozen.parameters()) == [] and len(shapes(frozen)) == 4
+    state = {**normal.state_dict(), "1.num_batches_tracked": mt.tensor(1)}
+    with pytest.raises(CheckpointError, match="unexpected   1.num_batches_tracked"):
+        frozen.load_state_dict(state)
+    with pytest.raises(ShapeError, match="FrozenBatchNorm2d: input has the wrong shape"):
+        frozen(make(2, 4, 5, 3))
 
 
 @pytest.mark.parametrize("kind", [nn.Conv2d, nn.ConvTranspose2d])

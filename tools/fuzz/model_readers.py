@@ -64,6 +64,7 @@ _TIMM = {
                                          depths=[1, 1], num_heads=[1, 2]),
     "swinv2_tiny_window8_256": dict(img_size=8, patch_size=1, embed_dim=6, window_size=4,
                                     depths=[1, 1], num_heads=[1, 2]),
+    "resnet50": dict(layers=[1, 1], channels=[4, 6]),
 }  # fmt: skip
 _CFG = {
     "architecture": "x", "input_size": [3, 8, 8], "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5],

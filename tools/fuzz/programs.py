@@ -25,7 +25,9 @@ NOT_CALLED = {
     "mt.models.deit_ti_16 mt.models.gpt2 mt.models.gpt2_large mt.models.gpt2_medium "
     "mt.models.gpt2_xl mt.models.llama2_70b mt.models.llama3_8b mt.models.llama_13b "
     "mt.models.llama_33b mt.models.llama_65b mt.models.llama_7b mt.models.mae_b_16 "
-    "mt.models.mae_h_14 mt.models.mae_l_16 mt.models.marian_base mt.models.swin_b "
+    "mt.models.mae_h_14 mt.models.mae_l_16 mt.models.marian_base "
+    "mt.models.resnet101 mt.models.resnet152 mt.models.resnet18 mt.models.resnet34 "
+    "mt.models.resnet50 mt.models.swin_b "
     "mt.models.swin_l mt.models.swin_s mt.models.swin_t mt.models.swinv2_b mt.models.swinv2_l "
     "mt.models.swinv2_s mt.models.swinv2_t mt.models.t5_11b mt.models.t5_3b mt.models.t5_base "
     "mt.models.t5_large mt.models.t5_small mt.models.t5_v1_1_base mt.models.t5_v1_1_large "
@@ -335,6 +337,8 @@ _MODELS = {  # settings of a small model, and its usual input
                                                  "QuestionAnswering")},
     **{f"BERT{kind}Classifier": (f"num_classes=3|{_TEXT}", _IDS) for kind in ("", "Token")},
     **dict.fromkeys(("Swin", "SwinV2"), (f"image_size=8|patch_size=2|{_STAGES}", _PIXELS)),
+    "ResNet": ("block=mt.models.resnet.BasicBlock|layers=[1, 1]|num_classes=5|channels=[4, 6]",
+               _PIXELS),
     **dict.fromkeys(("VisionTransformer", "DistilledVisionTransformer"),
                     (f"{_IMAGE}|num_classes=5", _PIXELS)),
     "MaskedAutoencoder": (f"{_IMAGE}|decoder_dim=8|decoder_layers=1|decoder_heads=2|"

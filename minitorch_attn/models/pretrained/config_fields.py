@@ -94,14 +94,15 @@ _FIELDS = {
 # Arguments of timm's classes, in `model_args`.
 _TIMM = {
     **_each(_PAIR, "img_size patch_size"),
-    **_each(SIZE, "embed_dim in_chans"),
+    **_each(SIZE, "base_width cardinality embed_dim in_chans output_stride"),
     **_each(COUNT, "num_classes depth reg_tokens"),
     **_each(SHARE, "drop_rate pos_drop_rate patch_drop_rate proj_drop_rate attn_drop_rate "
             "drop_path_rate"),
     **_each(optional(TEXT), "act_layer mlp_layer"),
     **_each(optional(either(TEXT, list_of(ANY, 2))), "norm_layer embed_norm_layer"),
     "window_size": either(SIZE, list_of(_PAIR)), "num_heads": either(SIZE, list_of(SIZE)),
-    "depths": list_of(COUNT), "head_dim": optional(SIZE), "init_values": optional(NUMBER),
+    "depths": list_of(COUNT), "layers": list_of(COUNT), "channels": list_of(SIZE),
+    "head_dim": optional(SIZE), "init_values": optional(NUMBER),
     "fc_norm": optional(FLAG), "pretrained_window_sizes": list_of(COUNT),
     "mlp_ratio": either(NON_NEGATIVE, list_of(NON_NEGATIVE)),
 }  # fmt: skip
@@ -109,10 +110,12 @@ _TIMM = {
 _LAYERS = (
     "num_hidden_layers", "n_layer", "encoder_layers", "decoder_layers", "num_layers",
     "num_decoder_layers", "decoder_num_hidden_layers", "depths", "depth",
+    "layers",
 )  # fmt: skip
 _WIDTHS = (
     "vocab_size", "hidden_size", "n_embd", "d_model", "embed_dim", "intermediate_size", "n_inner",
     "d_ff", "d_kv", "encoder_ffn_dim", "decoder_ffn_dim", "type_vocab_size", "decoder_vocab_size",
+    "channels",
 )  # fmt: skip
 
 

@@ -17,8 +17,9 @@ FAMILIES = {
 }  # fmt: skip
 # Prefix of timm's architecture names -> the file whose `class_for` finds the class.
 TIMM = {
-    "deit3_": "timm_vit", "deit_": "timm_vit", "flexivit_": "timm_vit", "swin_": "timm_swin",
-    "swinv2_": "timm_swin", "vit_": "timm_vit",
+    "deit3_": "timm_vit", "deit_": "timm_vit", "flexivit_": "timm_vit", "resnet": "timm_resnet",
+    "resnext": "timm_resnet", "swin_": "timm_swin", "swinv2_": "timm_swin", "vit_": "timm_vit",
+    "wide_resnet": "timm_resnet",
 }  # fmt: skip
 
 
