@@ -56,8 +56,9 @@ def average_precision(predictions, targets):
     Examples
     --------
     >>> targets = [{"class_labels": [1, 1], "boxes": [[0, 0, 8, 8], [20, 0, 28, 8]]}]
-    >>> boxes = [[0, 0, 8, 8], [9, 9, 12, 12]]  # one target is found
-    >>> found = average_precision([{"scores": [0.9, 0.3], "labels": [1, 1], "boxes": boxes}], targets)
+    >>> predictions = [{"scores": [0.9, 0.3], "labels": [1, 1],
+    ...                 "boxes": [[0, 0, 8, 8], [9, 9, 12, 12]]}]  # one target is found
+    >>> found = average_precision(predictions, targets)
     >>> round(found["AP50"], 4), found["APl"]  # 51 of the 101 recalls
     (0.505, -1.0)
     """

@@ -1,7 +1,7 @@
 """Bounding boxes: center and corner formats, intersection over union, and generalized IoU.
 
-A box is four numbers on the last axis. The center format is (center x, center y, width, height), and
-the corner format is (left, top, right, bottom), with y growing downwards.
+A box is four numbers on the last axis. The center format is (center x, center y, width, height),
+and the corner format is (left, top, right, bottom), with y growing downwards.
 """
 
 from .. import ops

@@ -14,15 +14,59 @@ from .boxes import box_iou, center_to_corners_format, generalized_box_iou
 from .detr_transformer import DetrDecoder, DetrEncoder
 from .image_positions import LearnedPositions, SinePositions, mask_like
 from .matching import hungarian_match
+from .resnet import Bottleneck, ResNet
 from .set_loss import auxiliary_losses, hungarian_loss, total_loss
 
 __all__ = [
-    "DETR", "BoxHead", "auxiliary_losses", "average_precision", "box_iou",
-    "center_to_corners_format", "detections", "generalized_box_iou", "hungarian_loss",
+    "DETR", "BoxHead", "FeatureExtractor", "auxiliary_losses", "average_precision", "box_iou",
+    "center_to_corners_format", "detections", "detr_resnet101", "detr_resnet101_dc5",
+    "detr_resnet50", "detr_resnet50_dc5", "generalized_box_iou", "hungarian_loss",
     "hungarian_match", "total_loss",
 ]  # fmt: skip
 
 POSITIONS = {"sine": SinePositions, "learned": LearnedPositions}
+
+
+class FeatureExtractor(ResNet):
+    """ResNet that returns its last feature map, with frozen batch norms.
+
+    The parameters are those of `ResNet`.
+
+    Parameters
+    ----------
+    dilated : sequence of bool, optional
+        Which stages after the first are dilated instead of halving the map. DETR-DC5 dilates the
+        last one.
+    last_stage : int, optional
+        Number of the stage whose map is returned. Default: the last one.
+
+    Notes
+    -----
+    arXiv:2005.12872v3, section 4 and appendix A.4: batch norms are frozen. As in the authors' code,
+    the first convolution and the first stage are not trained.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> backbone = FeatureExtractor(Bottleneck, (1, 1), channels=(2, 3), stem_channels=4)
+    >>> backbone(mt.zeros(5, 3, 32, 32)).shape, backbone.num_features
+    ((5, 12, 4, 4), 12)
+    """
+
+    def __init__(self, block, layers, dilated=None, *, last_stage=None, channels=None, **options):
+        channels = (64, 128, 256, 512) if channels is None else channels
+        super().__init__(
+            block, layers, 0, replace_stride_with_dilation=dilated, channels=channels,
+            norm_layer=nn.FrozenBatchNorm2d, **options,
+        )  # fmt: skip
+        self.last_stage = len(layers) if last_stage is None else last_stage
+        self.num_features = channels[self.last_stage - 1] * block.expansion
+        for part in (self.conv1, getattr(self, self.stage_names[0])):
+            part.requires_grad_(False)
+
+    def forward(self, images):
+        """Return features (batch, channel, row, column)."""
+        return self.feature_maps(images)[self.last_stage - 1]
 
 
 class BoxHead(nn.Module):
@@ -80,6 +124,8 @@ class DETR(nn.Module):
     dropout, attention_dropout, ff_dropout : float, default 0.1, 0 and 0
         See `DetrEncoderLayer`.
     activation : str or callable, default "relu"
+    decoder_heads, decoder_ff_dim : int, optional
+        Sizes of the decoder, by default those of the encoder.
 
     Attributes
     ----------
@@ -116,7 +162,8 @@ class DETR(nn.Module):
     def __init__(
         self, backbone, backbone_dim, num_classes, num_queries=100, embed_dim=256, num_heads=8,
         ff_dim=2048, num_encoder_layers=6, num_decoder_layers=6, *, positions="sine", dropout=0.1,
-        attention_dropout=0.0, ff_dropout=0.0, activation="relu",
+        attention_dropout=0.0, ff_dropout=0.0, activation="relu", decoder_heads=None,
+        decoder_ff_dim=None,
     ):  # fmt: skip
         super().__init__()
         if positions not in POSITIONS:
@@ -125,6 +172,7 @@ class DETR(nn.Module):
                 got=repr(positions), expected=f"one of {', '.join(POSITIONS)}",
             )  # fmt: skip
         sizes = (embed_dim, num_heads, ff_dim)
+        decoder_sizes = (embed_dim, decoder_heads or num_heads, decoder_ff_dim or ff_dim)
         options = dict(
             dropout=dropout, attention_dropout=attention_dropout, ff_dropout=ff_dropout,
             activation=activation,
@@ -134,7 +182,7 @@ class DETR(nn.Module):
         self.positions = POSITIONS[positions](embed_dim)
         self.encoder = DetrEncoder(num_encoder_layers, *sizes, **options)
         self.query_positions = nn.Embedding(num_queries, embed_dim)
-        self.decoder = DetrDecoder(num_decoder_layers, *sizes, **options)
+        self.decoder = DetrDecoder(num_decoder_layers, *decoder_sizes, **options)
         self.class_head = nn.Linear(embed_dim, num_classes + 1)
         self.box_head = BoxHead(embed_dim)
         self.reset_parameters()
@@ -242,3 +290,40 @@ def detections(logits, boxes, sizes, threshold=0.0):
             "scores": scores[i][best], "labels": labels[i][best], "boxes": boxes[i][best] * scale,
         })  # fmt: skip
     return found
+
+
+def detr_resnet50(num_classes=91, **changes):
+    """DETR with ResNet-50: 41,524,768 parameters, of which 41,302,368 are trained ("41M").
+
+    Parameters
+    ----------
+    num_classes : int, default 91
+        Number of classes. COCO's class numbers go up to 90.
+    **changes
+        Further arguments passed to `DETR`.
+
+    Notes
+    -----
+    arXiv:2005.12872v3, Table 1, lists 41M and 86 GFLOPs (multiply-adds) for COCO's images.
+    """
+    return _detr((3, 4, 6, 3), num_classes, changes)
+
+
+def detr_resnet50_dc5(num_classes=91, **changes):
+    """DETR-DC5 with ResNet-50, on features of twice the height and width; see `detr_resnet50`."""
+    return _detr((3, 4, 6, 3), num_classes, changes, dilated=(False, False, True))
+
+
+def detr_resnet101(num_classes=91, **changes):
+    """DETR with ResNet-101: 60,464,672 parameters, of which 60,242,272 are trained ("60M")."""
+    return _detr((3, 4, 23, 3), num_classes, changes)
+
+
+def detr_resnet101_dc5(num_classes=91, **changes):
+    """DETR-DC5 with ResNet-101, on features of twice the height and width; see `detr_resnet101`."""
+    return _detr((3, 4, 23, 3), num_classes, changes, dilated=(False, False, True))
+
+
+def _detr(layers, num_classes, changes, dilated=None):
+    backbone = FeatureExtractor(Bottleneck, layers, dilated)
+    return DETR(backbone, backbone.num_features, num_classes, **changes)

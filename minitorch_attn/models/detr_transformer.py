@@ -1,7 +1,7 @@
 """Transformer of DETR: positions are added to queries and keys in every attention layer.
 
-Carion et al. 2020, arXiv:2005.12872v3, section 3.2 and Figure 10. The encoder reads the positions of
-a feature map. The decoder reads object queries, all at once.
+Carion et al. 2020, arXiv:2005.12872v3, section 3.2 and Figure 10. The encoder reads the positions
+of a feature map. The decoder reads object queries, all at once.
 """
 
 from .. import nn, ops

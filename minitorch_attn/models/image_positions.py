@@ -1,7 +1,7 @@
 """Positions of a feature map for DETR: sines of the row and the column, or two learned tables.
 
-Carion et al. 2020, arXiv:2005.12872v3, section 3.2 and appendix A.4. Images in a batch may be padded
-to the same size. The sines count only the real rows and columns of each image.
+Carion et al. 2020, arXiv:2005.12872v3, section 3.2 and appendix A.4. Images in a batch may be
+padded to the same size. The sines count only the real rows and columns of each image.
 """
 
 import math

@@ -158,8 +158,9 @@ def match(logits, pred_boxes, targets, class_cost=1, bbox_cost=1, giou_cost=1):
         boxes = pad_sequence([target["boxes"].to(pred_boxes.dtype) for target in targets], True)
         labels = labels.expand(*logits.shape[:-3], *labels.shape)
         cost = matching_cost(logits, pred_boxes, labels, boxes, class_cost, bbox_cost, giou_cost)
-    cost = to_host(cost.array).reshape(-1, logits.shape[-2], max(counts))
-    return [assign(cost[i, :, : counts[i % len(counts)]]) for i in range(len(cost))]
+    cost = to_host(cost.array)
+    costs = [cost] if cost.ndim == 3 else cost  # one array (batch, query, target) per layer
+    return [assign(c[:, :n]) for layer in costs for c, n in zip(layer, counts, strict=True)]
 
 
 def check_targets(name, logits, boxes, targets):

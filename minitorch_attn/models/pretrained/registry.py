@@ -11,9 +11,9 @@ __all__ = ["class_in", "find_class", "from_pretrained"]
 
 # Prefix of a family's class names -> the family's file. The longest matching prefix is used.
 FAMILIES = {
-    "Bart": "bart", "Bert": "bert", "DeiT": "deit", "GPT2": "gpt2", "Llama": "llama",
-    "Marian": "marian", "Swin": "swin", "Swinv2": "swinv2", "T5": "t5", "ViT": "vit",
-    "ViTMAE": "vitmae",
+    "Bart": "bart", "Bert": "bert", "DeiT": "deit", "Detr": "detr", "GPT2": "gpt2",
+    "Llama": "llama", "Marian": "marian", "Swin": "swin", "Swinv2": "swinv2", "T5": "t5",
+    "ViT": "vit", "ViTMAE": "vitmae",
 }  # fmt: skip
 # Prefix of timm's architecture names -> the file whose `class_for` finds the class.
 TIMM = {
