@@ -28,6 +28,13 @@ _FILES = {
         "hard_distillation_loss",
         "soft_distillation_loss",
     ],  # fmt: skip
+    "detr": [
+        "DETR",
+        "detr_resnet101",
+        "detr_resnet101_dc5",
+        "detr_resnet50",
+        "detr_resnet50_dc5",
+    ],  # fmt: skip
     "elmo": ["BiLM", "ELMo", "ScalarMix"],
     "gpt": ["GPT", "gpt2", "gpt2_large", "gpt2_medium", "gpt2_xl"],
     "llama": [
@@ -44,6 +51,7 @@ _FILES = {
     "mask_predict": ["ConditionalMaskedLM"],
     "pretrained": ["from_pretrained"],
     "recurrent_state": ["RecurrentState"],
+    "reference_detr": ["ReferenceDETR"],
     "resnet": [
         "ResNet",
         "resnet101",
