@@ -5,19 +5,19 @@ the evaluation program (cocodataset.org/#detection-eval). NumPy computes everyth
 nothing is differentiated.
 """
 
-import numpy as np
-
-from ..backend import to_host
+from ..backend import as_device, module_for, to_host
 from ..errors import ArgumentError, ShapeError
 from ..named_errors import names_arguments
 from ..tensor import Tensor
 
 __all__ = ["average_precision", "match_by_score", "precision_at_recalls"]
 
-THRESHOLDS = np.linspace(0.5, 0.95, 10)  # of the IoU
-RECALLS = np.linspace(0.0, 1.0, 101)
+xp = module_for(as_device("cpu"))  # sorting and counting run on the host
+
+THRESHOLDS = xp.linspace(0.5, 0.95, 10)  # of the IoU
+RECALLS = xp.linspace(0.0, 1.0, 101)
 MOST = 100  # predictions per image and class
-AREAS = {"": (0, np.inf), "s": (0, 32**2), "m": (32**2, 96**2), "l": (96**2, np.inf)}  # in pixels
+AREAS = {"": (0, xp.inf), "s": (0, 32**2), "m": (32**2, 96**2), "l": (96**2, xp.inf)}  # in pixels
 
 
 @names_arguments
@@ -70,15 +70,15 @@ def average_precision(predictions, targets):
         )
     found = [_arrays(p, ("scores", "labels"), i, "prediction") for i, p in enumerate(predictions)]
     wanted = [_arrays(t, ("class_labels",), i, "target") for i, t in enumerate(targets)]
-    classes = np.unique(np.concatenate([np.zeros(0, int), *[t["class_labels"] for t in wanted]]))
+    classes = xp.unique(xp.concatenate([xp.zeros(0, int), *[t["class_labels"] for t in wanted]]))
     table = {area: [] for area in AREAS}  # (class, threshold, recall)
     for label in classes:
         images = [_of_class(p, t, label) for p, t in zip(found, wanted, strict=True)]
         images = [image for image in images if len(image["scores"]) or len(image["crowd"])]
         for area, limits in AREAS.items():
             table[area].append(_precision(images, *limits))
-    mean = {area: _mean(np.array(rows)) for area, rows in table.items()}
-    every = np.array(table[""]).reshape(-1, len(THRESHOLDS), len(RECALLS))
+    mean = {area: _mean(xp.array(rows)) for area, rows in table.items()}
+    every = xp.array(table[""]).reshape(-1, len(THRESHOLDS), len(RECALLS))
     return {
         "AP": mean[""], "AP50": _mean(every[:, 0]), "AP75": _mean(every[:, 5]),
         "APs": mean["s"], "APm": mean["m"], "APl": mean["l"],
@@ -108,22 +108,23 @@ def match_by_score(iou, crowd, ignored, thresholds=THRESHOLDS):
 
     Examples
     --------
+    >>> import numpy as np
     >>> none = np.array([False])
     >>> match_by_score(np.array([[0.6], [0.9]]), none, none, np.array([0.5, 0.7])).tolist()
     [[0, -1], [-1, 0]]
     """
     count, targets = iou.shape
-    chosen = np.full((count, len(thresholds)), -1)
-    taken = np.zeros((len(thresholds), targets), bool)
-    lowest = np.minimum(thresholds, 1 - 1e-10)[:, None]
+    chosen = xp.full((count, len(thresholds)), -1)
+    taken = xp.zeros((len(thresholds), targets), bool)
+    lowest = xp.minimum(thresholds, 1 - 1e-10)[:, None]
     for i in range(count if targets else 0):
         possible = (iou[i] >= lowest) & (~taken | crowd)  # (threshold, target)
         counting = possible & ~ignored
-        possible = np.where(counting.any(1, keepdims=True), counting, possible)
-        value = np.where(possible, iou[i], -1.0)
+        possible = xp.where(counting.any(1, keepdims=True), counting, possible)
+        value = xp.where(possible, iou[i], -1.0)
         last = targets - 1 - value[:, ::-1].argmax(1)  # the last of equal targets
-        chosen[i] = np.where(possible.any(1), last, -1)
-        rows = np.flatnonzero(chosen[i] >= 0)
+        chosen[i] = xp.where(possible.any(1), last, -1)
+        rows = xp.flatnonzero(chosen[i] >= 0)
         taken[rows, chosen[i, rows]] = True
     return chosen
 
@@ -145,19 +146,20 @@ def precision_at_recalls(scores, right, ignored, num_targets):
 
     Examples
     --------
+    >>> import numpy as np
     >>> right = np.array([True, False, True])
     >>> curve = precision_at_recalls(np.array([0.9, 0.8, 0.7]), right, ~right & False, 4)
     >>> curve[[0, 25, 26, 50, 51]].round(2).tolist()
     [1.0, 1.0, 0.67, 0.67, 0.0]
     """
-    order = np.argsort(-scores, kind="stable")
+    order = xp.argsort(-scores, kind="stable")
     order = order[~ignored[order]]
-    correct = np.cumsum(right[order])  # after 1, 2, ... predictions
+    correct = xp.cumsum(right[order])  # after 1, 2, ... predictions
     recall = correct / num_targets
-    precision = correct / np.arange(1, len(order) + 1)
-    highest = np.maximum.accumulate(precision[::-1])[::-1]  # at this or any higher recall
-    place = np.searchsorted(recall, RECALLS, side="left")
-    return np.append(highest, 0.0)[place]
+    precision = correct / xp.arange(1, len(order) + 1)
+    highest = xp.maximum.accumulate(precision[::-1])[::-1]  # at this or any higher recall
+    place = xp.searchsorted(recall, RECALLS, side="left")
+    return xp.append(highest, 0.0)[place]
 
 
 def _precision(images, smallest, largest):
@@ -168,7 +170,7 @@ def _precision(images, smallest, largest):
         outside = image["crowd"] | (area < smallest) | (area > largest)
         chosen = match_by_score(image["iou"], image["crowd"], outside)
         hit = chosen >= 0  # (prediction, threshold)
-        does_not_count = np.append(outside, False)[chosen]
+        does_not_count = xp.append(outside, False)[chosen]
         area = image["area"][:, None]
         unmatched = ~hit & ((area < smallest) | (area > largest))
         scores.append(image["scores"])
@@ -176,24 +178,24 @@ def _precision(images, smallest, largest):
         ignored.append(does_not_count & hit | unmatched)
         count += int((~outside).sum())
     if count == 0:
-        return np.full((len(THRESHOLDS), len(RECALLS)), -1.0)
-    scores, right, ignored = map(np.concatenate, (scores, right, ignored))
-    return np.array([precision_at_recalls(scores, right[:, t], ignored[:, t], count)
+        return xp.full((len(THRESHOLDS), len(RECALLS)), -1.0)
+    scores, right, ignored = map(xp.concatenate, (scores, right, ignored))
+    return xp.array([precision_at_recalls(scores, right[:, t], ignored[:, t], count)
                      for t in range(len(THRESHOLDS))])  # fmt: skip
 
 
 def _of_class(found, wanted, label):
     """Select a class in an image: its best predictions, its targets and their IoU."""
-    mine = np.flatnonzero(found["labels"] == label)
-    best = mine[np.argsort(-found["scores"][mine], kind="stable")[:MOST]]
-    theirs = np.flatnonzero(wanted["class_labels"] == label)
+    mine = xp.flatnonzero(found["labels"] == label)
+    best = mine[xp.argsort(-found["scores"][mine], kind="stable")[:MOST]]
+    theirs = xp.flatnonzero(wanted["class_labels"] == label)
     boxes, targets = found["boxes"][best], wanted["boxes"][theirs]
-    size = np.minimum(boxes[:, None, 2:], targets[:, 2:])
-    size = (size - np.maximum(boxes[:, None, :2], targets[:, :2])).clip(min=0)
+    size = xp.minimum(boxes[:, None, 2:], targets[:, 2:])
+    size = (size - xp.maximum(boxes[:, None, :2], targets[:, :2])).clip(min=0)
     common = size[..., 0] * size[..., 1]  # (prediction, target)
     area, crowd = _area(boxes), wanted["iscrowd"][theirs]
-    union = np.where(crowd, area[:, None], area[:, None] + _area(targets) - common)
-    iou = np.divide(common, union, out=np.zeros_like(common), where=union > 0)
+    union = xp.where(crowd, area[:, None], area[:, None] + _area(targets) - common)
+    iou = xp.divide(common, union, out=xp.zeros_like(common), where=union > 0)
     return {
         "scores": found["scores"][best], "area": area, "iou": iou, "crowd": crowd,
         "target_area": wanted["area"][theirs],
@@ -212,13 +214,13 @@ def _mean(precision):
 def _arrays(fields, names, i, kind):
     """Convert a dict of an image to NumPy arrays, and check their shapes."""
     arrays = {name: _array(fields[name]) for name in names}
-    boxes = _array(fields["boxes"]).astype(np.float64)
+    boxes = _array(fields["boxes"]).astype(xp.float64)
     boxes = boxes.reshape(0, 4) if boxes.size == 0 else boxes
     arrays["boxes"], count = boxes, len(boxes)
     if kind == "target":
         crowd = fields.get("iscrowd")
         area = fields.get("area")
-        arrays["iscrowd"] = np.zeros(count, bool) if crowd is None else _array(crowd) != 0
+        arrays["iscrowd"] = xp.zeros(count, bool) if crowd is None else _array(crowd) != 0
         arrays["area"] = _area(boxes) if area is None else _array(area)
     wrong = [name for name, a in arrays.items() if name != "boxes" and a.shape != (count,)]
     if boxes.shape != (count, 4) or wrong:
@@ -231,4 +233,4 @@ def _arrays(fields, names, i, kind):
 
 
 def _array(value):
-    return np.asarray(to_host(value.array) if isinstance(value, Tensor) else value)
+    return xp.asarray(to_host(value.array) if isinstance(value, Tensor) else value)

@@ -4,11 +4,9 @@ Carion et al. 2020, "End-to-End Object Detection with Transformers" (DETR), arXi
 section 3.1. The assignment itself is SciPy's `linear_sum_assignment`.
 """
 
-import numpy as np
-
 from .. import ops
 from ..autograd.modes import no_grad
-from ..backend import to_host
+from ..backend import as_device, module_for, to_host
 from ..errors import ArgumentError, DataError, ShapeError
 from ..named_errors import names_arguments
 from ..nn.utils.rnn import pad_sequence
@@ -16,6 +14,8 @@ from ..tensor import Tensor, tensor
 from .boxes import center_to_corners_format, paired_generalized_iou
 
 __all__ = ["assign", "check_targets", "hungarian_match", "matching_cost"]
+
+xp = module_for(as_device("cpu"))  # the assignment runs on the host
 
 
 def matching_cost(logits, boxes, labels, target_boxes, class_cost=1, bbox_cost=1, giou_cost=1):
@@ -86,6 +86,7 @@ def assign(cost):
 
     Examples
     --------
+    >>> import numpy as np
     >>> assign(np.array([[1.0, 2.0], [0.0, 4.0], [3.0, 3.0]]))
     (array([0, 1]), array([1, 0]))
     """
@@ -96,10 +97,10 @@ def assign(cost):
             "assign: SciPy, which computes the Hungarian matching, is not installed",
             hint="python -m pip install scipy, or the extra `detection`",
         ) from None
-    largest = np.finfo(cost.dtype).max
-    finite = np.nan_to_num(cost, nan=largest, posinf=largest, neginf=largest)
+    largest = xp.finfo(cost.dtype).max
+    finite = xp.nan_to_num(cost, nan=largest, posinf=largest, neginf=largest)
     prediction, target = linear_sum_assignment(finite)
-    return prediction.astype(np.int64), target.astype(np.int64)
+    return prediction.astype(xp.int64), target.astype(xp.int64)
 
 
 @names_arguments

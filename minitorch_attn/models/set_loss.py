@@ -4,10 +4,9 @@ Carion et al. 2020, arXiv:2005.12872v3, section 3.1 and appendix A.2. The loss c
 does not change if the targets or the queries are put into another order.
 """
 
-import numpy as np
-
 from .. import ops
 from ..autograd.modes import no_grad
+from ..backend import as_device, module_for
 from ..errors import ShapeError
 from ..named_errors import names_arguments
 from ..nn.functional import cross_entropy
@@ -19,6 +18,8 @@ __all__ = [
     "auxiliary_losses", "box_losses", "cardinality_error", "class_loss", "hungarian_loss",
     "matched_losses", "total_loss",
 ]  # fmt: skip
+
+xp = module_for(as_device("cpu"))  # indices are made on the host
 
 
 def class_loss(logits, labels, eos_coef=0.1):
@@ -41,7 +42,7 @@ def class_loss(logits, labels, eos_coef=0.1):
     arXiv:2005.12872v3, section 3.1: the weight of "no object" is reduced by a factor of 10. The
     mean is also weighted: the sum is divided by the sum of the weights.
     """
-    weight = np.ones(logits.shape[-1])
+    weight = xp.ones(logits.shape[-1])
     weight[-1] = eos_coef
     weight = tensor(weight, dtype=logits.dtype, device=logits.device)
     return cross_entropy(logits.flatten(0, 1), labels.flatten(), weight)
@@ -211,11 +212,11 @@ def matched_losses(logits, pred_boxes, targets, pairs, eos_coef=0.1):
 def _index_of(pairs, targets):
     """Return, for all pairs, the image, the query in the image, and the target in the batch."""
     counts = [len(target["class_labels"]) for target in targets]
-    before = np.cumsum([0, *counts[:-1]])
-    image = np.concatenate([np.full(len(i), n) for n, (i, _) in enumerate(pairs)])
-    prediction = np.concatenate([i for i, _ in pairs])
-    target = np.concatenate([j + start for (_, j), start in zip(pairs, before, strict=True)])
-    return image.astype(np.int64), prediction, target.astype(np.int64)
+    before = xp.cumsum([0, *counts[:-1]])
+    image = xp.concatenate([xp.full(len(i), n) for n, (i, _) in enumerate(pairs)])
+    prediction = xp.concatenate([i for i, _ in pairs])
+    target = xp.concatenate([j + start for (_, j), start in zip(pairs, before, strict=True)])
+    return image.astype(xp.int64), prediction, target.astype(xp.int64)
 
 
 def _check_classes(name, logits, num_classes):

@@ -203,8 +203,8 @@ def test_detections(device):
     assert len(detections(logits, boxes, [(40, 80)], 0.5)[0]["scores"]) == 2
 
 
-def test_float32_and_dropout(images):
-    model = small().float().train()
+def test_float32_and_dropout(images, device):
+    model = small(device=device).float().train()
     model.encoder.layers[0].around_attention.dropout.p = 0.5
     logits, boxes = model(images.float())
     assert logits.dtype == boxes.dtype == mt.float32
