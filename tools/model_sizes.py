@@ -19,7 +19,9 @@ HEAD = ("builder", "parameters", "input", "GFLOPs")
 
 TOKENS = 128
 PAIRS = ("bart", "marian", "t5", "transformer")  # builders with these prefixes take two sequences
-IMAGES = {"deit": 224, "mae": 224, "resnet": 224, "swin_": 224, "swinv2": 256, "vit": 224}
+IMAGES = {
+    "deit": 224, "detr": 800, "mae": 224, "resnet": 224, "swin_": 224, "swinv2": 256, "vit": 224,
+}  # fmt: skip
 
 
 def rows():
