@@ -183,10 +183,10 @@ def test_reference_points_move(images, device):
         moved = 1 / (1 + np.exp(-(model.reference_points.numpy() + (layer + 1) * step)))
         np.testing.assert_allclose(boxes[layer, 0].numpy()[:, :2], moved, rtol=1e-9)
     place = model.code(mt.tensor(points, device=device)).numpy()
-    grid = model.positions(mt.zeros(1, 1, 1, 1, dtype="float64", device=device)).numpy()
-    end = model.code(mt.ones(1, 2, dtype="float64", device=device)).numpy()
+    grid = model.positions(mt.zeros(1, 1, 1, 2, dtype="float64", device=device)).numpy()
+    ends = mt.tensor([[0.5, 1.0], [1.0, 1.0]], dtype="float64", device=device)  # x and y
     assert place.shape == (7, 8)
-    np.testing.assert_allclose(end, grid[0], atol=1e-5)
+    np.testing.assert_allclose(model.code(ends).numpy(), grid[0], atol=1e-5)
     boxes[0].sum().backward()
     assert model.reference_points.grad.numpy().any()
 
