@@ -21,6 +21,7 @@ TOKENS = 128
 PAIRS = ("bart", "marian", "t5", "transformer")  # builders with these prefixes take two sequences
 IMAGES = {
     "deit": 224,
+    "detr": 800,
     "dinov2": 518,
     "lr_net": 224,
     "mae": 224,

@@ -28,6 +28,13 @@ _FILES = {
         "hard_distillation_loss",
         "soft_distillation_loss",
     ],  # fmt: skip
+    "detr": [
+        "DETR",
+        "detr_resnet101",
+        "detr_resnet101_dc5",
+        "detr_resnet50",
+        "detr_resnet50_dc5",
+    ],  # fmt: skip
     "dino": ["DINO", "DINOHead"],
     "dino_transformer": ["DINOTransformer"],
     "dinov2": ["DINOv2", "dinov2_b_14", "dinov2_g_14", "dinov2_l_14", "dinov2_s_14"],
@@ -58,6 +65,7 @@ _FILES = {
     "non_local": ["NonLocalBlock", "add_non_local", "non_local_resnet50"],
     "pretrained": ["from_pretrained"],
     "recurrent_state": ["RecurrentState"],
+    "reference_detr": ["ReferenceDETR"],
     "resnet": [
         "ResNet",
         "resnet101",

@@ -64,6 +64,11 @@ _FIELDS = {
             "relative_attention_num_buckets relative_attention_max_distance encoder_stride"),
     **_each(COUNT, "num_hidden_layers n_layer encoder_layers decoder_layers num_layers "
             "type_vocab_size decoder_num_hidden_layers num_labels"),
+    **_each(NON_NEGATIVE, "class_cost bbox_cost giou_cost bbox_loss_coefficient "
+            "giou_loss_coefficient mask_loss_coefficient dice_loss_coefficient eos_coefficient"),
+    **_each(optional(map_of(ANY)), "backbone_config backbone_kwargs"),
+    **_each(optional(FLAG), "use_timm_backbone use_pretrained_backbone"),
+    "backbone": optional(TEXT), "num_queries": SIZE,
     **_each(optional(SIZE), "n_inner num_key_value_heads head_dim decoder_vocab_size "
             "pooler_output_size original_max_position_embeddings"),
     **_each(_PAIR, "image_size patch_size"),

@@ -11,9 +11,10 @@ __all__ = ["class_in", "find_class", "from_pretrained"]
 
 # Prefix of a family's class names -> the family's file. The longest matching prefix is used.
 FAMILIES = {
-    "Bart": "bart", "Bert": "bert", "DeiT": "deit", "Dinov2": "dinov2", "GPT2": "gpt2",
-    "ImageGPT": "image_gpt", "Llama": "llama", "Marian": "marian", "Swin": "swin",
-    "Swinv2": "swinv2", "T5": "t5", "Timesformer": "timesformer", "VideoMAE": "videomae",
+    "Bart": "bart", "Bert": "bert", "DeiT": "deit", "Detr": "detr", "Dinov2": "dinov2",
+    "GPT2": "gpt2", "ImageGPT": "image_gpt", "Llama": "llama", "Marian": "marian",
+    "Swin": "swin", "Swinv2": "swinv2", "T5": "t5", "Timesformer": "timesformer",
+    "VideoMAE": "videomae",
     "ViT": "vit", "ViTMAE": "vitmae",
 }  # fmt: skip
 # Prefix of timm's architecture names -> the file whose `class_for` finds the class.

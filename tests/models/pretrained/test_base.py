@@ -248,7 +248,7 @@ def test_a_pickle_is_refused_with_the_way_to_convert_it(folder):
         ("[1]", "must contain a JSON object"),
         ("{}", "the architecture is missing"),
         ('{"architectures": []}', "exactly one class name"),
-        ('{"architecture": "resnet50"}', "architecture 'resnet50' is not supported"),
+        ('{"architecture": "resnet50d"}', "architecture 'resnet50d' is not supported"),
     ],
 )
 def test_configurations_that_make_no_sense(folder, text, message):

@@ -1,0 +1,86 @@
+"""DETR with reference points: each query starts from a learned point and moves it, layer by layer.
+
+DETR learns slowly, because its queries have to learn where to look: Carion et al. 2020,
+arXiv:2005.12872v3, section 4, train for 300 to 500 epochs. Later models give each query a point,
+whose position code replaces the learned query position: Anchor DETR (Wang et al. 2021,
+arXiv:2109.07107v2, section 3.1) and DAB-DETR (Liu et al. 2022, arXiv:2201.12329v4, section 4). Here
+the point moves from layer to layer, as the boxes do in Deformable DETR (Zhu et al. 2020,
+arXiv:2010.04159v4, appendix A.4).
+"""
+
+from .. import nn, ops
+from ..errors import ArgumentError
+from .detr import DETR
+from .image_positions import sine_code
+
+__all__ = ["ReferenceDETR"]
+
+
+class ReferenceDETR(DETR):
+    r"""DETR whose queries are points in the image.
+
+    The parameters are those of `DETR`, with sine positions.
+
+    Attributes
+    ----------
+    reference_points : Parameter of shape (num_queries, 2)
+        x and y before the sigmoid.
+
+    Notes
+    -----
+    With the point p_0 of a query, and the output (d, s) of the box head after decoder layer l,
+        query position = code(sigmoid(p_{l-1}))
+        p_l = p_{l-1} + d,   box = (sigmoid(p_l), sigmoid(s))
+    The next layer gets p_l as a constant. The code is that of the image positions, so a query and a
+    key at the same place have the same code from the beginning.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> backbone = mt.nn.Conv2d(1, 5, kernel_size=4, stride=4)
+    >>> model = ReferenceDETR(backbone, 5, num_classes=7, num_queries=11, embed_dim=8, num_heads=2,
+    ...                       ff_dim=13, num_encoder_layers=1, num_decoder_layers=2)
+    >>> logits, boxes = model(mt.zeros(2, 1, 16, 20))
+    >>> logits.shape, boxes.shape
+    ((2, 11, 8), (2, 11, 4))
+    """
+
+    def __init__(self, backbone, backbone_dim, num_classes, num_queries=100, *sizes, **options):
+        if options.get("positions", "sine") != "sine":
+            raise ArgumentError(
+                "ReferenceDETR: positions must be 'sine'", got=repr(options["positions"])
+            )
+        super().__init__(backbone, backbone_dim, num_classes, num_queries, *sizes, **options)
+        self.query_positions = None
+        self.reference_points = nn.Parameter(ops.empty(num_queries, 2))
+        nn.init.uniform_(self.reference_points, -2.0, 2.0)  # sigmoid: 0.12 to 0.88
+        nn.init.zeros_(self.box_head.layers[-1].weight)  # the first boxes are at the points
+        nn.init.zeros_(self.box_head.layers[-1].bias)
+
+    def layer_outputs(self, images, pixel_mask=None):
+        """Return logits and boxes of all decoder layers: (layer, batch, query, ...)."""
+        memory, positions, mask = self.encode(images, pixel_mask)
+        return self.refine(memory, positions, mask)
+
+    def refine(self, memory, memory_positions=None, memory_mask=None):
+        """Run the decoder; return logits and boxes of all layers."""
+        batch, embed_dim = memory.shape[0], memory.shape[2]
+        point = self.reference_points.unsqueeze(0).expand(batch, *self.reference_points.shape)
+        x = ops.zeros(*point.shape[:2], embed_dim, dtype=memory.dtype, device=memory.device)
+        logits, boxes = [], []
+        for layer in self.decoder.layers:
+            code = self.code(ops.sigmoid(point))  # (batch, query, embed)
+            x = layer(x, memory, code, memory_positions, memory_mask=memory_mask)
+            state = self.decoder.norm(x)
+            change = self.box_head(state)  # (batch, query, 4)
+            point = point + change[..., :2]
+            boxes.append(ops.sigmoid(ops.cat([point, change[..., 2:]], -1)))
+            logits.append(self.class_head(state))
+            point = point.detach()
+        return ops.stack(logits), ops.stack(boxes)
+
+    def code(self, points):
+        """Return the position codes (..., embed) of points (..., 2), x and y from 0 to 1."""
+        half, scale = self.positions.embed_dim // 2, self.positions.scale
+        x, y = (sine_code(points[..., i] * scale, half, self.positions.temperature) for i in (0, 1))
+        return ops.cat([y, x], -1)
