@@ -8,10 +8,10 @@ the embedded Gaussian it is self-attention, without a scale. The block adds the 
 
 from .. import nn, ops
 from ..computes import computes
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, DTypeError, ShapeError
 from ..nn.checks import check_sizes
 from ..ops.attention import attention_with_weights
-from .resnet import resnet50
+from .resnet import ResNet, resnet50
 
 __all__ = ["NonLocalBlock", "add_non_local", "non_local_resnet50"]
 
@@ -174,6 +174,8 @@ def add_non_local(model, places, **settings):
 
     Raises
     ------
+    DTypeError
+        If `model` is not a ResNet, or `places` not a dict.
     ArgumentError
         If the model has no such stage, or the stage no such block.
 
@@ -185,6 +187,12 @@ def add_non_local(model, places, **settings):
     >>> [name for name, _ in add_non_local(model, {"layer2": [0]}).layer2.named_children()]
     ['0', 'non_local0', '1']
     """
+    if not isinstance(model, ResNet) or not isinstance(places, dict):
+        raise DTypeError(
+            "add_non_local: model must be a ResNet, and places a dict",
+            got=f"{type(model).__name__} and {type(places).__name__}",
+            hint='add_non_local(resnet50(), {"layer2": (1, 3)})',
+        )
     for stage, indices in places.items():
         blocks = dict(getattr(model, stage).named_children()) if stage in model.stage_names else {}
         missing = [i for i in indices if str(i) not in blocks]

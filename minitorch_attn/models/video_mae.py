@@ -11,6 +11,7 @@ from ..computes import computes
 from ..errors import ArgumentError, ShapeError
 from ..nn import init
 from ..nn.checks import check_layers
+from ..tensor import Tensor
 from .mae import pick
 from .vit import Block, initialize, pair
 
@@ -33,6 +34,13 @@ def tube_masking(noise, num_steps, mask_ratio=0.9):
     bool Tensor of shape (batch, num_steps * place)
         True for masked cubes. Each row has the same number of them.
 
+    Raises
+    ------
+    ArgumentError
+        If `mask_ratio` is not from 0 to 1, or `num_steps` is not a non-negative integer.
+    ShapeError
+        If `noise` is not a tensor with two axes.
+
     Notes
     -----
     Tong et al. 2022, arXiv:2203.12602v3, section 3.3, "Tube masking with extremely high ratios".
@@ -43,9 +51,16 @@ def tube_masking(noise, num_steps, mask_ratio=0.9):
     >>> tube_masking(mt.tensor([[0.3, 0.9, 0.1, 0.5]]), 2, 0.5)
     tensor([[False,  True, False,  True, False,  True, False,  True]])
     """
-    if not 0 <= mask_ratio <= 1:
+    check_layers("tube_masking", num_steps=num_steps)
+    if not isinstance(mask_ratio, int | float) or not 0 <= mask_ratio <= 1:
         raise ArgumentError(
             "tube_masking: mask_ratio must be at least 0 and at most 1", got=repr(mask_ratio)
+        )
+    if not isinstance(noise, Tensor) or noise.ndim != 2:
+        raise ShapeError(
+            "tube_masking: noise must be a tensor with two axes",
+            got=str(getattr(noise, "shape", type(noise).__name__)),
+            expected="(batch, place)",
         )
     places = noise.shape[1]
     rank = noise.detach().argsort(dim=1).argsort(dim=1)

@@ -155,3 +155,11 @@ def test_published_size():
     extra = sum(4 * c * c // 2 + 3 * c // 2 + c for c in (512, 512, 1024, 1024, 1024))
     assert count == 32_907_304 == sum(p.numel() for p in plain.parameters()) + extra
     assert 0.7 < count / 44_549_160 < 0.75
+
+
+@pytest.mark.parametrize("places", [[1, 2], "layer1"])
+def test_places_must_be_a_dict(places):
+    with pytest.raises(mt.errors.DTypeError, match="places a dict"):
+        add_non_local(small(BasicBlock, "cpu"), places)
+    with pytest.raises(mt.errors.DTypeError, match="must be a ResNet"):
+        add_non_local(mt.nn.Linear(3, 3), {"layer1": [0]})

@@ -159,3 +159,17 @@ def test_errors(video):
     with pytest.raises(ShapeError, match="does not match the model") as caught:
         small()(video.transpose(1, 2))
     assert "video.transpose(1, 2)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("noise", "steps", "ratio"),
+    [
+        ([0.3, 0.9], 2, 0.5),
+        (mt.rand(3), 2, 0.5),
+        (mt.rand(2, 3), 2.5, 0.5),
+        (mt.rand(2, 3), 2, "1"),
+    ],
+)  # fmt: skip
+def test_tube_masking_names_an_invalid_argument(noise, steps, ratio):
+    with pytest.raises(mt.errors.MiniTorchError, match="^tube_masking: (noise|num|mask)_?"):
+        tube_masking(noise, steps, ratio)

@@ -20,23 +20,28 @@ NOT_CALLED = {
     "mt.models.from_pretrained mt.training.Checkpoints mt.training.Loop mt.training.Progress "
     "mt.training.RunFolder",
     "builds a model of millions of parameters": "mt.models.bart_base mt.models.bart_large "
-    "mt.models.bert_base mt.models.bert_large mt.models.bert_medium mt.models.bert_mini "
-    "mt.models.bert_small mt.models.bert_tiny mt.models.deit_b_16 mt.models.deit_s_16 "
-    "mt.models.deit_ti_16 mt.models.dinov2_b_14 mt.models.dinov2_g_14 mt.models.dinov2_l_14 "
-    "mt.models.dinov2_s_14 mt.models.gpt2 mt.models.gpt2_large mt.models.gpt2_medium "
-    "mt.models.gpt2_xl mt.models.image_gpt_l mt.models.image_gpt_m mt.models.image_gpt_s "
-    "mt.models.llama2_70b mt.models.llama3_8b mt.models.llama_13b mt.models.llama_33b "
-    "mt.models.llama_65b mt.models.llama_7b mt.models.lr_net_26 mt.models.lr_net_50 "
-    "mt.models.mae_b_16 mt.models.mae_h_14 mt.models.mae_l_16 mt.models.marian_base "
-    "mt.models.non_local_resnet50 mt.models.resnet101 mt.models.resnet152 mt.models.resnet18 "
-    "mt.models.resnet34 mt.models.resnet50 mt.models.swin_b "
+    "mt.models.bert_base mt.models.bert_large "
+    "mt.models.bert_medium mt.models.bert_mini mt.models.bert_small mt.models.bert_tiny "
+    "mt.models.deit_b_16 mt.models.deit_s_16 mt.models.deit_ti_16 mt.models.detr_resnet101 "
+    "mt.models.detr_resnet101_dc5 mt.models.detr_resnet50 mt.models.detr_resnet50_dc5 "
+    "mt.models.dinov2_b_14 mt.models.dinov2_g_14 mt.models.dinov2_l_14 mt.models.dinov2_s_14 "
+    "mt.models.gpt2 mt.models.gpt2_large mt.models.gpt2_medium mt.models.gpt2_xl "
+    "mt.models.image_gpt_l mt.models.image_gpt_m mt.models.image_gpt_s mt.models.llama2_70b "
+    "mt.models.llama3_8b mt.models.llama_13b mt.models.llama_33b mt.models.llama_65b "
+    "mt.models.llama_7b mt.models.lr_net_26 mt.models.lr_net_50 mt.models.mae_b_16 "
+    "mt.models.mae_h_14 mt.models.mae_l_16 mt.models.marian_base mt.models.mvit_b_16x4 "
+    "mt.models.mvitv2_b mt.models.mvitv2_l mt.models.mvitv2_s mt.models.mvitv2_s_16x4 "
+    "mt.models.mvitv2_t mt.models.non_local_resnet50 mt.models.resnet101 mt.models.resnet152 "
+    "mt.models.resnet18 mt.models.resnet34 mt.models.resnet50 mt.models.swin_b "
     "mt.models.swin_l mt.models.swin_s mt.models.swin_t mt.models.swinv2_b mt.models.swinv2_l "
     "mt.models.swinv2_s mt.models.swinv2_t mt.models.t5_11b mt.models.t5_3b mt.models.t5_base "
     "mt.models.t5_large mt.models.t5_small mt.models.t5_v1_1_base mt.models.t5_v1_1_large "
     "mt.models.t5_v1_1_small mt.models.t5_v1_1_xl mt.models.t5_v1_1_xxl "
-    "mt.models.transformer_base mt.models.transformer_big mt.models.vision_transformer "
-    "mt.models.vit_b_16 mt.models.vit_b_32 mt.models.vit_h_14 mt.models.vit_l_16 "
-    "mt.models.vit_l_32 mt.models.vit_s_16 mt.models.vit_s_32 mt.models.vit_ti_16",
+    "mt.models.timesformer_b mt.models.transformer_base mt.models.transformer_big "
+    "mt.models.video_mae_b mt.models.video_mae_l mt.models.video_mae_s "
+    "mt.models.vision_transformer mt.models.vit_b_16 mt.models.vit_b_32 mt.models.vit_h_14 "
+    "mt.models.vit_l_16 mt.models.vit_l_32 mt.models.vit_s_16 mt.models.vit_s_32 "
+    "mt.models.vit_ti_16",
     "waits for another thread": "mt.generation.TextIteratorStreamer",
     "measures the speed of the machine": "mt.profiling.ceilings",
     "is made by the library, not by its users": "mt.autograd.Leaf mt.autograd.Context "
@@ -324,6 +329,13 @@ _IMAGE = "image_size=8|patch_size=4|embed_dim=8|num_layers=1|num_heads=2|mlp_dim
 _TEXT = "vocab_size=11|embed_dim=8|num_heads=2|num_layers=1|ff_dim=8"
 _PAIRED = "vocab_size=11|embed_dim=8|num_heads=2|num_encoder_layers=1|num_decoder_layers=1|ff_dim=8"
 _IDS, _PIXELS = "mt.tensor([[1, 2, 3]])", "mt.rand(1, 3, 8, 8)"
+_DETR = ("backbone=nn.Conv2d(3, 4, 2, 2)|backbone_dim=4|num_classes=5|num_queries=3|embed_dim=8|"
+         "num_heads=2|ff_dim=8|num_encoder_layers=1|num_decoder_layers=1")  # fmt: skip
+_POOLED = "embed_dim=8|num_heads=2|kernel_q=(1, 3, 3)|stride_q=(1, 2, 2)"
+_MULTISCALE = ("input_size=(8, 8)|num_classes=5|embed_dim=8|depths=(1, 1)|patch_kernel=(3, 3)|"
+               "patch_stride=(2, 2)|patch_padding=(1, 1)|kernel=(3, 3)|stride_q=(2, 2)|"
+               "stride_kv=(2, 2)")  # fmt: skip
+_CLIP, _TOKENS = "mt.rand(1, 3, 2, 8, 8)", "mt.rand(1, 17, 8), (1, 4, 4)"
 _MODELS = {  # settings of a small model, and its usual input
     "GPT": (f"{_TEXT}|context_length=8", _IDS),
     "ImageGPT": ("num_clusters=11|num_pixels=8|embed_dim=8|num_heads=2|num_layers=1", _IDS),
@@ -340,6 +352,13 @@ _MODELS = {  # settings of a small model, and its usual input
                                                  "QuestionAnswering")},
     **{f"BERT{kind}Classifier": (f"num_classes=3|{_TEXT}", _IDS) for kind in ("", "Token")},
     **dict.fromkeys(("Swin", "SwinV2"), (f"image_size=8|patch_size=2|{_STAGES}", _PIXELS)),
+    **dict.fromkeys(("DETR", "ReferenceDETR"), (_DETR, _PIXELS)),
+    **dict.fromkeys(("MViT", "MViTv2"), (_MULTISCALE, _PIXELS)),
+    "MultiscaleBlock": (f"output_dim=8|{_POOLED}", _TOKENS),
+    "PoolingAttention": (_POOLED, _TOKENS),
+    "TimeSformer": (f"{_IMAGE}|num_frames=2|num_classes=5", _CLIP),
+    "VideoMAE": (f"{_IMAGE}|num_frames=2|decoder_dim=8|decoder_layers=1|decoder_heads=2|"
+                 "decoder_mlp_dim=8", _CLIP),
     "LRNet": ("layers=[1, 1]|num_classes=5|widths=[4, 6]|channels=[5, 7]|stem_channels=4|"
               "kernel_size=3|channels_per_group=2", _PIXELS),
     "LocalRelation": ("channels=3|kernel_size=3|channels_per_group=1", _PIXELS),
