@@ -59,7 +59,7 @@ def draw_shape_pairs(count, generator, noise=0.1):
     --------
     >>> pairs = draw_shape_pairs(3, np.random.default_rng(1))
     >>> pairs.images.shape, pairs.same.tolist()
-    ((3, 1, 24, 24), [0, 1, 1])
+    ((3, 1, 24, 24), [1, 1, 0])
     """
     images = generator.normal(0, noise, (count, 1, SIDE, SIDE)).astype(np.float32)
     same = generator.integers(0, 2, count)
