@@ -66,6 +66,11 @@ def pytest_report_header(config):
 
 
 def pytest_collection_modifyitems(config, items):
+    """Leave out what the device has no influence on, and skip what needs a GPU without one."""
+    if config.getoption("--device") == "strict":
+        same = [item for item in items if "device" not in item.fixturenames]
+        config.hook.pytest_deselected(items=same)
+        items[:] = [item for item in items if "device" in item.fixturenames]
     if config.getoption("--device") == "cupy":
         return
     reason = pytest.mark.skip(reason="needs a CUDA device: run with --device=cupy on a GPU machine")
