@@ -7,6 +7,7 @@ import sys
 import click
 
 from ..course.build.check import check_step, demonstrate
+from ..course.build.passed import PassedFunctions
 from ..course.build.progress import BuildProgress
 from ..course.build.run import ONE_THREAD, arguments
 from ..course.build.steps import find_step, load_steps, unfinished
@@ -57,6 +58,7 @@ class Desk:
     def check(self, step, as_json=False):
         """Check a step, remember the result and print it. Return the outcome."""
         outcome = check_step(step, self.file.path)
+        self._remember_passed(outcome)
         if outcome.passed:
             demonstrate(outcome, step, self.file.path)
         if outcome.passed:
@@ -68,6 +70,12 @@ class Desk:
             if outcome.passed:
                 show_result(self.out, step, outcome.shown)
         return outcome
+
+    def _remember_passed(self, outcome):
+        """Record the functions that have passed, for the notebook."""
+        if any(part.passed for part in outcome.parts):
+            text = self.file.path.read_text("utf-8")
+            PassedFunctions(self.known, self.progress).remember(outcome, text)
 
     def say_next(self):
         """Print the next step, or what to do with the finished GPT."""
