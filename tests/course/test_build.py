@@ -247,7 +247,7 @@ FIRST_ATTEMPTS = [
      "entry 0 is a list, not a Tensor: join the lists"),
     (1, "Value.exp", """def exp(self):
     y = math.exp(self.data)
-    return type(self)(y, (self,), lambda g: (g * y,))""", 
+    return type(self)(y, (self,), lambda g: (g * y,))""",
      "an array of 3 numbers.*math.exp does not"),
     (1, "Value.log", """def log(self):
     return type(self)(math.log(self.data), (self,), lambda g: (g / self.data,))""",
@@ -377,14 +377,19 @@ def test_an_endless_loop_ends(tmp_path):
 
 def losses(text):
     """Baselines and the model's own loss, by name."""
-    return {name: float(loss) for loss, name in re.findall(r"^ *(\d+\.\d+) +(.+)$", text, re.M)}
+    return {
+        name: float(loss)
+        for loss, name in re.findall(r"^ *(\d+\.\d+) +(.+?)(?:  .*)?$", text, re.M)
+    }
 
 
 def test_the_first_steps_show_a_loss_beside_its_baseline():
     assert "0 or 1: 0.9" in show_step(STEPS[0], ANSWER)[0]
     assert re.search(r"y = (1\.9|2\.0)\d x", show_step(STEPS[1], ANSWER)[0])
-    found = losses(show_step(STEPS[2], ANSWER)[0])
+    text = show_step(STEPS[2], ANSWER)[0]
+    found = losses(text)
     assert found["unigram"] < found["this model"] < found["unigram"] + 0.1 < found["uniform"]
+    assert "unigram     how often each character occurs\n" in text
 
 
 def test_a_step_whose_demonstration_fails_is_not_done(tmp_path):
@@ -419,7 +424,8 @@ def test_the_file_trains_as_the_librarys_gpt_does(tmp_path, capsys, monkeypatch)
     assert len(rows) == 12 and all(row[1] == row[2] for row in rows)
     assert rows[0][1] > rows[-1][1]
     run.train(str(path), 13, every=1, beside=False, **SMALL)
-    assert capsys.readouterr().out.count(" min left\n") == 1
+    out = capsys.readouterr().out
+    assert out.count(" min left\n") == 1 and "on which it was not trained:" in out
     assert set(np.load(path.with_suffix(".npz"))) >= {"token_embedding.weight", "norm.bias"}
 
 
