@@ -1,4 +1,4 @@
-"""Say what probably caused a wrong result: unused parameters, known mistakes, constant factors."""
+"""Diagnosis of a wrong result: unused parameters, known mistakes, constant factors."""
 
 import numpy as np
 
