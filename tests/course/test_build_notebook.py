@@ -251,6 +251,20 @@ def test_an_earlier_function_that_fails_is_named_first(kernel, file):
     run('check("Value.__init__")\ncheck("Value.__mul__")')
 
 
+def test_a_hint_has_a_row_of_its_own_and_what_passed_is_listed(kernel, file, capsys):
+    file.write_text(up_to(STEPS[2]), "utf-8")
+    run, _ = kernel()
+    run(answer_of("cross_entropy", STEPS[2].answer.replace("-chosen.mean()", "-chosen.sum()")))
+    with pytest.raises(CheckFailed) as caught:
+        run('check("cross_entropy")')
+    lines = str(caught.value).splitlines()
+    assert any(line.startswith("  hint      the result is 15 times") for line in lines)
+    assert max(map(len, lines)) < 100
+    file.write_text(up_to(STEPS[7]), "utf-8")
+    run('check("Adam.step")')
+    assert capsys.readouterr().out.endswith("Adam.step: values ✓  float32 ✓\n")
+
+
 def test_a_helper_of_another_cell_is_named(kernel, file):
     file.write_text(up_to(STEPS[3], STEPS[3].stub), "utf-8")
     run, _ = kernel()

@@ -299,6 +299,7 @@ class Build:
     def _failure(self, part, sources):
         """Return the CheckFailed for a part that failed, with line numbers of the cells."""
         text = _LINE.sub(lambda found: self._line(int(found[1]), sources), part.text)
+        text, _, hint = text.partition("\nhint: ")
         what, _, rest = text.partition("\n")
         unwritten_one = _UNWRITTEN.search(text)
         if unwritten_one:
@@ -312,7 +313,7 @@ class Build:
                 rows = [("call", what), ("found", earlier.text.partition("\n")[2])]
                 first = f"{earlier.name} has not passed yet: check it before {part.name}"
                 return CheckFailed(first, *rows)
-            return CheckFailed(f"{part.name} is wrong", *rows, moved)
+            return CheckFailed(f"{part.name} is wrong", *rows, ("hint", hint), moved)
         if part.name.startswith("the file"):
             what, rest = f"{near(self.file.path)} cannot be checked", text
         return CheckFailed(what, ("found", rest), moved)
