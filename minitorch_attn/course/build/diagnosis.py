@@ -54,8 +54,9 @@ def unused(found, wanted):
 
     Examples
     --------
-    >>> unused({"y": 0, "d w": 0}, {"y": 0, "d w": 0, "d blocks.0.norm2.bias": 0})
-    'p["blocks"][0]["norm2"]["bias"] receives no gradient: it is not used'
+    >>> found = {"y": 0, "d norm1.weight": 0, "d norm1.bias": 0}
+    >>> unused(found, {**found, "d norm2.weight": 0, "d norm2.bias": 0})
+    'p["norm2"] receives no gradient: it is not used'
     """
     lost = [key[2:] for key in wanted if key.startswith("d ") and key not in found]
     if not lost or len(lost) == len(wanted) - 1:
