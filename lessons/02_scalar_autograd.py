@@ -438,10 +438,10 @@ print(f"  with arrays       {operations / arrays[256]:.2f} s")
 assert hours > 0.1 and operations * per_operation > 64e9
 
 # %% [markdown]
-# One step takes more than half an hour on most computers, and hundreds of gigabytes, because every
-# Value stays in memory until the backward pass. Training takes thousands of steps. With arrays, one
-# step takes a fraction of a second on the same processor. The calculations are the same. The
-# difference is the work that Python does around each number.
+# One step takes about half an hour or more, and hundreds of gigabytes, because every Value stays in
+# memory until the backward pass. Training takes thousands of steps. With arrays, one step takes a
+# fraction of a second on the same processor. The calculations are the same. The difference is the
+# work that Python does around each number.
 
 # %% tags=["plot"]
 figure = new_figure(7, 3.4)

@@ -188,9 +188,10 @@ check(
 #
 # $$L = -\log p_t = -x_t + \log \sum_j e^{x_j}$$
 #
-# for the label $t$. If all $C$ classes get the same score, the loss is $\log C$. An untrained
-# classifier should start near this value. The right-hand side does not need $p$ at all: it is minus
-# the **log-softmax**, $x_i - \log\sum_j e^{x_j}$, computed after subtracting the largest score.
+# for the label $t$ and the scores $x$, which are also called **logits**. If all $C$ classes get the
+# same score, the loss is $\log C$. An untrained classifier should start near this value. The
+# right-hand side does not need $p$ at all: it is minus the **log-softmax**,
+# $x_i - \log\sum_j e^{x_j}$, computed after subtracting the largest score.
 
 
 # %%

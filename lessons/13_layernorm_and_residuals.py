@@ -212,7 +212,7 @@ axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
     "For ordinary tokens, on the right, the curves are the same. Toward constant tokens, the one "
-    "with eps inside stops at about 1/sqrt(eps) = 1000, the other at about 1/eps = 1,000,000.",
+    "with eps inside stops at a few times 1/sqrt(eps) = 1000, the other at about 1/eps = 10^6.",
 )
 
 # %% [markdown]

@@ -17,7 +17,7 @@ class Value:
     data: the number. grad: the derivative of the end result with respect to it, 0.0 at first.
     parents: the Values from which it was computed.
     pull: a function that takes the gradient of this Value and returns a tuple with one gradient
-    per parent.
+    per parent; None for a number that was not computed.
     """
 
     def __init__(self, data, parents=(), pull=None):
@@ -78,7 +78,7 @@ class Value:
         return type(self)(y, (self,), lambda g: (g * y,))
 
     def log(self):
-        """c = log(a),  da = dc / a."""
+        """c = log(a),  da = dc / a. Use np.log."""
         return type(self)(np.log(self.data), (self,), lambda g: (g / self.data,))
 
     # Given: the other operators follow from +, * and **.
@@ -191,7 +191,8 @@ class Tensor(Value):
 def softmax(x):
     """y = exp(x) / sum(exp(x)) over the last axis,  dx = y (dy - sum(dy y)).
 
-    Subtract the largest x of each row first, so that exp cannot overflow.
+    x: Tensor (..., class). Return a Tensor of the same shape. Subtract the largest x of each row
+    first, so that exp cannot overflow.
     """
     e = np.exp(x.data - x.data.max(axis=-1, keepdims=True))
     y = e / e.sum(axis=-1, keepdims=True)
@@ -391,6 +392,11 @@ def gpt(ids, p, heads):
 def initialize(characters, context, width, layers, rng):
     """Return the nested dict p of a GPT, with float32 Tensors.
 
+    characters: how many different ones there are. The keys: "token_embedding" (characters, width),
+    "position_embedding" (context, width), "blocks", a list with one dict per layer, and "norm". A
+    block has "norm1", "attention" ("q_proj", "k_proj", "v_proj", "out_proj"), "norm2" and
+    "feed_forward" ("linear1", "linear2"). Each norm and linear layer has "weight" and "bias".
+
     Weights are 0.02 rng.standard_normal(shape), where linear weights are (out, in). Those of
     out_proj and linear2 are divided by sqrt(2 layers). Biases are 0, the weights of norms 1. The
     feed-forward network is four times as wide.
@@ -460,7 +466,7 @@ class Adam:
         self.v = [np.zeros_like(t.data) for t in tensors]
 
     def step(self, lr):
-        """Change the data of every Tensor once, in place."""
+        """Change the data of every Tensor once. The data of a float32 Tensor stays float32."""
         self.t += 1
         for t, m, v in zip(self.tensors, self.m, self.v, strict=True):
             if t.data.ndim > 1:
@@ -474,8 +480,8 @@ class Adam:
 def learning_rate(step, steps, highest=3e-3, warmup=100):
     """Linear warm-up, then a cosine down to a tenth. `step` counts from 0; there are `steps`.
 
-    warmup is at most steps // 4. For step < warmup: highest (step + 1) / (warmup + 1). After it,
-    with s = (step - warmup) / (steps - warmup): highest (0.1 + 0.9 (1 + cos(pi s)) / 2).
+    First, warmup = min(warmup, steps // 4). For step < warmup: highest (step + 1) / (warmup + 1).
+    After it, with s = (step - warmup) / (steps - warmup): highest (0.1 + 0.9 (1 + cos(pi s)) / 2).
     """
     warmup = min(warmup, steps // 4)
     if step < warmup:

@@ -7,6 +7,7 @@ import sys
 import click
 
 from ..course.build.check import check_step, demonstrate
+from ..course.build.passed import PassedFunctions
 from ..course.build.progress import BuildProgress
 from ..course.build.run import ONE_THREAD, arguments
 from ..course.build.steps import find_step, load_steps, unfinished
@@ -57,6 +58,7 @@ class Desk:
     def check(self, step, as_json=False):
         """Check a step, remember the result and print it. Return the outcome."""
         outcome = check_step(step, self.file.path)
+        self._remember_passed(outcome)
         if outcome.passed:
             demonstrate(outcome, step, self.file.path)
         if outcome.passed:
@@ -68,6 +70,12 @@ class Desk:
             if outcome.passed:
                 show_result(self.out, step, outcome.shown)
         return outcome
+
+    def _remember_passed(self, outcome):
+        """Record the functions that have passed, for the notebook."""
+        if any(part.passed for part in outcome.parts):
+            text = self.file.path.read_text("utf-8")
+            PassedFunctions(self.known, self.progress).remember(outcome, text)
 
     def say_next(self):
         """Print the next step, or what to do with the finished GPT."""
@@ -90,6 +98,17 @@ class Desk:
         if not self.file.path.is_file():
             raise click.UsageError(f"{near(self.file.path)} does not exist; start with: mta build")
         return self.file.path
+
+    def last_begun(self):
+        """Return the number of the last step of which the file has a written function; 0 if none.
+
+        A new progress file does not know which steps were done in an existing file.
+        """
+        text = self.file.path.read_text(encoding="utf-8", errors="replace")
+        if not_python(text, self.file.path.name):
+            return 0
+        begun = [s.number for s in self.known if len(unfinished(s, text)) < len(s.functions)]
+        return max(begun, default=0)
 
     def complete(self, steps):
         """Return the path of the file, or raise an error if a step up to `steps` is unwritten."""
@@ -204,7 +223,10 @@ def _hint(desk, step, outcome):
     names = [outcome.wrong.name] if outcome.wrong else outcome.missing
     function = next((item for item in step.functions if item.name in names[:1]), None)
     if function is None:
-        desk.out.print("\nEverything in this step is written, or the file does not run yet.")
+        text = f"Everything in step {step.number} is written and correct."
+        if outcome.wrong:
+            text = f"{outcome.wrong.name}: not yet. Correct this first:\n{outcome.wrong.text}"
+        desk.out.print(f"\n{text}")
         return
     desk.progress.hint_given(function.name)
     desk.out.print()
@@ -213,7 +235,7 @@ def _hint(desk, step, outcome):
 
 @build.command(calls="course/build/check.py")
 @click.argument("number", metavar="[N]", required=False)
-@click.option("--all", "everything", is_flag=True, help="Check all steps up to the current one.")
+@click.option("--all", "everything", is_flag=True, help="Check all steps that you have begun.")
 @_FILE
 @_JSON
 @click.pass_obj
@@ -222,8 +244,9 @@ def check(group_file, number, everything, file, as_json):
     desk = Desk(file or group_file)
     current = desk.pick(number) or desk.known[-1]
     desk.written()
-    steps = desk.known[: current.number] if everything else [current]
-    return _check_once(desk, steps, as_json)
+    if not everything:
+        return _check_once(desk, [current], as_json)
+    return _check_once(desk, desk.known[: max(current.number, desk.last_begun())], as_json)
 
 
 @build.command(calls="cli/build_page.py")

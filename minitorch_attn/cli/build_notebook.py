@@ -39,7 +39,7 @@ def open_notebook(file, known, out, fresh, answers, no_viewer):
     if not own_copy(path, lambda: build_notebook(file.name, text, answers), out, fresh):
         again = command("build", "notebook", "--fresh")
         out.print(f"  a new one, with the functions of {near(file)}: {again}", style="dim")
-    _lessons(path.parent, known, out)
+    _lessons(path.parent, path.name, known, out)
     return DONE if no_viewer else view(path, out)
 
 
@@ -56,14 +56,18 @@ def _text(file):
     return text
 
 
-def _lessons(folder, known, out):
-    """Make the learner's copies of the lessons to which the notebook links."""
-    from ..course.notebooks import notebook, own_path, write_notebook
+def _lessons(folder, name, known, out):
+    """Make the learner's copies of the lessons to which the notebook links, with a link back."""
+    from ..course.notebooks import make_cell, notebook, own_path, write_notebook
 
-    items = [find_lesson(number) for number, _ in lesson_path(known)]
-    new = [item for item in items if not (folder / own_path(item)).exists()]
-    for item in new:
-        write_notebook(notebook(item), folder / own_path(item))
+    items = [(find_lesson(number), step) for number, step in lesson_path(known)]
+    new = [pair for pair in items if not (folder / own_path(pair[0])).exists()]
+    for item, step in new:
+        made = notebook(item)
+        back = f"[Back to step {step.number} of your GPT](../../../{name})"
+        made.cells.append(make_cell("markdown", back))
+        made.cells[-1]["id"] = "cell-back"
+        write_notebook(made, folder / own_path(item))
     if new:
         count = f"{len(new)} lesson" + ("s" if len(new) > 1 else "")
         out.print(f"made    {near(folder / 'runs' / 'lessons')}: {count} on the way")

@@ -99,6 +99,8 @@ def _lessons(progress):
     solved = sum(name in progress.solved(number) for number, name in turns)
     if solved:
         text += f"; your turn {solved}/{len(turns)}"
+    if any(Path("runs", "lessons").glob("*/*.ipynb")):
+        text += "; work in notebooks is not counted"
     return text
 
 

@@ -166,7 +166,8 @@ def _value_hint(given, wanted, off, size, inputs):
         return "True and False are exchanged: the mask is inverted" if inverted else ""
     if np.isfinite(wanted).all() and not np.isfinite(given).all():
         count = int((~np.isfinite(given)).sum())
-        return f"{count} of {given.size} values are NaN or infinite: something overflows, or is 0/0"
+        text = f"{count} of {given.size} values are NaN or infinite: something overflows, or is 0/0"
+        return f"{text}, as a softmax is for a row whose keys are all masked"
     if given.dtype == np.float32 and wanted.dtype == np.float64 and off.max() < 1e-5 * size:
         return "float32 is too coarse here: give new tensors the dtype of the arguments"
     if given.size > _LARGEST or not np.isfinite(wanted).all():

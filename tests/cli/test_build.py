@@ -56,6 +56,25 @@ def test_a_finished_step_is_remembered_and_the_next_one_appended(mta, tmp_path):
     assert rows[0].endswith("done") and rows[1].endswith("you are here")
 
 
+def test_check_all_reaches_the_last_step_that_is_begun(mta, tmp_path):
+    path = tmp_path / "my_gpt.py"
+    answer(path, 2)  # with a new progress file, as on another computer
+    code, out, _ = mta("build", "check", "--all")
+    assert code == 0 and "step 1 is done" in out and "step 2 is done" in out
+    assert "next: step 3" in out and "step 3 is done" not in out
+
+
+def test_a_hint_without_anything_to_do_says_why(mta, tmp_path):
+    path = tmp_path / "my_gpt.py"
+    answer(path, 1)
+    out = mta("build", "hint")[1]
+    assert out.strip() == "Everything in step 1 is written and correct."
+    path.write_text(path.read_text("utf-8") + "\nnothing\n", "utf-8")
+    out = " ".join(mta("build", "hint")[1].split())
+    assert "the file runs: not yet. Correct this first:" in out
+    assert "name 'nothing' is not defined" in out
+
+
 def test_check_shows_what_is_wrong_and_prints_json(mta, tmp_path):
     mta("build")
     answer(tmp_path / "my_gpt.py", 1)
@@ -154,6 +173,11 @@ def test_the_notebook_is_made_with_its_lessons_and_is_never_overwritten(mta, tmp
     path = tmp_path / "my_gpt.ipynb"
     links = set(re.findall(r"\((runs/lessons/[^)]+)\)", path.read_text("utf-8")))
     assert len(links) == 8 and all((tmp_path / link).is_file() for link in links)
+    for link in links:
+        back = json.loads((tmp_path / link).read_text("utf-8"))["cells"][-1]["source"]
+        target = re.search(r"\[Back to step \d of your GPT\]\((.+)\)$", "".join(back))[1]
+        assert ((tmp_path / link).parent / target).resolve() == path.resolve()
+    assert "; work in notebooks is not counted\n" in mta()[1]
     path.write_text("mine", "utf-8")
     code, out, _ = mta("build", "notebook", "--no-viewer")
     assert code == 0 and out.startswith("yours   my_gpt.ipynb\n") and "notebook --fresh" in out

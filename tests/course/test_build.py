@@ -208,13 +208,61 @@ FIRST_ATTEMPTS = [
      "'float64' instead of 'float32'"),
     (4, "encode", "def encode(text, characters):\n    return [characters.index(c) for c in text]",
      "'list' instead of 'ndarray'"),
+    (8, "Adam.__init__", """def __init__(self, tensors, decay=0.1, b1=0.9, b2=0.95):
+    self.tensors, self.decay, self.b1, self.b2, self.t = tensors, decay, b1, b2, 0
+    self.m = self.v = [np.zeros_like(t.data) for t in tensors]""", "'one list' instead of"),
+    (8, "Adam.step", """def step(self, lr):
+    self.t += 1
+    for t, m, v in zip(self.tensors, self.m, self.v, strict=True):
+        decay = self.decay if t.data.ndim > 1 else 0.0
+        t.data = t.data * (1.0 - lr * decay)
+        m += (1.0 - self.b1) * (t.grad - m)
+        v += (1.0 - self.b2) * (t.grad * t.grad - v)
+        root = np.sqrt(v / (1.0 - self.b2**self.t)) + np.float64(1e-8)
+        t.data = t.data - lr / (1.0 - self.b1**self.t) * m / root""",
+     "the dtypes of the data after one step for float32.*'float64' instead of 'float32'"),
+    (8, "clip", """def clip(tensors, limit=1.0):
+    norm = np.sqrt(sum(np.float64((t.grad * t.grad).sum()) for t in tensors))
+    for t in tensors:
+        t.grad = t.grad * np.minimum(limit / (norm + 1e-6), 1.0)
+    return norm""", "the dtypes of the gradients after clipping.*'float64' instead of 'float32'"),
+    (8, "train", """def train(p, heads, batches, steps):
+    tensors = parameters(p)
+    tensors[1].data = tensors[1].data.astype(np.float64)
+    adam = Adam(tensors)
+    for step in range(steps):
+        inputs, targets = next(batches)
+        loss = cross_entropy(gpt(inputs, p, heads), targets)
+        for t in tensors:
+            t.grad = 0.0
+        loss.backward()
+        clip(tensors)
+        adam.step(learning_rate(step, steps))
+        yield float(loss.data)""",
+     "the dtypes of the parameters after one step.*'float32 and float64' instead of 'float32'"),
+    (8, "parameters", """def parameters(p):
+    if isinstance(p, Tensor):
+        return [p]
+    return [parameters(part) for part in (p.values() if isinstance(p, dict) else p)]""",
+     "entry 0 is a list, not a Tensor: join the lists"),
+    (1, "Value.exp", """def exp(self):
+    y = math.exp(self.data)
+    return type(self)(y, (self,), lambda g: (g * y,))""",
+     "an array of 3 numbers.*math.exp does not"),
+    (1, "Value.log", """def log(self):
+    return type(self)(math.log(self.data), (self,), lambda g: (g / self.data,))""",
+     "an array of 3 numbers.*math.log does not"),
+    (4, "batch", """def batch(ids, size, context, rng):
+    starts = rng.integers(len(ids) - context, size=size)
+    rows = ids[starts[:, None] + np.arange(context + 1)]
+    return rows[:, :-1], rows""", r"ValueError: targets: shape \(3, 6\) instead of \(3, 5\)$"),
+    (4, "batch", """def batch(ids, size, context, rng):
+    return ids[rng.integers(len(ids) - context, size=size)]""",
+     "it must return two arrays: inputs, targets"),
     (4, "batch", """def batch(ids, size, context, rng):
     starts = rng.integers(len(ids) - context, size=size)
     parts = [[ids[s + i : s + i + context] for s in starts] for i in (0, 1)]
     return parts[0], parts[1]""", "the shapes .*'list' object has no attribute 'shape'"),
-    (8, "Adam.__init__", """def __init__(self, tensors, decay=0.1, b1=0.9, b2=0.95):
-    self.tensors, self.decay, self.b1, self.b2, self.t = tensors, decay, b1, b2, 0
-    self.m = self.v = [np.zeros_like(t.data) for t in tensors]""", "'one list' instead of"),
 ]  # fmt: skip
 
 
@@ -226,6 +274,63 @@ def test_a_likely_first_attempt_fails_with_its_cause(number, name, code, words, 
     outcome = check_step(STEPS[number - 1], path, LIMIT, only=name)
     assert outcome.wrong.name == name
     assert re.search(words, outcome.wrong.text, re.S), outcome.wrong.text
+
+
+HINTED = """def unbroadcast(grad, shape):
+    grad = np.sum(grad, axis=tuple(range(np.ndim(grad) - len(shape))))
+    ones = tuple(axis for axis, size in enumerate(shape) if size == 1)
+    return np.sum(grad, axis=ones, keepdims=True)"""
+
+
+def test_the_hint_of_unbroadcast_takes_the_number_1(tmp_path):
+    assert "range(np.ndim(grad) - len(shape))" in STEPS[1].functions[0].hint
+    path = tmp_path / "my_gpt.py"
+    path.write_text(with_function(up_to(STEPS[1]), "unbroadcast", CellSource(HINTED, 1)))
+    assert check_step(STEPS[1], path, LIMIT, only="unbroadcast").passed
+
+
+def test_weights_that_were_computed_from_tensors_are_refused(checked):
+    step, old = STEPS[6], "Tensor((std * rng.standard_normal(shape)).astype(np.float32))"
+    new = "Tensor((rng.standard_normal(shape)).astype(np.float32)) * std"
+    assert old in step.answer
+    outcome = checked(step, up_to(step, step.answer.replace(old, new)))
+    assert outcome.wrong.name == "initialize"
+    assert "token_embedding.weight was computed from another Tensor" in outcome.wrong.text
+
+
+CAUSES = [
+    # (step, correct text, wrong text, function, the hint)
+    (3, "-chosen.mean()", "-chosen.sum()", "cross_entropy", "15 is the size .* factor 1/15"),
+    (3, "grad * (g / targets.size)", "grad * g", "cross_entropy", "gradient is 15 times"),
+    (3, "y * (g - (g * y)", "-y * (g - (g * y)", "softmax", "the sign is wrong"),
+    (6, 'linear(merge_heads(context), p["out_proj"])', "merge_heads(context)", "multi_head",
+     r'p\["out_proj"\] receives no gradient: it is not used$'),
+    (6, "causal_mask(x.data.shape[1])", "0.0", "multi_head", "the causal mask is missing$"),
+    (7, 'layer_norm(x, p["norm2"])', 'layer_norm(x, p["norm1"])', "block",
+     r'p\["norm2"\] receives no gradient'),
+    (7, '    x = x + embedding(p["position_embedding"], np.arange(ids.shape[1]))\n', "", "gpt",
+     r'p\["position_embedding"\] receives no gradient'),
+    (7, 'layer_norm(x, p["norm"]) @', "x @", "gpt", r'p\["norm"\] receives no gradient'),
+    (7, ' + p["bias"]', "", "layer_norm", r'p\["bias"\] receives no gradient'),
+    (8, "t.grad = 0.0", "pass", "train", "the gradients are not set to 0.0 before `backward`$"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("number", "old", "new", "name", "words"), CAUSES)
+def test_the_cause_of_a_wrong_value_is_named(number, old, new, name, words, tmp_path):
+    step, path = STEPS[number - 1], tmp_path / "my_gpt.py"
+    assert old in step.answer
+    path.write_text(up_to(step, step.answer.replace(old, new, 1)), encoding="utf-8")
+    wrong = check_step(step, path, LIMIT, only=name).wrong
+    assert re.search(rf"\nhint: .*{words}", wrong.text), wrong.text
+
+
+def test_the_first_wrong_loss_is_named(tmp_path):
+    step, path = STEPS[7], tmp_path / "my_gpt.py"
+    path.write_text(up_to(step, step.answer.replace("t.grad = 0.0", "pass")), encoding="utf-8")
+    wrong = check_step(step, path, LIMIT, only="train").wrong
+    words = r"the loss of step 2, counted from 0, is .* instead of .*; the losses before it agree"
+    assert re.search(words, wrong.text), wrong.text
 
 
 COMPOSED = """
@@ -272,14 +377,19 @@ def test_an_endless_loop_ends(tmp_path):
 
 def losses(text):
     """Baselines and the model's own loss, by name."""
-    return {name: float(loss) for loss, name in re.findall(r"^ *(\d+\.\d+) +(.+)$", text, re.M)}
+    return {
+        name: float(loss)
+        for loss, name in re.findall(r"^ *(\d+\.\d+) +(.+?)(?:  .*)?$", text, re.M)
+    }
 
 
 def test_the_first_steps_show_a_loss_beside_its_baseline():
     assert "0 or 1: 0.9" in show_step(STEPS[0], ANSWER)[0]
     assert re.search(r"y = (1\.9|2\.0)\d x", show_step(STEPS[1], ANSWER)[0])
-    found = losses(show_step(STEPS[2], ANSWER)[0])
+    text = show_step(STEPS[2], ANSWER)[0]
+    found = losses(text)
     assert found["unigram"] < found["this model"] < found["unigram"] + 0.1 < found["uniform"]
+    assert "unigram     how often each character occurs\n" in text
 
 
 def test_a_step_whose_demonstration_fails_is_not_done(tmp_path):
@@ -314,7 +424,8 @@ def test_the_file_trains_as_the_librarys_gpt_does(tmp_path, capsys, monkeypatch)
     assert len(rows) == 12 and all(row[1] == row[2] for row in rows)
     assert rows[0][1] > rows[-1][1]
     run.train(str(path), 13, every=1, beside=False, **SMALL)
-    assert capsys.readouterr().out.count(" min left\n") == 1
+    out = capsys.readouterr().out
+    assert out.count(" min left\n") == 1 and "on which it was not trained:" in out
     assert set(np.load(path.with_suffix(".npz"))) >= {"token_embedding.weight", "norm.bias"}
 
 

@@ -203,12 +203,82 @@ def test_a_new_kernel_has_what_the_file_contains(kernel, file, capsys):
     file.write_text(up_to(STEPS[3]) + "\nif __name__ == '__main__':\n    1 / 0\n", "utf-8")
     run, names = kernel()
     out = capsys.readouterr().out
-    assert "It has 24 of 41 functions" in out and "could not be loaded" not in out
+    assert "24 of 41 functions are written, 0 have passed: continue with Value.__init__" in out
+    assert "could not be loaded" not in out
     run("assert float(softmax(Tensor(np.zeros(2))).data[0]) == 0.5")
     run(answer_of("linear"))
     run('check("linear")')
     text = file.read_text("utf-8")
     assert FUNCTIONS["linear"].answer in text and "# Step 5" in text and "# Step 6" not in text
+
+
+def test_a_new_kernel_says_how_many_functions_have_passed(kernel, file, capsys):
+    run, _ = kernel()
+    run("@given\n" + STEPS[0].given["Value"])
+    for name in ("Value.__init__", "Value.backward", "Value.lift", "Value.__add__"):
+        run(answer_of(name).replace("0.0\n", "1.0\n") if "init" in name else answer_of(name))
+    with pytest.raises(CheckFailed):
+        run('check("Value.__init__")')
+    kernel()
+    said = capsys.readouterr().out.splitlines()[-2:]
+    assert said[0] == "Your file: my_gpt.py"
+    assert said[1].startswith("4 of 41 functions are written, 0 have passed: continue with Value._")
+    run(answer_of("Value.__init__"))
+    run('check("Value.__init__")')
+    kernel()
+    out = capsys.readouterr().out
+    assert "1 have passed: continue with Value.backward in step 1." in out
+    file.write_text(file.read_text("utf-8").replace("self.data, self.grad", "self.grad, self.data"))
+    kernel()
+    assert "0 have passed: continue with Value.__init__" in capsys.readouterr().out
+    file.write_text(up_to(STEPS[0]))
+    BuildProgress().finish_step(STEPS[0])
+    run('check("Value.__init__")')
+    kernel()
+    assert "8 have passed: continue with unbroadcast in step 2" in capsys.readouterr().out
+
+
+def test_an_earlier_function_that_fails_is_named_first(kernel, file):
+    wrong = STEPS[0].answer.replace("self.parents, self.pull = parents, pull",
+                                    "self.parents, self.pull = (), pull")  # fmt: skip
+    file.write_text(up_to(STEPS[0], wrong), "utf-8")
+    run, _ = kernel()
+    with pytest.raises(CheckFailed) as caught:
+        run('check("Value.__mul__")')
+    first = "Value.__init__ has not passed yet: check it before Value.__mul__"
+    assert str(caught.value).startswith(first)
+    run(answer_of("Value.__init__"))
+    run('check("Value.__init__")\ncheck("Value.__mul__")')
+
+
+def test_a_hint_has_a_row_of_its_own_and_what_passed_is_listed(kernel, file, capsys):
+    file.write_text(up_to(STEPS[2]), "utf-8")
+    run, _ = kernel()
+    run(answer_of("cross_entropy", STEPS[2].answer.replace("-chosen.mean()", "-chosen.sum()")))
+    with pytest.raises(CheckFailed) as caught:
+        run('check("cross_entropy")')
+    lines = str(caught.value).splitlines()
+    assert any(line.startswith("  hint      the result is 15 times") for line in lines)
+    assert max(map(len, lines)) < 100
+    file.write_text(up_to(STEPS[7]), "utf-8")
+    run('check("Adam.step")')
+    assert capsys.readouterr().out.endswith("Adam.step: values ✓  float32 ✓\n")
+
+
+def test_a_helper_of_another_cell_is_named(kernel, file):
+    file.write_text(up_to(STEPS[3], STEPS[3].stub), "utf-8")
+    run, _ = kernel()
+    run("def glue(parts):\n    return ''.join(parts)")
+    run("def vocabulary(text):\n    return glue(sorted(set(text)))")
+    with pytest.raises(CheckFailed) as caught:
+        run('check("vocabulary")')
+    text = " ".join(str(caught.value).split())
+    assert "glue is in another cell: move it into the cell of vocabulary" in text
+    run("def vocabulary(text):\n    return glu(sorted(set(text)))")
+    with pytest.raises(CheckFailed) as caught:
+        run('check("vocabulary")')
+    assert "another cell" not in str(caught.value)
+    assert "4. A helper function" in build_notebook().cells[0].source
 
 
 def test_a_file_that_cannot_be_read_is_named_and_left_alone(kernel, file):

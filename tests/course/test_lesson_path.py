@@ -55,7 +55,26 @@ def test_the_hours_on_the_pages_are_those_of_the_table():
     root = lesson_folder().parent
     stated = f"about {steps / 60:.1f} hours for the steps and {read / 60:.1f} for the lessons"
     assert stated in " ".join((root / "docs" / "build.md").read_text("utf-8").split())
-    assert f"about {steps / 60:.1f} hours" in (root / "README.md").read_text("utf-8")
+    readme = " ".join((root / "README.md").read_text("utf-8").split())
+    assert f"about {steps / 60:.1f} hours" in readme and f"another {read / 60:.1f} hours" in readme
+
+
+def test_the_minutes_are_at_least_those_that_a_student_needed():
+    assert [step.minutes for step in STEPS] == [35, 40, 25, 25, 10, 15, 45, 40]
+    for number, needed in lesson_minutes.MEASURED.items():
+        assert find_lesson(number).minutes >= needed
+
+
+def test_the_parts_of_lessons_that_steps_name_exist():
+    """Such as "Detective work" in step 5: the title of a section of one of the step's lessons."""
+    named = 0
+    for step in STEPS:
+        for part in re.findall(r'"([^"]+)"', step.text):
+            cells = [cell for number in step.lessons for cell in find_lesson(number).cells]
+            titles = re.findall(r"^## (.+)$", "\n".join(cell.text for cell in cells), re.M)
+            assert any(part.lower() in title.lower() for title in titles), part
+            named += 1
+    assert named == 4
 
 
 def test_every_lesson_and_step_states_its_minutes():

@@ -4,7 +4,7 @@ import ast
 import json
 import tempfile
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from ..exercises.check import (
 from ..exercises.rules import not_python
 from ..exercises.work import near
 from .checks import CHECKS
+from .diagnosis import cause, first_difference
 from .steps import unwritten
 
 __all__ = ["SECONDS", "StepOutcome", "check_step", "demonstrate", "show_step"]
@@ -243,11 +244,22 @@ def _problem(folder, number, wanted, errors, note, ended, seconds):
         if ended is None:
             return f"{check.what}\nit did not finish within {seconds:g} s"
         return f"{check.what}\nthe program exited with status {ended} before the end"
-    text = _wrong(check, found, wanted)
+    arrays = _drawn(folder, number)
+    text = _wrong(check, found, wanted, arrays)
     return f"{check.what}\n{text}" if text else None
 
 
-def _wrong(check, found, wanted):
+def _drawn(folder, number):
+    with np.load(folder / f"{number}.npz", allow_pickle=False) as file:
+        return dict(file)
+
+
+def _wrong(check, found, wanted, arrays):
+    def value_of(library):
+        given = {name: array for name, array in arrays.items() if name != "cotangent"}
+        other = replace(check, library=library)
+        return _expected(other, given, np.random.default_rng(0))[0]["y"]
+
     sizes = [np.abs(array).max(initial=0.0) for array in wanted.values() if array.dtype.kind == "f"]
     for name, array in wanted.items():
         what = "the value" if name == "y" else f"the gradient of {name[2:]}"
@@ -257,8 +269,16 @@ def _wrong(check, found, wanted):
             if given is not None and np.abs(given).max(initial=0.0) < _ZERO * max(sizes):
                 given = np.zeros_like(given, dtype=array.dtype)
         text = _unlike(given, array, _TRAINED if check.function == "train" else _EXACT)
+        if (
+            text
+            and check.function == "train"
+            and array.dtype.kind == "f"
+            and given.shape == array.shape
+        ):
+            text = first_difference(given, array, _TRAINED) or text
         if text:
-            return f"{what}: {text}"
+            probable = cause(check, name, found, wanted, arrays, value_of)
+            return f"{what}: {text}" + (f"\nhint: {probable}" if probable else "")
     if "changed" in found:
         return f"it changes its input {found['changed'][0]} in place; make a new array"
     for line in found.get("dtypes", ()):

@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import dataclasses
 import re
 import subprocess
 import textwrap
@@ -14,6 +15,7 @@ from ..your_turn import CheckFailed, passed_line
 from .cell_source import cell_source, function_text
 from .check import check_step, demonstrate
 from .checks import CHECKS
+from .passed import PassedFunctions
 from .progress import BuildProgress
 from .run import ONE_THREAD, arguments, record
 from .steps import find_step, functions_of, load_steps, unfinished, unwritten
@@ -24,6 +26,8 @@ __all__ = ["Build"]
 _ASPECTS = {"plain": [], "value": ["gradients"], "tensor": ["shapes", "gradients", "float32"]}
 _LINE = re.compile(r"\bline (\d+)(?=: )")
 _UNWRITTEN = re.compile(r"line \d+ is not written yet: (\S+)$")
+_UNKNOWN_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
+_CELL = re.compile(r"line \d+ of the cell of ([\w.]+)")
 _FAST_STEPS = 12
 
 
@@ -49,6 +53,7 @@ class Build:
         self.steps, self.progress = load_steps(), BuildProgress()
         self.file = WorkFile(file)
         self._known = {item.name: step for step in self.steps for item in step.functions}
+        self.passed = PassedFunctions(self.steps, self.progress, remember)
         self._put = {}  # name -> digest of the text that a cell put into the file
         self._codes = {}  # name -> code of the function that was put into the file last
         self._open()
@@ -102,8 +107,10 @@ class Build:
         self._print(outcome.output)
         if not outcome.passed:
             raise self._failure(outcome.wrong, sources)
+        self.passed.remember(outcome, self._text())
         found = {aspect: None for check in CHECKS if check.function == name
-                 for aspect in _ASPECTS.get(check.kind, _ASPECTS["tensor"])}  # fmt: skip
+                 for aspect in (*_ASPECTS.get(check.kind, _ASPECTS["tensor"]), check.aspect)
+                 if aspect}  # fmt: skip
         print(passed_line(name, ["values", *found]))
         if name in sources and not sources[name].is_written:
             print(f"This is the function of {near(self.file.path)}: the cell above is not written.")
@@ -132,6 +139,7 @@ class Build:
             self._print(outcome.output)
         if outcome.wrong:
             raise self._failure(outcome.wrong, sources)
+        self.passed.remember(outcome, self._text())
         if self.remember:
             self.progress.finish_step(step)
             self._print_note()
@@ -192,23 +200,26 @@ class Build:
         text = self._text()
         written = [name for name in self._known if name in functions_of(text)]
         written = [name for name in written if name not in unwritten(text)]
-        print(f"Your file: {near(self.file.path)}. {self._state(written)}")
+        print(f"Your file: {near(self.file.path)}\n{self._state(written)}")
         try:
             exec(_definitions(text, self.file.path), self.namespace)
         except Exception as error:
             print(f"It could not be loaded: {type(error).__name__}: {error}")
 
     def _state(self, written):
+        """Say how many functions are written and how many have passed, and what comes next."""
         if not written:
             return "Nothing is written yet: start with step 1."
-        last = self._known[written[-1]]
-        left = [item.name for item in last.functions if item.name not in written]
-        following = self.steps[last.number : last.number + 1]
-        here = f"step {last.number} ({left[0]})" if left else "the training below"
-        if not left and following:
-            here = f"step {following[0].number}"
-        count = f"{len(written)} of {len(self._known)} functions"
-        return f"It has {count}, which this notebook can now use: continue with {here}."
+        open_ = self.passed.left(self._known, self._text())
+        passed = len(self._known) - len(open_)
+        count = f"{len(written)} of {len(self._known)} functions are written, {passed} have passed"
+        step = self.progress.current(self.steps)
+        here = "the training below"
+        if open_:
+            here = f"{open_[0]} in step {self._known[open_[0]].number}"
+        elif step:
+            here = f"build.demonstrate({step.number})"
+        return f"{count}: continue with {here}."
 
     def _text(self):
         try:
@@ -288,17 +299,45 @@ class Build:
     def _failure(self, part, sources):
         """Return the CheckFailed for a part that failed, with line numbers of the cells."""
         text = _LINE.sub(lambda found: self._line(int(found[1]), sources), part.text)
+        text, _, hint = text.partition("\nhint: ")
         what, _, rest = text.partition("\n")
         unwritten_one = _UNWRITTEN.search(text)
         if unwritten_one:
             what_first = f"{part.name} cannot be checked before {unwritten_one[1]} is written"
             return CheckFailed(what_first, ("call", what))
+        moved = ("try", self._move(part, text))
         if part.name in self._known:
             rows = [("call", what), ("found", rest)] if rest else [("found", what)]
-            return CheckFailed(f"{part.name} is wrong", *rows)
+            earlier = None if moved[1] else self._earlier(part.name)
+            if earlier:
+                rows = [("call", what), ("found", earlier.text.partition("\n")[2])]
+                first = f"{earlier.name} has not passed yet: check it before {part.name}"
+                return CheckFailed(first, *rows)
+            return CheckFailed(f"{part.name} is wrong", *rows, ("hint", hint), moved)
         if part.name.startswith("the file"):
             what, rest = f"{near(self.file.path)} cannot be checked", text
-        return CheckFailed(what, ("found", rest))
+        return CheckFailed(what, ("found", rest), moved)
+
+    def _move(self, part, text):
+        """Return what to do if a function uses a name of another cell; "" if it does not."""
+        unknown, cell = _UNKNOWN_NAME.search(text), _CELL.search(text)
+        if not unknown or unknown[1] not in self.namespace:
+            return ""
+        name = cell[1] if cell else part.name
+        return f"{unknown[1]} is in another cell: move it into the cell of {name}"
+
+    def _earlier(self, name):
+        """Return the failed Part of a function before this one; None if those before it pass."""
+        step, names = self._step_of(name), list(self._known)
+        left = self.passed.left(names[: names.index(name)], self._text())
+        functions = [item for s in self.steps for item in s.functions if item.name in left]
+        if not functions:
+            return None
+        before = dataclasses.replace(step, functions=tuple(functions))
+        outcome = check_step(before, self.file.path)
+        self.passed.remember(outcome, self._text())
+        wrong = outcome.wrong
+        return wrong if wrong and wrong.name in self._known else None
 
     def _line(self, line, sources):
         """Name a line of the file, or the line of the cell from which it comes."""

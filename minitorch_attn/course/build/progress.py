@@ -77,6 +77,18 @@ class BuildProgress(Progress):
         if self._build(name).get("cell") != digest:
             self._change(name, {"cell": digest}, "build")
 
+    def passed_functions(self):
+        """Return the digest of each function that has passed its check, by name."""
+        table = self.fields.get("build")
+        names = table if isinstance(table, dict) else ()
+        found = {name: self._build(name).get("checked") for name in names}
+        return {name: text for name, text in found.items() if isinstance(text, str)}
+
+    def function_passed(self, name, digest):
+        """Record that a function has passed its check, with the digest of its text."""
+        if self._build(name).get("checked") != digest:
+            self._change(name, {"checked": digest}, "build")
+
     @property
     def file(self):
         """Path of the file that was used last, or None."""

@@ -128,7 +128,8 @@ def _introduce(recipe, state):
 
 def _conclude(recipe, mine, library, mine_s, seconds):
     print(f"\n{seconds:.0f} s, of which your model took {mine_s:.0f} s\n")
-    print("The loss on the last tenth of the text, on which neither was trained:\n")
+    who = "it was not" if library is None else "neither was"
+    print(f"The loss on the last tenth of the text, on which {who} trained:\n")
     rows = [*recipe.baselines().items(), ("your GPT", mine)]
     rows += [("the library's GPT", library)] if library is not None else []
     for name, loss in rows:

@@ -8,7 +8,7 @@ from ... import nn
 from ...optim import AdamW
 from ...tensor import tensor
 from ..lesson import pick
-from .text import batches, mean_loss, tour_text
+from .text import COUNTING, batches, mean_loss, tour_text
 from .trees import flat
 
 __all__ = ["SHOWN"]
@@ -97,7 +97,7 @@ def _language_model(model, p, steps, lr=1e-2, note=""):
 def _losses(text, loss, until):
     rows = []
     for name, baseline in text.baselines.items():
-        rows.append(f"  {baseline:.3f}  {name}")
+        rows.append(f"  {baseline:.3f}  {name:<10}  {COUNTING[name]}")
         if name == until:
             break
     print("\n".join(["validation loss", *rows, f"  {loss:.3f}  this model"]))

@@ -65,6 +65,8 @@ class Step:
         Text to append to the learner's file.
     answer : str
         The same part of the answer.
+    measured : int, default 0
+        Minutes that a student needed, rounded up to five; 0 if unknown.
     """
 
     number: int
@@ -76,14 +78,18 @@ class Step:
     given: dict
     stub: str
     answer: str
+    measured: int = 0
 
     @property
     def minutes(self):
-        """Estimated minutes to read the step, write and check its functions, and see the result."""
+        """Minutes to read the step, write and check its functions, and see the result.
+
+        The estimate, or the measured minutes if they are more.
+        """
         words = len(self.text.split()) + sum(len(item.stub.split()) for item in self.functions)
         typed = sum(item.lines for item in self.functions)
         other = _LOOK + _CHECK * len(self.functions)
-        return minutes(words, typed_lines=typed, other=other)
+        return max(self.measured, minutes(words, typed_lines=typed, other=other))
 
     @property
     def key(self):
@@ -194,6 +200,7 @@ def _step(number, entry, part):
         number, entry["title"], " ".join(entry["text"].split()), entry["next"],
         tuple(entry["lessons"]), tuple(functions), _given_classes(tree, written, source),
         f"{heading}{_with_holes(written, source)}\n", f"{heading}{body.rstrip()}\n",
+        entry.get("minutes", 0),
     )  # fmt: skip
 
 

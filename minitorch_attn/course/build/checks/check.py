@@ -1,6 +1,6 @@
 """Check: one call of a function of the learner's file, beside the library's."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -26,6 +26,10 @@ class Check:
         `library(**inputs)`; for kind "module", `library()` returns the library's module.
     what : str, default ""
         What this call has that the function's other calls do not have.
+    aspect : str, default ""
+        What a pass shows besides correct values, such as "float32".
+    mistakes : dict of str to callable, optional
+        Likely mistakes: a text, and a function like `library` whose value the mistake gives.
     """
 
     function: str
@@ -34,6 +38,8 @@ class Check:
     mine: object
     library: object
     what: str = ""
+    aspect: str = ""
+    mistakes: dict = field(default_factory=dict)
 
 
 def normal(**shapes):

@@ -23,7 +23,13 @@ def _batch(m, ids):
 
 
 def _batch_shapes(m, ids):
-    return [str(part.shape) for part in m.batch(ids, 3, 5, np.random.default_rng(7))]
+    found = m.batch(ids, 3, 5, np.random.default_rng(7))
+    if not isinstance(found, (tuple, list)) or len(found) != 2:
+        raise TypeError("it must return two arrays: inputs, targets")
+    for name, part in zip(("inputs", "targets"), found, strict=True):
+        if part.shape != (3, 5):
+            raise ValueError(f"{name}: shape {part.shape} instead of (3, 5)")
+    return []
 
 
 def _sampled(m):
@@ -64,11 +70,11 @@ _BIGRAM = [
           lambda: [np.ndarray.__name__], "the type of the result"),
     Check("decode", "plain", normal(), lambda m: [m.decode([1, 0, 2, 1, 3], " act")],
           lambda: ["a cat"], "[1, 0, 2, 1, 3] with the characters ' act'"),
+    Check("batch", "plain", with_ids(normal(), 99, (50,)), _batch_shapes, lambda ids: [],
+          "the shapes of inputs and targets: 3 windows of 5"),
     Check("batch", "plain", with_ids(normal(), 99, (50,)), _batch,
           lambda ids: np.stack([t.numpy() for t in next(TextBatches(ids, 3, 5, seed=7))]),
           "inputs and targets of 3 windows of 5"),
-    Check("batch", "plain", with_ids(normal(), 99, (50,)), _batch_shapes,
-          lambda ids: ["(3, 5)", "(3, 5)"], "the shapes of inputs and targets"),
     Check("embedding", "tensor", with_ids(normal(table=(5, 3)), 5, (2, 7)),
           lambda m, table, ids: m.embedding(table, ids),
           lambda table, ids: F.embedding(tensor(ids), table),
@@ -125,7 +131,8 @@ _SEVERAL = [
     Check("merge_heads", "tensor", normal(x=(2, 4, 3, 5)), lambda m, x: m.merge_heads(x),
           lambda x: x.transpose(1, 2).reshape(2, 3, 20), "(2, 4, 3, 5) -> (2, 3, 20)"),
     Check("multi_head", "module", drawn(_attention_module, x=(2, 5, 6)),
-          lambda m, x, p: m.multi_head(x, p, HEADS), _attention_module, "5 tokens, 2 heads"),
+          lambda m, x, p: m.multi_head(x, p, HEADS), _attention_module, "5 tokens, 2 heads",
+          mistakes={"the causal mask is missing": lambda: nn.Attention(6, HEADS)}),
 ]  # fmt: skip
 # Step 7
 
@@ -143,6 +150,10 @@ def _initialized(m):
     lines = []
     for name, t in flat(m.initialize(11, 13, 64, 2, np.random.default_rng(0))):
         lines.append(f"{name} {t.data.shape} {t.data.dtype} {_spread(t.data)}")
+        if t.parents != ():
+            raise ValueError(
+                f"{name} was computed from another Tensor: multiply the array, then make the Tensor"
+            )
     return sorted(lines)
 
 

@@ -80,8 +80,14 @@ _VALUES = [
           lambda a, b: a**3 + b**-0.5, "a**3 + b**-0.5"),
     Check("Value.exp", "value", _AB, lambda m, a, b: (a * b).exp(), lambda a, b: (a * b).exp(),
           "(a * b).exp()"),
+    Check("Value.exp", "plain", _positive(x=(3,)), lambda m, x: m.Value(x).exp().data,
+          lambda x: np.exp(x),
+          "the exp of an array of 3 numbers, for step 2: np.exp takes arrays, math.exp does not"),
     Check("Value.log", "value", _AB, lambda m, a, b: (a / b - a * -2.0).log(),
           lambda a, b: (a / b + a * 2.0).log(), "(a / b - a * -2.0).log()"),
+    Check("Value.log", "plain", _positive(x=(3,)), lambda m, x: m.Value(x).log().data,
+          lambda x: np.log(x),
+          "the log of an array of 3 numbers, for step 2: np.log takes arrays, math.log does not"),
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from ....nn.utils import clip_grad_norm_
 from ....optim import AdamW
 from ....tensor import tensor
 from ....training.recipes.base import Recipe
-from ..trees import nested
+from ..trees import flat, nested
 from .check import Check, normal, with_ids
 from .models import HEADS, drawn, small_gpt
 
@@ -77,6 +77,42 @@ def _rates(steps):
 
 
 _STEPS = 8
+_COARSE = (
+    "the dtypes {} for float32 Tensors. Arrays such as np.zeros(shape) and NumPy's float64 scalars "
+    "turn them into float64: use np.zeros_like and Python's floats"
+)
+
+
+def _tensors_of(m):
+    """Return what `parameters` found, and name an entry that is not a Tensor."""
+    found = m.parameters(_tree(m))
+    for i, t in enumerate(found):
+        if not isinstance(t, m.Tensor):
+            advice = ": join the lists" if isinstance(t, list) else ""
+            raise TypeError(f"entry {i} is a {type(t).__name__}, not a Tensor{advice}")
+    return [float(t.data[0]) for t in found]
+
+
+def _half(arrays):
+    return {name: array.astype(np.float32) for name, array in arrays.items()}
+
+
+def _clipped_dtypes(m, **arrays):
+    pair = _pair(m.Tensor, **_half(arrays))
+    m.clip(pair, 1.0)
+    return [str(t.grad.dtype) for t in pair]
+
+
+def _adam_dtypes(m, **arrays):
+    pair = _pair(m.Tensor, **_half(arrays))
+    m.Adam(pair).step(0.01)
+    return [str(t.data.dtype) for t in pair]
+
+
+def _trained_dtypes(m, ids, **arrays):
+    p = nested(_half(arrays), m.Tensor)
+    list(m.train(p, HEADS, iter([(row[:, :-1], row[:, 1:]) for row in ids]), 1))
+    return [" and ".join(sorted({str(t.data.dtype) for _, t in flat(p)}))]
 
 
 def _trained(m, ids, **arrays):
@@ -85,7 +121,7 @@ def _trained(m, ids, **arrays):
     return list(m.train(p, HEADS, batches, _STEPS))
 
 
-def _trained_by_library(ids, **arrays):
+def _trained_by_library(ids, zero=True, **arrays):
     """The training step of `training.Loop`, with the settings of `mta train gpt`."""
     model = small_gpt().to("float64")
     model.load_state_dict({**arrays, "head.weight": arrays["token_embedding.weight"]})
@@ -101,7 +137,8 @@ def _trained_by_library(ids, **arrays):
             group["lr"] = 3e-3 * Recipe.learning_rate_factor(recipe, step)
         logits = model(tensor(row[:, :-1]))
         loss = F.cross_entropy(logits.reshape(-1, 7), tensor(row[:, 1:]).reshape(-1))
-        optimizer.zero_grad()
+        if zero:
+            optimizer.zero_grad()
         loss.backward()
         clip_grad_norm_(parameters, 1.0)
         optimizer.step()
@@ -112,18 +149,21 @@ def _trained_by_library(ids, **arrays):
 _GRADS = normal(x=(3, 5), y=(7,), grad_x=(3, 5), grad_y=(7,))
 CHECKS = [
     Check("parameters", "plain", normal(),
-          lambda m: [float(t.data[0]) for t in m.parameters(_tree(m))],
-          lambda: [1.0, 2.0, 3.0, 4.0], "four Tensors in dicts and a list"),
+          _tensors_of, lambda: [1.0, 2.0, 3.0, 4.0], "four Tensors in dicts and a list"),
     Check("clip", "plain", _GRADS, _clipped(1.0), _clipped_by_library(1.0),
           "the norm, and the gradients after clipping to 1.0"),
     Check("clip", "plain", _GRADS, _clipped(1e3), _clipped_by_library(1e3),
           "a limit of 1000, which changes nothing"),
+    Check("clip", "plain", _GRADS, _clipped_dtypes, lambda **a: ["float32"] * 2,
+          _COARSE.format("of the gradients after clipping"), "float32"),
     Check("Adam.__init__", "plain", _GRADS,
           lambda m, **a: _moments(m.Adam(_pair(m.Tensor, **a))),
           lambda **a: ["2", "2", "two lists"],
           "for two Tensors: len(m), len(v), and whether m and v are two lists"),
     Check("Adam.step", "plain", _GRADS, _adam, _adam_by_library,
           "the data of a matrix and of a vector after three steps"),
+    Check("Adam.step", "plain", _GRADS, _adam_dtypes, lambda **a: ["float32"] * 2,
+          _COARSE.format("of the data after one step"), "float32"),
     Check("learning_rate", "plain", normal(),
           lambda m: [m.learning_rate(step, 1000) for step in range(0, 1000, 7)],
           lambda: _rates(1000), "every seventh of 1000 steps"),
@@ -131,5 +171,10 @@ CHECKS = [
           lambda m: [m.learning_rate(step, 40) for step in range(0, 40, 7)], lambda: _rates(40),
           "40 steps, so that the warm-up takes 10"),
     Check("train", "plain", with_ids(drawn(small_gpt), 7, (_STEPS, 3, 5)), _trained,
-          _trained_by_library, f"the losses of {_STEPS} steps of a small GPT"),
+          _trained_by_library, f"the losses of {_STEPS} steps of a small GPT",
+          mistakes={"the gradients are not set to 0.0 before `backward`":
+                    lambda **arrays: _trained_by_library(zero=False, **arrays)}),
+    Check("train", "plain", with_ids(drawn(small_gpt), 7, (1, 3, 5)), _trained_dtypes,
+          lambda ids, **a: ["float32"], _COARSE.format("of the parameters after one step"),
+          "float32"),
 ]  # fmt: skip
