@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ... import ops
+from ...models.mvitv2 import relative_distances
 from ...nn import functional as F
 from ...ops.windows import window_partition
 from .properties import (
@@ -22,6 +23,8 @@ from .properties import (
     HEAD_PROPERTIES,
     MASK_PROPERTIES,
     PACKED_PROPERTIES,
+    POOLED_CLASS_PROPERTIES,
+    RELATIVE_PROPERTIES,
     SCALE_PROPERTIES,
     TEACHER_PROPERTIES,
 )
@@ -246,6 +249,21 @@ def _distillation_and_zeros(student, teacher, center):
     return ops.cat([loss, ops.zeros(teacher.numel(), dtype=loss.dtype)], 0)
 
 
+def _pooled_clip(x):
+    frames = [x[:, i] for i in range(1, x.shape[1])]
+    pooled = [x[:, 0]]
+    for i in range(0, len(frames), 2):
+        window = ops.stack(frames[max(i - 1, 0) : i + 2], 1)  # (batch, 2 or 3, width)
+        pooled.append(window.max(1).values)
+    return ops.stack(pooled, 1)
+
+
+def _relative_scores(query, key, table):
+    n, dim = query.shape[1:]
+    rows = table[relative_distances(n, n)]  # (query, key, dim)
+    return query @ key.transpose(-1, -2) / dim**0.5 + ops.einsum("bic,ijc->bij", query, rows)
+
+
 _X = ((2, 5, 4), (8, 256, 64))  # batch, token, width
 _ROWS = ((2, 3, 5), (2, 12, 64, 64))
 _SQUARE = ((4, 4), (64, 64))
@@ -329,4 +347,13 @@ JUDGES = {
         "loss_and_teacher_gradient", _views, _distillation_and_zeros, TEACHER_PROPERTIES
     ),
     "centering": Judge("dino_loss", _views, _distillation, CENTERING_PROPERTIES),
+    "pooled_class_token": Judge(
+        "pool_clip", _normal(((2, 7, 3), (8, 65, 32))), _pooled_clip, POOLED_CLASS_PROPERTIES
+    ),
+    "relative_table": Judge(
+        "relative_scores",
+        _normal(*[((2, 5, 3), (8, 64, 32))] * 2, ((9, 3), (127, 32))),
+        _relative_scores,
+        RELATIVE_PROPERTIES,
+    ),
 }

@@ -10,7 +10,8 @@ import numpy as np
 __all__ = [
     "ADDITIVE_PROPERTIES", "BASELINE_PROPERTIES", "CAUSAL_PROPERTIES", "CROSS_PROPERTIES",
     "CENTERING_PROPERTIES", "CTC_PROPERTIES", "HEAD_PROPERTIES", "MASK_PROPERTIES",
-    "PACKED_PROPERTIES", "SCALE_PROPERTIES", "TEACHER_PROPERTIES", "Property",
+    "PACKED_PROPERTIES", "POOLED_CLASS_PROPERTIES", "RELATIVE_PROPERTIES", "SCALE_PROPERTIES",
+    "TEACHER_PROPERTIES", "Property",
 ]  # fmt: skip
 
 _LOG_3 = np.log(3.0)
@@ -177,6 +178,29 @@ def _loss_stays(results):
     return abs(first - second) < 1e-4 * abs(first), f"it changes from {first:.4g} to {second:.4g}"
 
 
+def _other_frames(rng):
+    """Make two calls with the same class tokens and other frames."""
+    x = rng.normal(size=(2, 7, 3))
+    return [[x], [np.concatenate([x[:, :1], x[:, 1:] + 1.0], 1)]]
+
+
+def _class_token_stays(results):
+    off = np.abs(results[0][0][:, 0] - results[1][0][:, 0]).max()
+    return off < 1e-12, f"the class token changes by {off:.2g}"
+
+
+def _last_query_and_first_key(rng):
+    """Make a call whose table is 0, except for the last query and the first key."""
+    return [[np.ones((1, 5, 1)), np.zeros((1, 5, 1)), (np.arange(9.0) == 8)[:, None]]]
+
+
+def _only_that_score(results):
+    wanted = np.zeros((1, 5, 5))
+    wanted[:, -1, 0] = 1.0
+    scores = results[0][0]
+    return _seen(scores, wanted, np.abs(scores - wanted).max())
+
+
 _ROWS = Property("each query's weights sum to 1 over the keys", _cross, _rows_sum_to_one)
 _GOLDEN = Property("scores log 3 and 0 give the weights 3/4 and 1/4", _golden_inputs, _golden)
 _SPREAD = "scores of random queries and keys have standard deviation 1"
@@ -240,5 +264,15 @@ CENTERING_PROPERTIES = (
         "a vector added to the teacher's outputs and the center does not change the loss",
         _views,
         _loss_stays,
+    ),
+)
+POOLED_CLASS_PROPERTIES = (
+    Property("the frames do not change the class token", _other_frames, _class_token_stays),
+)
+RELATIVE_PROPERTIES = (
+    Property(
+        "the last row of the table is for the last query and the first key",
+        _last_query_and_first_key,
+        _only_that_score,
     ),
 )
