@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.__main__ import BY_NAME_ONLY, WORKLOADS
-from benchmarks.workloads import vit_step, w3, w5, w7
+from benchmarks.workloads import vit_step, w3, w5, w7, w9
+from minitorch_attn.models.mvit_stages import plan_blocks
 from minitorch_attn.models.swin import Block
 from minitorch_attn.ops.windows import relative_position_index, shifted_window_mask
 
@@ -32,6 +33,18 @@ def test_pytorchs_positions_are_the_ones_of_this_library():
 
     ours = mt.nn.positional.sinusoidal_positions(w3.LENGTH, w3.WIDTH).numpy()
     np.testing.assert_allclose(w3.positions(), ours, atol=1e-6)
+
+
+def test_pytorchs_blocks_of_mvit_are_the_ones_of_this_library():
+    size = tuple(n // s for n, s in zip(w9.CLIP, w9.PATCH["stride"], strict=True))
+    planned = plan_blocks(
+        w9.DEPTHS, w9.WIDTH, 1, size, kernel=w9.KERNEL, stride_q=w9.STRIDE_Q,
+        stride_kv=w9.STRIDE_KV, widens_early=False, pools_every_query=False,
+    )  # fmt: skip
+    names = ("embed_dim", "output_dim", "num_heads", "stride_q", "stride_kv")
+    assert w9.plan() == [
+        (i, *(block[name] for name in names)) for i, stage in enumerate(planned) for block in stage
+    ]
 
 
 def test_sizes():
