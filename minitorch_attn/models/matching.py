@@ -1,19 +1,19 @@
 """Hungarian matching: assign each target to one prediction so that the total cost is smallest.
 
 Carion et al. 2020, "End-to-End Object Detection with Transformers" (DETR), arXiv:2005.12872v3,
-section 3.1. The assignment itself is SciPy's `linear_sum_assignment`.
+section 3.1. SciPy's `linear_sum_assignment` finds the assignment, or `assign_rows` without SciPy.
 """
 
 from .. import ops
 from ..autograd.modes import no_grad
 from ..backend import as_device, module_for, to_host
-from ..errors import ArgumentError, DataError, ShapeError
+from ..errors import ArgumentError, ShapeError
 from ..named_errors import names_arguments
 from ..nn.utils.rnn import pad_sequence
 from ..tensor import Tensor, tensor
 from .boxes import center_to_corners_format, paired_generalized_iou
 
-__all__ = ["assign", "check_targets", "hungarian_match", "matching_cost"]
+__all__ = ["assign", "assign_rows", "check_targets", "hungarian_match", "matching_cost"]
 
 xp = module_for(as_device("cpu"))  # the assignment runs on the host
 
@@ -66,23 +66,18 @@ def assign(cost):
     Parameters
     ----------
     cost : array of shape (prediction, target)
-        NumPy array. NaN and infinities count as the largest number, so that these pairs are matched
-        only if no others are left.
+        NumPy array. NaN and infinities count as larger than all other numbers, so that the fewest
+        of these pairs are matched.
 
     Returns
     -------
     prediction, target : int64 array of shape (min(prediction, target),)
         Indices of the matched pairs, with ascending `prediction`.
 
-    Raises
-    ------
-    DataError
-        If SciPy is not installed.
-
     Notes
     -----
-    Kuhn 1955, "The Hungarian method for the assignment problem". SciPy uses a later algorithm
-    (Crouse 2016) with the same result, in O(n^3) for n predictions.
+    SciPy's `linear_sum_assignment` computes it if SciPy is installed, otherwise `assign_rows`. The
+    total costs are equal, but SciPy is faster.
 
     Examples
     --------
@@ -90,17 +85,85 @@ def assign(cost):
     >>> assign(np.array([[1.0, 2.0], [0.0, 4.0], [3.0, 3.0]]))
     (array([0, 1]), array([1, 0]))
     """
+    cost = _finite(cost)
     try:
         from scipy.optimize import linear_sum_assignment
     except ImportError:
-        raise DataError(
-            "assign: SciPy, which computes the Hungarian matching, is not installed",
-            hint="python -m pip install scipy, or the extra `detection`",
-        ) from None
-    largest = xp.finfo(cost.dtype).max
-    finite = xp.nan_to_num(cost, nan=largest, posinf=largest, neginf=largest)
-    prediction, target = linear_sum_assignment(finite)
+        linear_sum_assignment = _assign_either
+    prediction, target = linear_sum_assignment(cost)
     return prediction.astype(xp.int64), target.astype(xp.int64)
+
+
+def _finite(cost):
+    """Replace NaN and infinities with a number larger than the cost of any other assignment."""
+    known = cost[xp.isfinite(cost)].astype(xp.float64)
+    span = xp.ptp(known) if known.size else 0.0
+    largest = known.max(initial=0.0) + (span + 1) * (1 + min(cost.shape))
+    return xp.where(xp.isfinite(cost), cost, largest)
+
+
+def _assign_either(cost):
+    """Assign rows to columns, or columns to rows if there are fewer columns."""
+    if cost.shape[0] <= cost.shape[1]:
+        return xp.arange(len(cost)), assign_rows(cost)
+    row = assign_rows(cost.T)
+    return xp.sort(row), xp.argsort(row)
+
+
+def assign_rows(cost):
+    """Assign each row a different column, with the smallest total cost.
+
+    Parameters
+    ----------
+    cost : array of shape (row, column)
+        Finite numbers, with at most as many rows as columns.
+
+    Returns
+    -------
+    int64 array of shape (row,)
+        Column of each row.
+
+    Notes
+    -----
+    The Hungarian method (Kuhn 1955), with shortest augmenting paths (Crouse 2016, "On implementing
+    2D rectangular assignment algorithms"). It adds one row at a time. A new row may take a column
+    from another row, which then takes another column, and so on until a column is free. Such a
+    path is as long as the sum of its reduced costs,
+        cost[i, j] - row_price[i] - column_price[j] >= 0
+    and the shortest path is found by Dijkstra's algorithm. Then the prices change so that all
+    reduced costs remain nonnegative, and those of the assigned pairs become 0. An assignment with
+    such prices has the smallest total cost.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> assign_rows(np.array([[1.0, 2.0, 9.0], [1.0, 4.0, 3.0]]))
+    array([1, 0])
+    """
+    rows, columns = cost.shape
+    row_price, column_price = xp.zeros(rows), xp.zeros(columns)
+    row_of = xp.full(columns, -1)  # (column,): its row, or -1 if it is free
+    for new in range(rows):
+        length = xp.full(columns, xp.inf)  # (column,): of the shortest path to each column
+        before = xp.full(columns, -1)  # (column,): column before it on that path
+        reached = xp.zeros(columns, bool)  # (column,): whether that path is final
+        row, column, here = new, -1, 0.0
+        while row >= 0:
+            through = here + cost[row] - row_price[row] - column_price
+            shorter = ~reached & (through < length)
+            length[shorter], before[shorter] = through[shorter], column
+            column = xp.where(reached, xp.inf, length).argmin()
+            reached[column], here, row = True, length[column], row_of[column]
+        step = xp.where(reached, here - length, 0.0)
+        column_price -= step
+        row_price[new] += here
+        taken = reached & (row_of >= 0)
+        row_price[row_of[taken]] += step[taken]
+        while column >= 0:  # the rows on the path move to the next column
+            row_of[column] = new if before[column] < 0 else row_of[before[column]]
+            column = before[column]
+    taken = xp.flatnonzero(row_of >= 0)
+    return taken[xp.argsort(row_of[taken])]
 
 
 @names_arguments
@@ -128,8 +191,6 @@ def hungarian_match(logits, pred_boxes, targets, class_cost=1, bbox_cost=1, giou
     ------
     ArgumentError
         If all weights are 0.
-    DataError
-        If SciPy is not installed.
 
     Examples
     --------
