@@ -395,8 +395,8 @@ where(DINO, DINOHead, dino_loss, update_center, update_teacher, DINOTransformer)
 # Then practice:
 #
 # ```sh
-# mta exercise start 50
-# mta exercise start 51
+# mta exercise start 48
+# mta exercise start 49
 # ```
 #
 # ## Three questions

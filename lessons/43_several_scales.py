@@ -365,8 +365,8 @@ where(
 # Then practice:
 #
 # ```sh
-# mta exercise start 52
-# mta exercise start 53
+# mta exercise start 50
+# mta exercise start 51
 # ```
 #
 # ## Three questions

@@ -63,7 +63,7 @@ def overlap(rng):
     ]
 
 
-def overlap_apart(rng):
+def overlap_none(rng):
     named = [pairs_check(name, OVERLAP, [FIRST], [box]) for name, box in APART.items()]
     return [*named, pairs_check("random boxes", OVERLAP, corners(rng, 40), corners(rng, 40))]
 
