@@ -16,7 +16,7 @@ RECIPES = {
     "gpt": ("character_gpt", "CharacterGPT"), "dates": ("dates", "Dates"), "t5": ("t5", "T5"),
     "bert": ("bert", "BERT"), "vit": ("vit", "ViT"), "swin": ("swin", "Swin"),
     "mae": ("mae", "MAE"),
-    "captions": ("captions", "Captions"),
+    "captions": ("captions", "Captions"), "detr": ("detr", "DetrDigits"),
     "seq2seq": ("seq2seq", "RecurrentDates"),
     "mask-predict": ("mask_predict", "MaskPredict"),
     "superposition": ("superposition", "Superposition"), "words": ("words", "Words"),

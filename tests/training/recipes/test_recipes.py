@@ -23,9 +23,10 @@ SMALL = {
     "superposition": {"batch": 7, "restarts": 1},
     "words": {"dim": 6, "cells": 7, "batch": 3, "pairs": 5, "fewest": 30},
     "captions": {"dim": 8, "batch": 3, "scenes": 11},
+    "detr": {"layers": 1, "heads": 2, "dim": 8, "batch": 3, "queries": 5, "scenes": 11},
 }
-NEEDS_DIGITS = {"vit", "swin", "mae", "captions"}
-BATCH_STATISTICS = {"captions"}  # with batch normalization, a batch cannot be split
+NEEDS_DIGITS = {"vit", "swin", "mae", "captions", "detr"}
+BATCH_STATISTICS = {"captions", "detr"}  # with batch normalization, a batch cannot be split
 
 
 @pytest.fixture(autouse=True)
