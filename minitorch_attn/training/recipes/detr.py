@@ -282,7 +282,10 @@ class DetrDigits(Recipe):
             figures = [measured[start + name] for name in rows[0][1:]]
             rows.append((label, *[f"{100 * figure:.1f} %" for figure in figures]))
         page.table(rows)
-        page.draw_loss("DETR: digits at tokens, then reference points, then plain", unit="")
+        page.draw_loss(
+            "DETR: digits at tokens, then reference points (validation), then plain",
+            what="loss", unit="",
+        )  # fmt: skip
         for which, title in (("reference", "reference points"), ("plain", "plain DETR")):
             boxes = to_host(self.outputs[which][1][-1].array)
             figure = page.viz.query_boxes_figure(
