@@ -5,6 +5,7 @@ import pytest
 
 import minitorch_attn as mt
 from minitorch_attn.data.detection_scenes import DetectionScenes, draw_detection_scenes
+from minitorch_attn.models.detr import hungarian_loss, total_loss
 from minitorch_attn.training.recipes.detection_stream import as_targets, digits_at_tokens
 from minitorch_attn.training.recipes.detr import DetrDigits, SceneBackbone
 
@@ -130,6 +131,23 @@ def test_the_loss_of_the_tokens():
     loss = recipe.loss(model, batch).item()
     recipe.options["tokens"] = 0.0
     assert loss - recipe.loss(model, batch).item() == pytest.approx(digits, rel=1e-8)
+
+
+def test_the_set_loss_matches_with_the_weights_of_the_loss(rng):
+    """Class 1, L1 5 and generalized IoU 2, in the cost and in the loss (appendix A.4)."""
+    recipe = make(pretraining=0.0, plain=0.9, scenes=40)
+    logits, boxes = rng.normal(size=(2, 40, 5, 11)), rng.uniform(0.1, 0.6, (2, 40, 5, 4))
+    logits, boxes = mt.tensor(3 * logits), mt.tensor(boxes)
+    targets = as_targets(recipe.test, "float64")
+    recipe.model.plain.layer_outputs = lambda images: (logits, boxes)
+    found = recipe.loss(recipe.model, {"images": None, "targets": targets}).item()
+    expected = [
+        total_loss(hungarian_loss(a, b, targets, 10, 0.1, 1, *costs), 5, 2).item()
+        for costs in ((5, 2), (1, 1))
+        for a, b in zip(logits, boxes, strict=True)
+    ]
+    assert found == pytest.approx(sum(expected[:2]), rel=1e-10)
+    assert abs(found - sum(expected[2:])) > 1e-3  # another cost matches otherwise
 
 
 def weighted(logits, tokens, no_digit):
