@@ -28,11 +28,14 @@ class ReferenceDETR(DETR):
 
     Notes
     -----
-    With the point p_0 of a query, and the output (d, s) of the box head after decoder layer l,
-        query position = code(sigmoid(p_{l-1}))
+    With the point p_0 of a query, and the output x_l of decoder layer l,
+        query position = code(sigmoid(p_{l-1})),   x_0 = code(sigmoid(p_0))
+        (d, s) = box head(LayerNorm(x_l) + code(sigmoid(p_{l-1})))
         p_l = p_{l-1} + d,   box = (sigmoid(p_l), sigmoid(s))
     The next layer gets p_l as a constant. The code is that of the image positions, so a query and a
-    key at the same place have the same code from the beginning.
+    key at the same place have the same code from the beginning. DETR's decoder starts from zeros,
+    and its attention adds positions to queries and keys only. A query would then not know where its
+    point is, from which d is measured.
 
     Examples
     --------
@@ -64,15 +67,14 @@ class ReferenceDETR(DETR):
 
     def refine(self, memory, memory_positions=None, memory_mask=None):
         """Run the decoder; return logits and boxes of all layers."""
-        batch, embed_dim = memory.shape[0], memory.shape[2]
+        batch = memory.shape[0]
         point = self.reference_points.unsqueeze(0).expand(batch, *self.reference_points.shape)
-        x = ops.zeros(*point.shape[:2], embed_dim, dtype=memory.dtype, device=memory.device)
-        logits, boxes = [], []
+        x, logits, boxes = self.code(ops.sigmoid(point)), [], []
         for layer in self.decoder.layers:
             code = self.code(ops.sigmoid(point))  # (batch, query, embed)
             x = layer(x, memory, code, memory_positions, memory_mask=memory_mask)
             state = self.decoder.norm(x)
-            change = self.box_head(state)  # (batch, query, 4)
+            change = self.box_head(state + code)  # (batch, query, 4)
             point = point + change[..., :2]
             boxes.append(ops.sigmoid(ops.cat([point, change[..., 2:]], -1)))
             logits.append(self.class_head(state))

@@ -5,6 +5,7 @@ from .attention import attention_figure, attention_maps
 from .captions import caption_figure
 from .collapse import collapse_figure
 from .cross_attention import cross_attention_figure
+from .detection import detections_figure, query_boxes_figure
 from .images import image_rows_figure
 from .loss import loss_figure
 from .masks import masks_figure
@@ -23,9 +24,9 @@ from .words import meanings_figure, word_map_figure
 
 __all__ = [
     "accuracy_figure", "attention_figure", "attention_maps", "attention_rollout", "caption_figure",
-    "class_attention_figure", "collapse_figure", "cross_attention_figure", "dimensionality_figure",
-    "feature_directions_figure", "image_rows_figure", "loss_figure", "masks_figure",
-    "meanings_figure", "memory_figure", "passes_figure", "position_similarity_figure",
-    "relative_index_figure", "roofline_figure", "sinusoidal_figure", "superposition_figure",
-    "windows_figure", "word_map_figure",
+    "class_attention_figure", "collapse_figure", "cross_attention_figure", "detections_figure",
+    "dimensionality_figure", "feature_directions_figure", "image_rows_figure", "loss_figure",
+    "masks_figure", "meanings_figure", "memory_figure", "passes_figure",
+    "position_similarity_figure", "query_boxes_figure", "relative_index_figure", "roofline_figure",
+    "sinusoidal_figure", "superposition_figure", "windows_figure", "word_map_figure",
 ]  # fmt: skip

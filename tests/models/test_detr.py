@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minitorch_attn as mt
-from minitorch_attn import nn
+from minitorch_attn import nn, ops
 from minitorch_attn.errors import ArgumentError
 from minitorch_attn.gradcheck import gradcheck_module
 from minitorch_attn.models import detr
@@ -189,6 +189,26 @@ def test_reference_points_move(images, device):
     np.testing.assert_allclose(model.code(ends).numpy(), grid[0], atol=1e-5)
     boxes[0].sum().backward()
     assert model.reference_points.grad.numpy().any()
+
+
+def test_a_query_knows_its_point(images, device):
+    """The decoder starts from the code of the point, and the box head reads it in each layer."""
+    model = small(ReferenceDETR, device)
+    nn.init.normal_(model.box_head.layers[-1].weight)
+    memory, places, _ = model.encode(images)
+    logits, boxes = model.refine(memory, places)
+    point = model.reference_points.unsqueeze(0)
+    x = model.code(ops.sigmoid(point))
+    for n, layer in enumerate(model.decoder.layers):
+        code = model.code(ops.sigmoid(point))
+        x = layer(x, memory, code, places)
+        change = model.box_head(model.decoder.norm(x) + code)
+        point = point + change[..., :2]
+        expected = ops.sigmoid(ops.cat([point, change[..., 2:]], -1)).numpy()
+        np.testing.assert_allclose(boxes[n].numpy(), expected, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            logits[n].numpy(), model.class_head(model.decoder.norm(x)).numpy(), rtol=1e-9
+        )
 
 
 def test_detections(device):

@@ -1,0 +1,89 @@
+"""Detection scenes as targets of DETR: the batches of the recipe `detr`."""
+
+import numpy as np
+
+from ...backend import as_dtype
+from ...data.batch_stream import BatchStream
+from ...data.detection_scenes import draw_detection_scenes
+from ...tensor import tensor
+
+__all__ = ["CLASSES", "GRID", "SIDE", "DetectionBatches", "as_targets", "digits_at_tokens"]
+
+CLASSES = 10
+SIDE, GRID = 64, 8  # pixels of a scene and tokens, per side
+_CROWDED = 8  # digits tried per scene in pretraining: each one teaches the backbone
+
+
+class DetectionBatches(BatchStream):
+    """Scenes with the digit at each token, or with the targets of DETR, or with both.
+
+    Batch n depends only on (seed, n). It is a dict with "images" and "tokens" in pretraining, with
+    "targets" as well for reference points, and with "images" and "targets" for the plain DETR.
+    Scenes are crowded in pretraining.
+
+    Parameters
+    ----------
+    recipe : DetrDigits
+    """
+
+    def __init__(self, recipe):
+        options = recipe.options
+        super().__init__(options["batch"], options["seed"], options["device"])
+        self.recipe, self.dtype = recipe, as_dtype(options["dtype"])
+
+    def __next__(self):
+        """Return the next batch."""
+        generator = np.random.default_rng([self.seed, self.position])
+        phase = self.recipe.phase(self.position)[0]
+        most = _CROWDED if phase == "pretraining" else 4
+        scenes = draw_detection_scenes(self.batch_size, *self.recipe.training, generator, most=most)
+        self.position += 1
+        batch = {"images": tensor(scenes.images.astype(self.dtype), device=self.device)}
+        if phase != "plain":
+            batch["tokens"] = tensor(digits_at_tokens(scenes), device=self.device)
+        if phase != "pretraining":
+            batch["targets"] = as_targets(scenes, self.dtype, self.device)
+        return batch
+
+
+def as_targets(scenes, dtype="float32", device=None):
+    """Return the targets of the set loss: class numbers, and boxes as centers from 0 to 1.
+
+    Parameters
+    ----------
+    scenes : DetectionScenes
+    dtype : str or dtype, default "float32"
+    device : str or Device, optional
+
+    Returns
+    -------
+    list of dict
+    """
+    found = []
+    for labels, boxes in zip(scenes.labels, scenes.boxes, strict=True):
+        middle, size = (boxes[:, :2] + boxes[:, 2:]) / 2, boxes[:, 2:] - boxes[:, :2]
+        centers = (np.concatenate([middle, size], 1) / SIDE).astype(as_dtype(dtype))
+        found.append({
+            "class_labels": tensor(labels, device=device), "boxes": tensor(centers, device=device),
+        })  # fmt: skip
+    return found
+
+
+def digits_at_tokens(scenes):
+    """Return the digit whose box contains the middle of each token, or `CLASSES`.
+
+    Parameters
+    ----------
+    scenes : DetectionScenes
+
+    Returns
+    -------
+    int64 array of shape (scene, token)
+    """
+    found = np.full((len(scenes.images), GRID, GRID), CLASSES)
+    middle = SIDE / GRID * (np.arange(GRID) + 0.5)
+    for grid, labels, boxes in zip(found, scenes.labels, scenes.boxes, strict=True):
+        for label, (left, top, right, bottom) in zip(labels, boxes, strict=True):
+            rows = (middle >= top) & (middle < bottom)
+            grid[np.ix_(rows, (middle >= left) & (middle < right))] = label
+    return found.reshape(len(found), -1)

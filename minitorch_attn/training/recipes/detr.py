@@ -1,0 +1,340 @@
+"""DETR recipe: digits in cluttered scenes are detected as a set."""
+
+import math
+
+import numpy as np
+
+from ... import nn, ops
+from ...autograd import no_grad
+from ...backend import as_dtype, to_host
+from ...data.detection_scenes import draw_detection_scenes
+from ...data.digits import digits_split
+from ...models.detr import DETR, auxiliary_losses, average_precision, detections, total_loss
+from ...models.image_positions import SinePositions
+from ...models.reference_detr import ReferenceDETR
+from ...nn.collect_attention import watch_attention
+from ...nn.functional import cross_entropy
+from ...tensor import tensor
+from .base import Recipe, Target, digest
+from .detection_stream import CLASSES, GRID, SIDE, DetectionBatches, as_targets
+from .options import Option, common_options
+
+__all__ = ["DetrDigits"]
+
+_EVALUATED = 200
+_PHASES = ("pretraining", "reference", "plain")
+_CODE = 32  # features of the position that the backbone adds
+
+
+class SceneBackbone(nn.Module):
+    """Four convolutions with batch normalization, which map 64 x 64 pixels to 8 x 8 tokens.
+
+    Every token also gets a code of its position as features. DETR's attention adds positions to
+    queries and keys only, so the values would not tell where a token is.
+
+    Parameters
+    ----------
+    dim : int
+        Number of channels of the last two convolutions.
+    """
+
+    def __init__(self, dim):
+        super().__init__()
+        sizes, strides = (1, max(dim // 6, 1), dim // 2, dim, dim), (2, 2, 2, 1)
+        layers = []
+        for a, b, stride in zip(sizes, sizes[1:], strides, strict=False):
+            convolution = nn.Conv2d(a, b, 3, stride=stride, padding=1, bias=False)
+            nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
+            layers += [convolution, nn.BatchNorm2d(b), nn.ReLU()]
+        self.layers = nn.Sequential(*layers)
+        self.positions = SinePositions(_CODE, temperature=20)
+        self.num_features = dim + _CODE
+
+    def convolved(self, images):
+        """Return features (batch, dim, row, column) without positions."""
+        return self.layers((images - 0.1) / 0.3)  # about standardized
+
+    def forward(self, images):
+        """Return features (batch, dim + 32, row, column)."""
+        features = self.convolved(images)
+        batch, _, *grid = features.shape
+        code = self.positions(features).transpose(1, 2).reshape(1, _CODE, *grid)
+        return ops.cat([features, code.expand(batch, _CODE, *grid)], 1)
+
+
+class Detectors(nn.Module):
+    """A pretrained backbone, and two detectors that start from copies of it.
+
+    Parameters
+    ----------
+    dim, heads, layers, queries : int
+    dropout : float
+    """
+
+    def __init__(self, dim, heads, layers, queries, dropout):
+        super().__init__()
+        sizes = (CLASSES, queries, dim, heads, 2 * dim, layers, layers)
+        self.backbone, self.digit_head = SceneBackbone(dim), nn.Linear(dim, CLASSES + 1)
+        for name, cls in (("reference", ReferenceDETR), ("plain", DETR)):
+            backbone = SceneBackbone(dim)
+            detector = cls(backbone, backbone.num_features, *sizes, dropout=dropout)
+            detector.positions = SinePositions(dim, temperature=20, scale=8 * math.pi)
+            setattr(self, name, detector)
+        self.token_head = nn.Linear(dim, CLASSES + 1)
+        first_size = [0.0, 0.0, -1.0, -1.0]  # sigmoid(-1) = 0.27 of the scene
+        self.reference.box_head.layers[-1].bias.data = tensor(first_size)
+
+    def forward(self, images):
+        """Return the logits and boxes of the detector with reference points."""
+        return self.reference(images)
+
+
+class DetrDigits(Recipe):
+    """Train DETR, with and without reference points, to find one to four digits among clutter.
+
+    The backbone first learns which digit is at each token, in place of the paper's pretraining on
+    ImageNet. Its batch norms are then frozen, as in the paper. A DETR whose queries are points in
+    the image is trained next, with an additional loss on the digit at each token of its encoder.
+    The plain DETR starts from the same backbone, and is trained with the paper's loss alone. The
+    test scenes are made of handwriting that does not occur in training.
+
+    Parameters
+    ----------
+    options : dict
+        Values for the names in `OPTIONS`. Missing options have their default values.
+
+    References
+    ----------
+    .. [1] Carion et al. 2020, arXiv:2005.12872v3.
+    """
+
+    name = "detr"
+    summary = "DETR finds handwritten digits of different sizes among clutter"
+    headline = "DETR learns to find digits in a scene, as a set of boxes."
+    target = Target("AP50", 0.85, "average precision at an IoU of 0.5, new handwriting")
+    unit = "images"
+    betas = (0.9, 0.999)
+    OPTIONS = (
+        *common_options(
+            steps=1750, lr=6e-3, batch=32, dim=96, warmup=30, weight_decay=1e-4, eval_every=350
+        ),
+        Option("queries", 10, "Number of object queries."),
+        Option("pretraining", 0.14, "Share of the steps that pretrain the backbone.", "share"),
+        Option("plain", 0.23, "Share of the steps that train the plain DETR.", "share"),
+        Option("scale", 0.4, "Learning rate of the detectors, as a part of lr.", "share"),
+        Option("tokens", 1.0, "Weight of the loss on the digit at each token.", "from_zero"),
+        Option("scenes", 500, "Number of test scenes."),
+    )
+
+    def prepare(self):
+        """Load and split the digits, and draw the test scenes."""
+        images, labels, *test = digits_split()
+        self.training = images, labels
+        self.test = draw_detection_scenes(self.options["scenes"], *test, np.random.default_rng(0))
+        return {
+            "name": "scenes of scikit-learn's handwritten digits",
+            "sha256": digest(images, labels, self.test.images),
+        }
+
+    def build(self):
+        """Create the backbone and the two detectors."""
+        options = self.options
+        return Detectors(*[options[n] for n in ("dim", "heads", "layers", "queries", "dropout")])
+
+    def phase(self, step):
+        """Return the phase of a step, with its first step and the first step after it."""
+        steps = self.options["steps"]
+        first = round(self.options["pretraining"] * steps)
+        last = max(steps - round(self.options["plain"] * steps), first)
+        which = (step >= first) + (step >= last)
+        return _PHASES[which], *((0, first), (first, last), (last, steps))[which]
+
+    def learning_rate_factor(self, step):
+        """Return the factor: in each phase a linear warm-up, then cosine decay."""
+        phase, start, end = self.phase(min(step, self.options["steps"] - 1))
+        warmup = min(self.options["warmup"], (end - start) // 3)
+        scale = 1.0 if phase == "pretraining" else self.options["scale"]
+        if step - start < warmup:
+            return scale * (step - start + 1) / (warmup + 1)
+        done = (step - start - warmup) / max(end - start - warmup, 1)
+        return scale / 2 * (1 + math.cos(math.pi * min(done, 1.0)))
+
+    def parameter_groups(self):
+        """Return parameter groups: the backbones of the detectors learn more slowly."""
+        parameters = dict(self.model.named_parameters())
+        slow = [".backbone." in name for name in parameters]
+        groups = []
+        for wanted, rate in ((False, 1.0), (True, 0.3)):
+            mine = [p for p, s in zip(parameters.values(), slow, strict=True) if s == wanted]
+            for matrices in (True, False):
+                groups.append({
+                    "params": [p for p in mine if (p.ndim >= 2) == matrices],
+                    "weight_decay": self.options["weight_decay"] if matrices else 0.0,
+                    "lr": rate * self.options["lr"],
+                })  # fmt: skip
+        return groups
+
+    def batches(self):
+        """Return the stream of batches of all phases."""
+        return DetectionBatches(self)
+
+    def count(self, batch):
+        """Return the number of images."""
+        return len(batch["images"])
+
+    def loop(self, *arguments, **keywords):
+        """Create the training loop, with the work between the phases."""
+        loop = super().loop(*arguments, **keywords)
+        loop.on_step.append(self._after_step)
+        return loop
+
+    def _after_step(self, step):
+        """Start both detectors from the pretrained backbone."""
+        if self.phase(step - 1)[0] == "pretraining" != self.phase(step)[0]:
+            for detector in (self.model.reference, self.model.plain):
+                detector.backbone.load_state_dict(self.model.backbone.state_dict())
+
+    def loss(self, model, batch):
+        """Return the loss of a batch: of digits at tokens, or of a set of boxes."""
+        images, tokens = batch["images"], batch.get("tokens")
+        if "targets" not in batch:
+            features = model.backbone.convolved(images).flatten(2).transpose(1, 2)
+            return _digit_loss(model.digit_head(features), tokens, weight=0.3)
+        detector = model.plain if tokens is None else model.reference
+        detector.backbone.eval()  # frozen batch norms, section 4
+        if tokens is None:
+            return _set_loss(detector.layer_outputs(images), batch["targets"])
+        memory, positions, _ = detector.encode(images)
+        loss = _set_loss(detector.refine(memory, positions), batch["targets"])
+        digits = _digit_loss(model.token_head(memory), tokens, weight=0.1)
+        return loss + self.options["tokens"] * digits
+
+    def predict(self, which, count=None, size=100):
+        """Predict the test scenes.
+
+        Parameters
+        ----------
+        which : "reference" or "plain"
+        count : int, optional
+            Number of scenes. Default: all.
+        size : int, default 100
+            Number of scenes in a batch.
+
+        Returns
+        -------
+        logits : Tensor of shape (layer, scene, query, 11)
+        boxes : Tensor of shape (layer, scene, query, 4)
+        """
+        images = self.test.images[:count].astype(as_dtype(self.options["dtype"]))
+        detector, found = getattr(self.model, which).eval(), []
+        with no_grad():
+            for first in range(0, len(images), size):
+                part = tensor(images[first : first + size], device=self.options["device"])
+                found.append(detector.layer_outputs(part))
+        logits, boxes = zip(*found, strict=True)
+        return ops.cat(logits, 1), ops.cat(boxes, 1)
+
+    def precision(self, logits, boxes):
+        """Return COCO's figures for predictions of the first test scenes."""
+        found = detections(logits, boxes, [(SIDE, SIDE)] * len(logits))
+        labels, targets = self.test.labels[: len(found)], self.test.boxes[: len(found)]
+        wanted = [{"class_labels": a, "boxes": b} for a, b in zip(labels, targets, strict=True)]
+        return average_precision(found, wanted)
+
+    def evaluate(self, model):
+        """Return the loss with reference points, and both AP50, on some test scenes."""
+        outputs = {which: self.predict(which, _EVALUATED) for which in _PHASES[1:]}
+        targets = as_targets(self.test, self.options["dtype"], self.options["device"])
+        figures = {
+            name: self.precision(logits[-1], boxes[-1])["AP50"]
+            for name, (logits, boxes) in outputs.items()
+        }
+        with no_grad():
+            loss = _set_loss(outputs["reference"], targets[:_EVALUATED]).item()
+        return {"validation_loss": loss, "AP50": figures["reference"], "plain": figures["plain"]}
+
+    def measure(self, metrics):
+        """Return the average precision of both detectors on all test scenes."""
+        self.outputs = {which: self.predict(which) for which in _PHASES[1:]}
+        found = {
+            which: self.precision(logits[-1], boxes[-1])
+            for which, (logits, boxes) in self.outputs.items()
+        }
+        one, other = found["reference"], found["plain"]
+        return {
+            "AP50": one["AP50"], "AP75": one["AP75"], "AP": one["AP"],
+            "plain AP50": other["AP50"], "plain AP75": other["AP75"], "plain AP": other["AP"],
+        }  # fmt: skip
+
+    def model_text(self):
+        """Describe the size of one detector."""
+        options = self.options
+        count = sum(p.array.size for p in self.model.reference.parameters())
+        return (
+            f"4 convolutions, {options['layers']} + {options['layers']} layers, "
+            f"{options['queries']} queries, width {options['dim']}: {count:,} parameters"
+        )
+
+    def show(self, page, measured):
+        """Show the figures of both detectors, each query's boxes, and a few scenes."""
+        rows = [("", "AP50", "AP75", "AP")]
+        for label, start in (("reference points", ""), ("plain DETR", "plain ")):
+            figures = [measured[start + name] for name in rows[0][1:]]
+            rows.append((label, *[f"{100 * figure:.1f} %" for figure in figures]))
+        page.table(rows)
+        page.draw_loss(
+            "DETR: digits at tokens, then reference points (validation), then plain",
+            what="loss", unit="",
+        )  # fmt: skip
+        for which, title in (("reference", "reference points"), ("plain", "plain DETR")):
+            boxes = to_host(self.outputs[which][1][-1].array)
+            figure = page.viz.query_boxes_figure(
+                boxes, f"The boxes of each query in all test scenes: {title}"
+            )
+            page.save(f"queries-{which}.png", figure, f"the boxes of each query, {title}")
+        self._draw_scenes(page)
+        return True
+
+    def _draw_scenes(self, page, count=4, threshold=0.5):
+        """Plot detections in the first scenes, and where their queries look."""
+        logits, boxes = (values[-1, :count] for values in self.outputs["reference"])
+        scores, labels = ops.softmax(logits, -1)[..., :-1].max(-1)  # each (scene, query)
+        weights, scenes = self.attention(count), []
+        scores, labels, boxes = (to_host(x.array) for x in (scores, labels, boxes))
+        for i in range(len(boxes)):
+            shown = np.flatnonzero(scores[i] >= threshold)
+            middle, size = boxes[i, shown, :2], boxes[i, shown, 2:]
+            corners = SIDE * np.concatenate([middle - size / 2, middle + size / 2], 1)
+            names = [f"{labels[i, q]}: {100 * scores[i, q]:.0f} %" for q in shown]
+            scenes.append((self.test.images[i, 0], corners, names, weights[i, shown]))
+        figure = page.viz.detections_figure(
+            scenes, "Detections (left), and where the query of each one looks"
+        )
+        page.save("scenes.png", figure, "detections, and where their queries look")
+
+    def attention(self, count):
+        """Return the weights of the last decoder layer in the first test scenes.
+
+        Returns
+        -------
+        array of shape (scene, query, row, column)
+            Means over the heads.
+        """
+        layer, found = self.model.reference.decoder.layers[-1].cross_attention, []
+        with watch_attention(layer, lambda _, weights: found.append(weights)):
+            self.predict("reference", count)
+        weights = np.concatenate([to_host(w.detach().array) for w in found]).mean(1)
+        return weights.reshape(*weights.shape[:2], GRID, GRID)
+
+
+def _set_loss(outputs, targets):
+    """Losses of all decoder layers, with the paper's weights."""
+    return total_loss(auxiliary_losses(*outputs, targets, CLASSES, bbox_cost=5, giou_cost=2))
+
+
+def _digit_loss(logits, tokens, weight):
+    """Cross-entropy of the digit at each token. Tokens without a digit count less."""
+    weights = np.ones(CLASSES + 1)
+    weights[-1] = weight
+    weights = tensor(weights, dtype=logits.dtype, device=logits.device)
+    return cross_entropy(logits.reshape(-1, CLASSES + 1), tokens.reshape(-1), weights)
