@@ -1,5 +1,6 @@
 """Digits: the 1,797 handwritten digits of 8 x 8 pixels that scikit-learn includes."""
 
+import math
 import operator
 
 import numpy as np
@@ -28,6 +29,8 @@ def digits_split(test_share=0.2, seed=0):
 
     Raises
     ------
+    ArgumentError
+        If `test_share` is not between 0 and 1, or leaves a part with fewer than 10 images.
     DataError
         If scikit-learn is not installed.
 
@@ -58,6 +61,13 @@ def digits_split(test_share=0.2, seed=0):
     found = load_digits()
     images = (found.images / 16).astype(np.float32)[:, None]  # (image, channel, row, column)
     labels = found.target.astype(np.int64)
+    test_count = math.ceil(test_share * len(labels))  # as scikit-learn rounds
+    if not 10 <= test_count <= len(labels) - 10:
+        raise ArgumentError(
+            "digits_split: one of the two parts would have fewer images than there are digits",
+            got=f"test_share={test_share!r}, {test_count} of {len(labels)} images",
+            expected="at least 10 images in each part",
+        )
     training, test = train_test_split(
         np.arange(len(labels)), test_size=test_share, random_state=seed, stratify=labels
     )
