@@ -5,7 +5,6 @@ import pytest
 from minitorch_attn.data import digits_split
 from minitorch_attn.errors import ArgumentError
 
-
 pytest.importorskip("sklearn")
 
 
