@@ -286,10 +286,14 @@ class Recipe:
             save_every=options["eval_every"],
             run=run,
             on_log=on_log,
+            on_step=[self.after_step],
             extra={**kept, **(extra or {})},
             threads=options["threads"],
             count=self.count,
         )
+
+    def after_step(self, step):
+        """Do the recipe's own work after a training step; `step` is the number of steps done."""
 
     def parameter_groups(self):
         """Return parameter groups. Weight decay applies to matrices, not to biases and norms."""

@@ -133,16 +133,10 @@ class BERT(Recipe):
         self.stream = TwoLives(self._masked_batch, labelled, self.boundary, options["seed"])
         return self.stream
 
-    def loop(self, run=None, on_log=(), extra=None):
-        """Create the training loop, which copies the weights to the classifier for fine-tuning."""
-        loop = super().loop(run, on_log, extra)
-
-        def hand_over(step):
-            if step == self.boundary:
-                self.model.hand_over()
-
-        loop.on_step.append(hand_over)
-        return loop
+    def after_step(self, step):
+        """Copy the weights to the classifier before fine-tuning."""
+        if step == self.boundary:
+            self.model.hand_over()
 
     def _masked_batch(self, generator):
         """Return masked random windows of the pre-training text."""

@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from ...backend import as_dtype
-from ...data.batch_stream import BatchStream
 from ...data.digit_scenes import draw_scenes, scene_words
 from ...data.pairs import PairTokenizer
 from ...tensor import tensor
+from .phases import RecipeStream
 
 __all__ = [
     "DIGIT", "END", "GRID", "IDS", "LONGEST", "PAD", "SIDE", "START", "WORDS", "CaptionBatches",
@@ -20,7 +19,7 @@ LONGEST = 9  # start, "one above two, above three" with its comma, end; and one 
 SIDE, GRID, DIGIT = 32, 8, 8  # pixels of an image, positions and pixels of a digit, per side
 
 
-class CaptionBatches(BatchStream):
+class CaptionBatches(RecipeStream):
     """Images of digits: with the digit at each position, or with captions (and noise).
 
     Batch n depends only on (seed, n). It is a dict with "images" and "cells" in pretraining, with
@@ -30,11 +29,6 @@ class CaptionBatches(BatchStream):
     ----------
     recipe : Captions
     """
-
-    def __init__(self, recipe):
-        options = recipe.options
-        super().__init__(options["batch"], options["seed"], options["device"])
-        self.recipe, self.dtype = recipe, as_dtype(options["dtype"])
 
     def __next__(self):
         """Return the next batch, a dict of tensors."""

@@ -1,7 +1,5 @@
 """Captions recipe: a model describes images of digits, with soft and with hard attention."""
 
-import math
-
 import numpy as np
 
 from ... import nn, ops
@@ -15,7 +13,7 @@ from ...models.hard_attention import reinforce_loss
 from ...models.show_attend_tell import ShowAttendTell, caption_log_p, caption_loss
 from ...nn.functional import cross_entropy
 from ...tensor import tensor
-from .base import Recipe, Target, digest
+from .base import Target, digest
 from .caption_stream import (
     DIGIT,
     END,
@@ -34,11 +32,11 @@ from .caption_stream import (
 )  # fmt: skip
 from .options import Option, common_options
 from .pair_recipe import exact_matches
+from .phases import PhasedRecipe
 
 __all__ = ["Captions"]
 
 _EVALUATED = 200
-_PHASES = ("pretraining", "soft", "hard")
 
 
 class CaptionModel(nn.Module):
@@ -63,7 +61,7 @@ class CaptionModel(nn.Module):
         return self.soft(self.encoder(images), words)
 
 
-class Captions(Recipe):
+class Captions(PhasedRecipe):
     """Train a captioner on images of one to three handwritten digits: "seven above two".
 
     The encoder first learns which digit is at each position, in place of the paper's pretraining on
@@ -84,6 +82,7 @@ class Captions(Recipe):
     """
 
     name = "captions"
+    phases = ("pretraining", "soft", "hard")
     summary = 'soft and hard attention write "seven above two, left of four"'
     headline = "A captioner learns where to look before each word."
     target = Target("soft", 0.92, "exact captions of new handwriting, soft attention")
@@ -131,39 +130,15 @@ class Captions(Recipe):
         self._rewards = []  # of hard attention, since the last step
         return CaptionModel(self.options["dim"])
 
-    def phase(self, step):
-        """Return the phase of a step, with its first step and the first step after it."""
-        steps = self.options["steps"]
-        first = round(self.options["pretraining"] * steps)
-        last = max(steps - round(self.options["hard"] * steps), first)
-        which = (step >= first) + (step >= last)
-        return _PHASES[which], *((0, first), (first, last), (last, steps))[which]
-
-    def learning_rate_factor(self, step):
-        """Return the factor: in each phase a linear warm-up, then cosine decay."""
-        phase, start, end = self.phase(min(step, self.options["steps"] - 1))
-        warmup = min(self.options["warmup"], (end - start) // 3)
-        scale = {"pretraining": 1.0, "soft": 0.75, "hard": 0.25}[phase]
-        if step - start < warmup:
-            return scale * (step - start + 1) / (warmup + 1)
-        done = (step - start - warmup) / max(end - start - warmup, 1)
-        return scale / 2 * (1 + math.cos(math.pi * min(done, 1.0)))
+    def rate(self, phase):
+        """Return the largest learning rate of a phase, as a part of `lr`."""
+        return {"pretraining": 1.0, "soft": 0.75, "hard": 0.25}[phase]
 
     def batches(self):
         """Return the stream of batches of all phases."""
         return CaptionBatches(self)
 
-    def count(self, batch):
-        """Return the number of images."""
-        return len(batch["images"])
-
-    def loop(self, *arguments, **keywords):
-        """Create the training loop, with the work between the phases."""
-        loop = super().loop(*arguments, **keywords)
-        loop.on_step.append(self._after_step)
-        return loop
-
-    def _after_step(self, step):
+    def after_step(self, step):
         """Start hard attention from soft attention; update the baselines (section 4.1)."""
         if step == self.phase(self.options["steps"])[1]:
             self.model.hard.load_state_dict(self.model.soft.state_dict())
@@ -274,14 +249,15 @@ class Captions(Recipe):
             log_p = caption_log_p(ops.cat(logits), words[:, 1:], PAD)
             loss = -log_p.sum().item() / (words[:, 1:] != PAD).sum().item()
         exact = {
-            which: exact_matches(self.write(which, _EVALUATED), captions) for which in _PHASES[1:]
+            which: exact_matches(self.write(which, _EVALUATED), captions)
+            for which in self.phases[1:]
         }
         return {"validation_loss": loss, "accuracy": exact["soft"], "hard": exact["hard"]}
 
     def measure(self, metrics):
         """Return exact captions of all test images and the focus, soft and hard."""
         self.model.eval()
-        self.written = {which: self.write(which) for which in _PHASES[1:]}
+        self.written = {which: self.write(which) for which in self.phases[1:]}
         exact = {
             which: exact_matches(found, self.captions) for which, found in self.written.items()
         }

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from ...backend import as_dtype
-from ...data.batch_stream import BatchStream
 from ...data.detection_scenes import draw_detection_scenes
+from ...models.boxes import corners_to_center_format
 from ...tensor import tensor
+from .phases import RecipeStream
 
 __all__ = ["CLASSES", "GRID", "SIDE", "DetectionBatches", "as_targets", "digits_at_tokens"]
 
@@ -14,7 +14,7 @@ SIDE, GRID = 64, 8  # pixels of a scene and tokens, per side
 _CROWDED = 8  # digits tried per scene in pretraining: each one teaches the backbone
 
 
-class DetectionBatches(BatchStream):
+class DetectionBatches(RecipeStream):
     """Scenes with the digit at each token, or with the targets of DETR, or with both.
 
     Batch n depends only on (seed, n). It is a dict with "images" and "tokens" in pretraining, with
@@ -25,11 +25,6 @@ class DetectionBatches(BatchStream):
     ----------
     recipe : DetrDigits
     """
-
-    def __init__(self, recipe):
-        options = recipe.options
-        super().__init__(options["batch"], options["seed"], options["device"])
-        self.recipe, self.dtype = recipe, as_dtype(options["dtype"])
 
     def __next__(self):
         """Return the next batch."""
@@ -61,10 +56,9 @@ def as_targets(scenes, dtype="float32", device=None):
     """
     found = []
     for labels, boxes in zip(scenes.labels, scenes.boxes, strict=True):
-        middle, size = (boxes[:, :2] + boxes[:, 2:]) / 2, boxes[:, 2:] - boxes[:, :2]
-        centers = (np.concatenate([middle, size], 1) / SIDE).astype(as_dtype(dtype))
+        centers = corners_to_center_format(tensor(boxes, device=device)) / SIDE
         found.append({
-            "class_labels": tensor(labels, device=device), "boxes": tensor(centers, device=device),
+            "class_labels": tensor(labels, device=device), "boxes": centers.to(dtype),
         })  # fmt: skip
     return found
 

@@ -12,17 +12,17 @@ from ...data.digits import digits_split
 from ...models.detr import DETR, auxiliary_losses, average_precision, detections, total_loss
 from ...models.image_positions import SinePositions
 from ...models.reference_detr import ReferenceDETR
+from ...models.set_loss import class_loss
 from ...nn.collect_attention import watch_attention
-from ...nn.functional import cross_entropy
 from ...tensor import tensor
-from .base import Recipe, Target, digest
+from .base import Target, digest
 from .detection_stream import CLASSES, GRID, SIDE, DetectionBatches, as_targets
 from .options import Option, common_options
+from .phases import PhasedRecipe
 
 __all__ = ["DetrDigits"]
 
 _EVALUATED = 200
-_PHASES = ("pretraining", "reference", "plain")
 _CODE = 32  # features of the position that the backbone adds
 
 
@@ -89,7 +89,7 @@ class Detectors(nn.Module):
         return self.reference(images)
 
 
-class DetrDigits(Recipe):
+class DetrDigits(PhasedRecipe):
     """Train DETR, with and without reference points, to find one to four digits among clutter.
 
     The backbone first learns which digit is at each token, in place of the paper's pretraining on
@@ -109,6 +109,7 @@ class DetrDigits(Recipe):
     """
 
     name = "detr"
+    phases = ("pretraining", "reference", "plain")
     summary = "DETR finds handwritten digits of different sizes among clutter"
     headline = "DETR learns to find digits in a scene, as a set of boxes."
     target = Target("AP50", 0.85, "average precision at an IoU of 0.5, new handwriting")
@@ -141,23 +142,9 @@ class DetrDigits(Recipe):
         options = self.options
         return Detectors(*[options[n] for n in ("dim", "heads", "layers", "queries", "dropout")])
 
-    def phase(self, step):
-        """Return the phase of a step, with its first step and the first step after it."""
-        steps = self.options["steps"]
-        first = round(self.options["pretraining"] * steps)
-        last = max(steps - round(self.options["plain"] * steps), first)
-        which = (step >= first) + (step >= last)
-        return _PHASES[which], *((0, first), (first, last), (last, steps))[which]
-
-    def learning_rate_factor(self, step):
-        """Return the factor: in each phase a linear warm-up, then cosine decay."""
-        phase, start, end = self.phase(min(step, self.options["steps"] - 1))
-        warmup = min(self.options["warmup"], (end - start) // 3)
-        scale = 1.0 if phase == "pretraining" else self.options["scale"]
-        if step - start < warmup:
-            return scale * (step - start + 1) / (warmup + 1)
-        done = (step - start - warmup) / max(end - start - warmup, 1)
-        return scale / 2 * (1 + math.cos(math.pi * min(done, 1.0)))
+    def rate(self, phase):
+        """Return the largest learning rate of a phase, as a part of `lr`."""
+        return 1.0 if phase == "pretraining" else self.options["scale"]
 
     def parameter_groups(self):
         """Return parameter groups: the backbones of the detectors learn more slowly."""
@@ -178,17 +165,7 @@ class DetrDigits(Recipe):
         """Return the stream of batches of all phases."""
         return DetectionBatches(self)
 
-    def count(self, batch):
-        """Return the number of images."""
-        return len(batch["images"])
-
-    def loop(self, *arguments, **keywords):
-        """Create the training loop, with the work between the phases."""
-        loop = super().loop(*arguments, **keywords)
-        loop.on_step.append(self._after_step)
-        return loop
-
-    def _after_step(self, step):
+    def after_step(self, step):
         """Start both detectors from the pretrained backbone."""
         if self.phase(step - 1)[0] == "pretraining" != self.phase(step)[0]:
             for detector in (self.model.reference, self.model.plain):
@@ -199,14 +176,14 @@ class DetrDigits(Recipe):
         images, tokens = batch["images"], batch.get("tokens")
         if "targets" not in batch:
             features = model.backbone.convolved(images).flatten(2).transpose(1, 2)
-            return _digit_loss(model.digit_head(features), tokens, weight=0.3)
+            return class_loss(model.digit_head(features), tokens, eos_coef=0.3)
         detector = model.plain if tokens is None else model.reference
         detector.backbone.eval()  # frozen batch norms, section 4
         if tokens is None:
             return _set_loss(detector.layer_outputs(images), batch["targets"])
         memory, positions, _ = detector.encode(images)
         loss = _set_loss(detector.refine(memory, positions), batch["targets"])
-        digits = _digit_loss(model.token_head(memory), tokens, weight=0.1)
+        digits = class_loss(model.token_head(memory), tokens)
         return loss + self.options["tokens"] * digits
 
     def predict(self, which, count=None, size=100):
@@ -243,7 +220,7 @@ class DetrDigits(Recipe):
 
     def evaluate(self, model):
         """Return the loss with reference points, and both AP50, on some test scenes."""
-        outputs = {which: self.predict(which, _EVALUATED) for which in _PHASES[1:]}
+        outputs = {which: self.predict(which, _EVALUATED) for which in self.phases[1:]}
         targets = as_targets(self.test, self.options["dtype"], self.options["device"])
         figures = {
             name: self.precision(logits[-1], boxes[-1])["AP50"]
@@ -255,7 +232,7 @@ class DetrDigits(Recipe):
 
     def measure(self, metrics):
         """Return the average precision of both detectors on all test scenes."""
-        self.outputs = {which: self.predict(which) for which in _PHASES[1:]}
+        self.outputs = {which: self.predict(which) for which in self.phases[1:]}
         found = {
             which: self.precision(logits[-1], boxes[-1])
             for which, (logits, boxes) in self.outputs.items()
@@ -330,11 +307,3 @@ class DetrDigits(Recipe):
 def _set_loss(outputs, targets):
     """Losses of all decoder layers, with the paper's weights."""
     return total_loss(auxiliary_losses(*outputs, targets, CLASSES, bbox_cost=5, giou_cost=2))
-
-
-def _digit_loss(logits, tokens, weight):
-    """Cross-entropy of the digit at each token. Tokens without a digit count less."""
-    weights = np.ones(CLASSES + 1)
-    weights[-1] = weight
-    weights = tensor(weights, dtype=logits.dtype, device=logits.device)
-    return cross_entropy(logits.reshape(-1, CLASSES + 1), tokens.reshape(-1), weights)

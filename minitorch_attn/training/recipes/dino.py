@@ -147,13 +147,8 @@ class DINODigits(Recipe):
             options["device"], options["dtype"],
         )  # fmt: skip
 
-    def loop(self, *arguments, **keywords):
-        """Create the training loop, which updates the teacher after each step."""
-        loop = super().loop(*arguments, **keywords)
-        loop.on_step.append(self._after_step)
-        return loop
-
-    def _after_step(self, step):
+    def after_step(self, step):
+        """Update the teacher."""
         options = self.options
         self.model.update(cosine_schedule(step - 1, options["steps"], options["momentum"], 1.0))
 

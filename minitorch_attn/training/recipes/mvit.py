@@ -6,7 +6,6 @@ from ... import nn
 from ...autograd import no_grad
 from ...autograd.listener import Listener
 from ...backend import as_dtype, to_host
-from ...data.batch_stream import BatchStream
 from ...data.digits import digits_split
 from ...data.moving_digits import DIRECTIONS, draw_clips, enlarged_digits
 from ...models.mvit import MViT as Model
@@ -17,6 +16,7 @@ from ...tensor import tensor
 from .base import Recipe, Target, digest, start_by_width
 from .digits import centred
 from .options import Option, common_options
+from .phases import RecipeStream
 
 __all__ = ["MViT"]
 
@@ -26,7 +26,7 @@ _EVALUATED = 500
 _NAMES = list(DIRECTIONS)
 
 
-class ClipBatches(BatchStream):
+class ClipBatches(RecipeStream):
     """Clips of moving digits with noise; batch n depends only on (seed, n).
 
     Parameters
@@ -34,20 +34,15 @@ class ClipBatches(BatchStream):
     recipe : MViT
     """
 
-    def __init__(self, recipe):
-        options = recipe.options
-        super().__init__(options["batch"], options["seed"], options["device"])
-        self.recipe = recipe
-
     def __next__(self):
         """Return frames (batch, 1, frame, side, side), digits and directions (batch,)."""
         generator = np.random.default_rng([self.seed, self.position])
-        noise, dtype = self.recipe.options["noise"], as_dtype(self.recipe.options["dtype"])
+        noise = self.recipe.options["noise"]
         clips = draw_clips(
             self.batch_size, *self.recipe.training, generator, SIDE, FRAMES, noise=noise
         )
         self.position += 1
-        parts = clips.frames.astype(dtype), clips.digits, clips.directions
+        parts = clips.frames.astype(self.dtype), clips.digits, clips.directions
         return tuple(tensor(part, device=self.device) for part in parts)
 
 

@@ -5,7 +5,6 @@ import numpy as np
 from ... import nn, ops
 from ...autograd import no_grad
 from ...backend import as_dtype, to_host
-from ...data.batch_stream import BatchStream
 from ...data.shape_pairs import SHAPE, SIDE, draw_shape_pairs
 from ...models.local_relation import LocalRelation
 from ...models.non_local import NonLocalBlock
@@ -13,6 +12,7 @@ from ...nn.functional import cross_entropy
 from ...tensor import tensor
 from .base import Recipe, Target, digest
 from .options import Option, common_options
+from .phases import RecipeStream
 
 __all__ = ["NonLocal"]
 
@@ -74,23 +74,18 @@ class ShapeNetwork(nn.Module):
         return self.fc(x.mean((2, 3)))
 
 
-class PairBatches(BatchStream):
+class PairBatches(RecipeStream):
     """Batches of new images of two shapes; batch n depends only on (seed, n).
 
     Parameters
     ----------
-    options : dict
-        Options of the recipe.
+    recipe : NonLocal
     """
-
-    def __init__(self, options):
-        super().__init__(options["batch"], options["seed"], options["device"])
-        self.noise, self.dtype = options["noise"], as_dtype(options["dtype"])
 
     def __next__(self):
         """Return the next batch: images (batch, 1, 24, 24) and labels (batch,)."""
         generator = np.random.default_rng([self.seed, self.position])
-        pairs = draw_shape_pairs(self.batch_size, generator, self.noise)
+        pairs = draw_shape_pairs(self.batch_size, generator, self.recipe.options["noise"])
         self.position += 1
         images = tensor(pairs.images.astype(self.dtype), device=self.device)
         return images, tensor(pairs.same, device=self.device)
@@ -153,7 +148,7 @@ class NonLocal(Recipe):
 
     def batches(self):
         """Return batches of new images."""
-        return PairBatches(self.options)
+        return PairBatches(self)
 
     def loss(self, model, batch):
         """Return the sum of the cross-entropies of the networks, which share no parameters."""

@@ -117,7 +117,7 @@ def test_the_baselines_are_moving_averages_of_the_rewards():
     recipe.model.baseline = mt.zeros(3)
     for reward, mask in zip(rewards, real, strict=True):
         recipe._rewards.append((mt.tensor(reward), mt.tensor(mask)))
-        recipe._after_step(1)
+        recipe.after_step(1)
     np.testing.assert_allclose(
         recipe.model.baseline.numpy(), [0.9 * -5 - 0.1 * 7, 0.9 * -2 - 0.1 * 3, 0], rtol=1e-6
     )

@@ -41,7 +41,7 @@ def test_the_teacher_follows_the_student(recipe):
     loop.training_step(next(loop.batches))
     student = recipe.model.student[1].mlp[0].weight.detach().numpy()
     np.testing.assert_array_equal(recipe.model.teacher[1].mlp[0].weight.numpy(), before)
-    recipe._after_step(1)
+    recipe.after_step(1)
     moved = recipe.model.teacher[1].mlp[0].weight.numpy()
     np.testing.assert_allclose(moved, 0.98 * before + 0.02 * student, rtol=1e-5, atol=1e-7)
     expected = 0.1 * recipe.model.outputs.numpy().mean((0, 1))

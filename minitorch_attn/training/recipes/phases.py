@@ -1,0 +1,64 @@
+"""Recipes in three phases, such as pretraining and two models, and streams of their batches."""
+
+import math
+
+from ...backend import as_dtype
+from ...data.batch_stream import BatchStream
+from .base import Recipe
+
+__all__ = ["PhasedRecipe", "RecipeStream"]
+
+
+class PhasedRecipe(Recipe):
+    """Base class for recipes in three phases, each with its own warm-up and cosine decay.
+
+    The options with the names of the first and the last phase are their shares of the steps. A
+    batch is a dict with "images".
+
+    Attributes
+    ----------
+    phases : tuple of str
+        Names of the three phases.
+    """
+
+    phases = ()
+
+    def phase(self, step):
+        """Return the phase of a step, with its first step and the first step after it."""
+        steps = self.options["steps"]
+        first = round(self.options[self.phases[0]] * steps)
+        last = max(steps - round(self.options[self.phases[2]] * steps), first)
+        which = (step >= first) + (step >= last)
+        return self.phases[which], *((0, first), (first, last), (last, steps))[which]
+
+    def rate(self, phase):
+        """Return the largest learning rate of a phase, as a part of `lr`."""
+        raise NotImplementedError
+
+    def learning_rate_factor(self, step):
+        """Return the factor: in each phase a linear warm-up, then cosine decay."""
+        phase, start, end = self.phase(min(step, self.options["steps"] - 1))
+        warmup = min(self.options["warmup"], (end - start) // 3)
+        rate = self.rate(phase)
+        if step - start < warmup:
+            return rate * (step - start + 1) / (warmup + 1)
+        done = (step - start - warmup) / max(end - start - warmup, 1)
+        return rate / 2 * (1 + math.cos(math.pi * min(done, 1.0)))
+
+    def count(self, batch):
+        """Return the number of images."""
+        return len(batch["images"])
+
+
+class RecipeStream(BatchStream):
+    """Base class for streams whose batches depend on the options and the data of a recipe.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    """
+
+    def __init__(self, recipe):
+        options = recipe.options
+        super().__init__(options["batch"], options["seed"], options["device"])
+        self.recipe, self.dtype = recipe, as_dtype(options["dtype"])
