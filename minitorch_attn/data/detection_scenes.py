@@ -6,6 +6,8 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..named_errors import names_arguments
+from .digits import check_digits
+from .linear_resize import linear_weights
 
 __all__ = ["DetectionScenes", "draw_detection_scenes"]
 
@@ -64,11 +66,7 @@ def draw_detection_scenes(
     >>> scenes.images.shape, [len(boxes) for boxes in scenes.boxes]
     ((3, 1, 64, 64), [3, 3, 1])
     """
-    if len(images) == 0 or len(images) != len(labels):
-        raise ArgumentError(
-            "draw_detection_scenes: images and labels must have the same length, at least 1",
-            got=f"{len(images)} images and {len(labels)} labels",
-        )
+    check_digits("draw_detection_scenes", images, labels)
     if not 1 <= smallest <= largest < side:
         raise ArgumentError(
             "draw_detection_scenes: the sizes do not fit the scene",
@@ -101,13 +99,9 @@ def _resized(digit, height, stretch, largest):
     rows, columns = (np.flatnonzero(digit.any(axis)) for axis in (1, 0))
     ink = digit[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     width = int(np.clip(round(height * stretch * ink.shape[1] / ink.shape[0]), 3, largest))
-    return _weights(height, ink.shape[0]) @ ink @ _weights(width, ink.shape[1]).T
-
-
-def _weights(new, old):
-    """Return the matrix (new, old) that interpolates a row of `old` pixels linearly to `new`."""
-    place = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
-    return np.clip(1 - abs(place[:, None] - np.arange(old)), 0, 1).astype(np.float32)
+    rows = linear_weights(0, ink.shape[0], height, ink.shape[0], ink.dtype)
+    columns = linear_weights(0, ink.shape[1], width, ink.shape[1], ink.dtype)
+    return rows @ ink @ columns.T
 
 
 def _free_place(boxes, shape, side, generator):

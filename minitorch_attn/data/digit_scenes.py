@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import ArgumentError
 from ..named_errors import names_arguments
+from .digits import check_digits
 
 __all__ = ["Scenes", "caption_of", "draw_scenes", "scene_words"]
 
@@ -108,11 +108,7 @@ def draw_scenes(count, images, labels, generator, noise=0.0, most=3):
     >>> scenes.images.shape, scenes.captions()[0]
     ((3, 1, 32, 32), ['zero', 'above', 'one', ',', 'above', 'four'])
     """
-    if len(images) == 0 or len(images) != len(labels):
-        raise ArgumentError(
-            "draw_scenes: images and labels must have the same length, at least 1",
-            got=f"{len(images)} images and {len(labels)} labels",
-        )
+    check_digits("draw_scenes", images, labels)
     size = images.shape[-1]
     canvas = np.zeros((count, 1, _SIDE, _SIDE), np.float32)
     digits = np.full((count, most), -1)

@@ -8,7 +8,7 @@ import numpy as np
 from ..errors import ArgumentError, DataError
 from ..named_errors import names_arguments
 
-__all__ = ["digits_split"]
+__all__ = ["check_digits", "digits_split"]
 
 
 @names_arguments
@@ -72,3 +72,23 @@ def digits_split(test_share=0.2, seed=0):
         np.arange(len(labels)), test_size=test_share, random_state=seed, stratify=labels
     )
     return images[training], labels[training], images[test], labels[test]
+
+
+def check_digits(where, images, labels):
+    """Raise an error if images and labels have different lengths, or there are none.
+
+    Parameters
+    ----------
+    where : str
+        Name of the function, for the error message.
+    images, labels : array
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if len(images) == 0 or len(images) != len(labels):
+        raise ArgumentError(
+            f"{where}: images and labels must have the same length, at least 1",
+            got=f"{len(images)} images and {len(labels)} labels",
+        )

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..named_errors import names_arguments
+from .linear_resize import linear_weights
 
 __all__ = ["DIRECTIONS", "Clips", "draw_clips", "enlarged_digits"]
 
@@ -54,8 +55,7 @@ def enlarged_digits(images, sizes=(12, 14, 16)):
     side = images.shape[-1]
     enlarged = []
     for size in sizes:
-        places = np.clip((np.arange(size) + 0.5) * side / size - 0.5, 0, side - 1)
-        mix = np.maximum(1 - abs(places[:, None] - np.arange(side)), 0)  # (size, side)
+        mix = linear_weights(0, side, size, side)  # (size, side)
         enlarged.append((mix @ images[:, 0] @ mix.T).astype(np.float32))
     return enlarged
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..named_errors import names_arguments
+from .linear_resize import linear_weights
 
 __all__ = ["crop_and_resize", "random_views"]
 
@@ -43,17 +44,9 @@ def crop_and_resize(images, boxes, size):
             got=f"images {images.shape}, boxes {boxes.shape}",
             expected="(image, channel, height, width) and (image, 4)",
         )
-    rows = _weights(boxes[:, 0], boxes[:, 2], size, images.shape[2], images.dtype)
-    columns = _weights(boxes[:, 1], boxes[:, 3], size, images.shape[3], images.dtype)
+    rows = linear_weights(boxes[:, 0], boxes[:, 2], size, images.shape[2], images.dtype)
+    columns = linear_weights(boxes[:, 1], boxes[:, 3], size, images.shape[3], images.dtype)
     return rows[:, None] @ images @ columns[:, None].swapaxes(2, 3)
-
-
-def _weights(start, length, size, total, dtype):
-    """Return the weights of the pixels of an axis: (image, new pixel, pixel)."""
-    steps = (np.arange(size) + 0.5) / size
-    places = (start[:, None] + length[:, None] * steps - 0.5).clip(0, total - 1)
-    distance = np.abs(places[..., None] - np.arange(total))
-    return (1 - distance).clip(0).astype(dtype)
 
 
 @names_arguments

@@ -1,0 +1,38 @@
+"""Linear resizing: the weights that mix the old pixels of an axis to the new ones."""
+
+import numpy as np
+
+__all__ = ["linear_weights"]
+
+
+def linear_weights(start, length, size, total, dtype="float64"):
+    """Return the weights that resize part of an axis: one matrix, or one for each image.
+
+    Parameters
+    ----------
+    start, length : float or array of shape (image,)
+        First pixel of the part, and its number of pixels.
+    size : int
+        New number of pixels.
+    total : int
+        Number of pixels of the whole axis.
+    dtype : str or dtype, default "float64"
+
+    Returns
+    -------
+    array of shape (size, total) or (image, size, total)
+        Row i has the weights of the pixels for new pixel i. Its center is at the same share of the
+        part, and the two nearest pixels are mixed. Beyond the edges, the last pixel is repeated.
+
+    Examples
+    --------
+    >>> linear_weights(0, 2, 4, 2)
+    array([[1.  , 0.  ],
+           [0.75, 0.25],
+           [0.25, 0.75],
+           [0.  , 1.  ]])
+    """
+    start, length = np.asarray(start)[..., None], np.asarray(length)[..., None]
+    places = start + length * ((np.arange(size) + 0.5) / size) - 0.5
+    distance = np.abs(places.clip(0, total - 1)[..., None] - np.arange(total))
+    return (1 - distance).clip(0).astype(dtype)
