@@ -8,7 +8,7 @@ from .base import PretrainedModel
 from .decoder import collecting, result
 from .losses import classification_loss
 from .names import NameTable, Same, Stacked
-from .vit_huggingface import DEFAULTS, block_options
+from .vit_huggingface import DEFAULTS, block_options, initialize_layers
 from .vit_names import Unsqueezed
 
 __all__ = ["TimesformerForVideoClassification", "TimesformerModel"]
@@ -48,11 +48,7 @@ class TimesformerPreTrainedModel(PretrainedModel):
     def initialize(self):
         """Initialize the parameters from a truncated normal with std `config.initializer_range`."""
         std = self.config.initializer_range
-        for module in self.modules():
-            if isinstance(module, (nn.Linear, nn.Conv2d)):
-                init.trunc_normal_(module.weight, std=std)
-                if module.bias is not None:
-                    init.zeros_(module.bias)
+        initialize_layers(self, init.trunc_normal_)
         init.trunc_normal_(self.vision.class_token, std=std)
         init.trunc_normal_(self.vision.positions.weight, std=std)
         if self.vision.time_positions is not None:

@@ -9,7 +9,7 @@ from .activations import activation
 from .base import PretrainedModel
 from .config_fields import check_timm
 
-__all__ = ["ClassifierHead", "TimmModel", "timm_activation"]
+__all__ = ["ClassifierHead", "TimmModel", "class_among", "timm_activation"]
 
 # timm's names of activation functions that Hugging Face names differently or does not have.
 _ACTIVATIONS = {
@@ -22,6 +22,37 @@ _ACTIVATIONS = {
 def timm_activation(name):
     """Return the activation function that timm's `act_layer` names."""
     return _ACTIVATIONS[name] if name in _ACTIVATIONS else activation(name)
+
+
+def class_among(classes, architecture, name=None):
+    """Return the first of some classes that has an architecture.
+
+    Parameters
+    ----------
+    classes : sequence of class
+        Subclasses of `TimmModel`.
+    architecture : str
+        timm's name, which may end in a tag.
+    name : str, optional
+        Name to look up. Default: `architecture` without its tag.
+
+    Returns
+    -------
+    class
+
+    Raises
+    ------
+    ArgumentError
+        If no class has it.
+    """
+    name = architecture.partition(".")[0] if name is None else name
+    for cls in classes:
+        if name in cls.entry_points:
+            return cls
+    raise ArgumentError(
+        f"timm architecture {architecture!r} is not supported",
+        expected=f"one of {', '.join(key for cls in classes for key in cls.entry_points)}",
+    )
 
 
 class TimmModel(PretrainedModel):
@@ -55,11 +86,7 @@ class TimmModel(PretrainedModel):
     def read_arguments(self, config):
         """Merge the class defaults, the architecture's arguments and the file's arguments."""
         name = config.get("architecture", "").partition(".")[0]
-        if name not in self.entry_points:
-            raise ArgumentError(
-                f"timm architecture {name!r} is not supported",
-                expected=f"one of {', '.join(self.entry_points)}",
-            )
+        class_among((type(self),), name)
         given = dict(config.get("model_args") or {})
         unknown = sorted(set(given) - set(self.arguments))
         if unknown:

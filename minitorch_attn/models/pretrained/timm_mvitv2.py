@@ -20,7 +20,7 @@ from ...schema import (
 from ..mvitv2 import MViTv2
 from ..vit import pair
 from .names import NameTable, Same
-from .timm_interface import TimmModel
+from .timm_interface import TimmModel, class_among
 from .timm_vit_parts import norm_maker
 
 __all__ = ["MultiScaleVit", "class_for"]
@@ -61,12 +61,7 @@ _ENTRY_POINTS = {
 
 def class_for(architecture):
     """Return the class for a timm architecture; its name may end in a tag."""
-    if architecture.partition(".")[0] in _ENTRY_POINTS:
-        return MultiScaleVit
-    raise ArgumentError(
-        f"timm architecture {architecture!r} is not supported",
-        expected=f"one of {', '.join(_ENTRY_POINTS)}",
-    )
+    return class_among((MultiScaleVit,), architecture)
 
 
 class MultiScaleVit(TimmModel):

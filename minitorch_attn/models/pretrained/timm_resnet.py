@@ -4,7 +4,7 @@ from ... import nn
 from ...errors import ArgumentError
 from .. import resnet
 from .names import Ignored, NameTable, Same
-from .timm_interface import ClassifierHead, TimmModel
+from .timm_interface import ClassifierHead, TimmModel, class_among
 
 __all__ = ["ResNet", "class_for"]
 
@@ -36,12 +36,7 @@ _NORMS = {
 
 def class_for(architecture):
     """Return the class for a timm architecture name, with or without a tag."""
-    if architecture.partition(".")[0] in _ENTRY_POINTS:
-        return ResNet
-    raise ArgumentError(
-        f"timm architecture {architecture!r} is not supported",
-        expected=f"one of {', '.join(_ENTRY_POINTS)}",
-    )
+    return class_among((ResNet,), architecture)
 
 
 class ResNet(TimmModel):

@@ -1,10 +1,10 @@
 """Swin and Swin V2 with the timm interface, based on `models/swin.py` and `models/swinv2.py`."""
 
-from ...errors import ArgumentError, ShapeError
+from ...errors import ShapeError
 from ..swin import Swin
 from ..swinv2 import SwinV2
 from .names import Ignored, NameTable, Same, Stacked
-from .timm_interface import ClassifierHead, TimmModel, timm_activation
+from .timm_interface import ClassifierHead, TimmModel, class_among, timm_activation
 
 __all__ = ["SwinTransformer", "SwinTransformerV2", "class_for"]
 
@@ -50,13 +50,8 @@ _SHARED = dict(
 
 def class_for(architecture):
     """Return the class for a timm architecture; its name may end in a tag or data set's name."""
-    name = _without_suffix(architecture)
-    for cls in (SwinTransformer, SwinTransformerV2):
-        if name in cls.entry_points:
-            return cls
-    raise ArgumentError(
-        f"timm architecture {architecture!r} is not supported",
-        expected=f"one of {', '.join([*_SWIN, *_SWINV2])}",
+    return class_among(
+        (SwinTransformer, SwinTransformerV2), architecture, _without_suffix(architecture)
     )
 
 

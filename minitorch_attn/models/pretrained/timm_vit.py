@@ -12,7 +12,7 @@ from ..mae import pick, random_masking
 from ..vit import PatchEmbedding, pair
 from ..vit_positions import interpolate_positions
 from .names import NameTable, Same, Stacked
-from .timm_interface import TimmModel
+from .timm_interface import TimmModel, class_among
 from .timm_vit_parts import AttentionPool, ScaledBlock, norm_maker
 from .timm_vit_sizes import DISTILLED, PLAIN
 
@@ -39,14 +39,7 @@ _CHOICES = {
 
 def class_for(architecture):
     """Return the class for a timm architecture name, with or without a tag."""
-    name = architecture.partition(".")[0]
-    for cls in (VisionTransformer, VisionTransformerDistilled):
-        if name in cls.entry_points:
-            return cls
-    raise ArgumentError(
-        f"timm architecture {architecture!r} is not supported",
-        expected=f"one of {', '.join([*PLAIN, *DISTILLED])}",
-    )
+    return class_among((VisionTransformer, VisionTransformerDistilled), architecture)
 
 
 class VisionTransformer(TimmModel):

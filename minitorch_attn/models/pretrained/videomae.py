@@ -18,7 +18,7 @@ from .base import PretrainedModel
 from .decoder import collecting, result
 from .losses import classification_loss
 from .names import NameTable, Same
-from .vit_huggingface import DEFAULTS, block_options
+from .vit_huggingface import DEFAULTS, block_options, initialize_layers
 from .vit_names import file_block_names
 
 __all__ = ["VideoMAEForPreTraining", "VideoMAEForVideoClassification", "VideoMAEModel"]
@@ -63,11 +63,7 @@ class VideoMAEPreTrainedModel(PretrainedModel):
 
     def initialize(self):
         """Initialize matrices from a normal distribution with std `config.initializer_range`."""
-        for module in self.modules():
-            if isinstance(module, (nn.Linear, nn.Conv3d)):
-                init.normal_(module.weight, std=self.config.initializer_range)
-                if module.bias is not None:
-                    init.zeros_(module.bias)
+        initialize_layers(self, init.normal_)
 
     def names(self):
         prefix = "" if self.is_base else self.base_prefix + "."

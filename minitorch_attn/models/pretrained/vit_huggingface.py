@@ -11,7 +11,10 @@ from .decoder import collecting
 from .names import Ignored, NameTable
 from .vit_names import TwoLayouts, encoder_names
 
-__all__ = ["DEFAULTS", "ImageEncoderModel", "MaskedImageModeling", "VisionModel", "block_options"]
+__all__ = [
+    "DEFAULTS", "ImageEncoderModel", "MaskedImageModeling", "VisionModel", "block_options",
+    "initialize_layers",
+]  # fmt: skip
 
 DEFAULTS = dict(
     hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072,
@@ -35,11 +38,7 @@ class VisionModel(PretrainedModel):
     def initialize(self):
         """Initialize the parameters from a truncated normal with std `config.initializer_range`."""
         std = self.config.initializer_range
-        for module in self.modules():
-            if isinstance(module, (nn.Linear, nn.Conv2d)):
-                init.trunc_normal_(module.weight, std=std)
-                if module.bias is not None:
-                    init.zeros_(module.bias)
+        initialize_layers(self, init.trunc_normal_)
         init.trunc_normal_(self.vision.class_token, std=std)
         init.trunc_normal_(self.vision.positions.weight, std=std)
 
@@ -140,6 +139,22 @@ def block_options(config):
         attention_dropout=config.attention_probs_dropout_prob, eps=config.layer_norm_eps,
         activation=activation(config.hidden_act),
     )  # fmt: skip
+
+
+def initialize_layers(model, draw):
+    """Draw the matrices of a model's layers with std `config.initializer_range`; biases are 0.
+
+    Parameters
+    ----------
+    model : PretrainedModel
+    draw : callable
+        Function of `nn.init` with an argument `std`.
+    """
+    for module in model.modules():
+        if isinstance(module, (nn.Linear, nn.Conv2d, nn.Conv3d)):
+            draw(module.weight, std=model.config.initializer_range)
+            if module.bias is not None:
+                init.zeros_(module.bias)
 
 
 def mask_of(attention_mask):

@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 import minitorch_attn as mt
+from minitorch_attn.serialization import read_safetensors
 
 TOLERANCE = 1e-9  # of the largest entry of an array, in float64
 GRADIENT_FLOOR = 1e-6  # gradients below this share of the largest one are round-off
@@ -79,6 +80,27 @@ def compare(peer, ours, inputs, names=None, tolerance=TOLERANCE, call=None, **fl
     loss_theirs.backward()
     loss_mine.backward()
     return count + compare_gradients(peer, ours, theirs_in, ours_in, tolerance)
+
+
+def timm_outputs(model, x):
+    """What a timm model returns, in one call and by its parts."""
+    features = model.forward_features(x)
+    return {
+        "features": features,
+        "pooled": model.forward_head(features, pre_logits=True),
+        "logits": model.forward_head(features),
+        "whole": model(x),
+    }
+
+
+def check_same_tensors(first, second):
+    """Both folders have the same tensors, bit by bit, under the same names."""
+    _, expected = read_safetensors(first / "model.safetensors")
+    _, found = read_safetensors(second / "model.safetensors")
+    assert set(expected) == set(found)
+    for key, value in expected.items():
+        assert value.dtype == found[key].dtype, key
+        np.testing.assert_array_equal(found[key], value, err_msg=key)
 
 
 def flattened(outputs, names=None):

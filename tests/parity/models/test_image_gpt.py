@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 from parity.models.decoders import BATCH, TOKENS, check_peer_opens, padding, pair
-from parity.models.peers import compare, randomise
+from parity.models.peers import check_same_tensors, compare, randomise
 
 import minitorch_attn as mt
 from minitorch_attn.models import image_gpt
-from minitorch_attn.serialization import read_safetensors
 
 transformers = pytest.importorskip("transformers", reason="needs the parity extra")
 
@@ -123,10 +122,7 @@ def test_the_peer_opens_what_we_save(name, tmp_path):
     peer, ours = pair(name, draw_config(rng), 4, tmp_path / "theirs")
     check_peer_opens(peer, ours, tmp_path / "ours")
     ours.save_pretrained(tmp_path / "again")
-    _, theirs = read_safetensors(tmp_path / "theirs" / "model.safetensors")
-    _, mine = read_safetensors(tmp_path / "again" / "model.safetensors")
-    assert set(theirs) == set(mine)
-    assert all((theirs[key] == mine[key]).all() for key in theirs)
+    check_same_tensors(tmp_path / "theirs", tmp_path / "again")
 
 
 def test_the_peer_reads_what_a_new_model_writes(tmp_path):

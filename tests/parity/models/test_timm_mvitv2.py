@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from parity.models.peers import compare, opened, randomise
+from parity.models.peers import compare, opened, randomise, timm_outputs
 
 import minitorch_attn as mt
 from minitorch_attn.errors import ArgumentError
@@ -61,23 +61,13 @@ def draw(rng):
     return cfg, args
 
 
-def run(model, x):
-    features = model.forward_features(x)
-    return {
-        "features": features,
-        "pooled": model.forward_head(features, pre_logits=True),
-        "logits": model.forward_head(features),
-        "whole": model(x),
-    }
-
-
 @pytest.mark.parametrize("seed", range(10))
 def test_drawn_models(seed, pair):
     rng = np.random.default_rng(seed)
     cfg, args = draw(rng)
     peer, ours = pair(cfg, args, seed)
     x = rng.normal(size=(2, args["in_chans"], args["img_size"], args["img_size"]))
-    compare(peer, ours, {"x": x}, call=run)
+    compare(peer, ours, {"x": x}, call=timm_outputs)
 
 
 def test_maps_whose_sizes_do_not_divide_each_other(pair):
@@ -91,7 +81,7 @@ def test_maps_whose_sizes_do_not_divide_each_other(pair):
         if size == 15:  # 8 queries, but timm's tables are made for 7
             cfg["stride_q"], cfg["stride_kv"] = [(1, 1)], [(4, 4)]
         peer, ours = pair(cfg, {"img_size": size, "num_classes": 5})
-        compare(peer, ours, {"x": rng.normal(size=(1, 3, size, size))}, call=run)
+        compare(peer, ours, {"x": rng.normal(size=(1, 3, size, size))}, call=timm_outputs)
 
 
 @pytest.mark.parametrize("rates", [{"drop_rate": 1.0}, {"drop_path_rate": 1.0}])
@@ -104,7 +94,7 @@ def test_where_dropout_stands(rates, pair):
     peer, ours = pair(cfg, {"img_size": 8, "num_classes": 5, **rates})
     peer.train(), ours.train()
     x = np.random.default_rng(3).normal(size=(2, 3, 8, 8))
-    compare(peer, ours, {"x": x}, call=run)
+    compare(peer, ours, {"x": x}, call=timm_outputs)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from parity.models.peers import compare, opened, randomise
+from parity.models.peers import compare, opened, randomise, timm_outputs
 
 from minitorch_attn.errors import ArgumentError, ShapeError
 from minitorch_attn.models.pretrained.timm_swin import class_for
@@ -77,16 +77,6 @@ def draw_args(family, rng, **fixed):
     return {**args, **fixed}
 
 
-def run(model, x):
-    features = model.forward_features(x)
-    return {
-        "features": features,
-        "pooled": model.forward_head(features, pre_logits=True),
-        "logits": model.forward_head(features),
-        "whole": model(x),
-    }
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("seed", range(15))
 def test_drawn_models(family, seed, pair):
@@ -94,7 +84,7 @@ def test_drawn_models(family, seed, pair):
     args = draw_args(family, rng)
     peer, ours = pair(family, args, seed)
     x = rng.normal(size=(2, args["in_chans"], *args["img_size"]))
-    compare(peer, ours, {"x": x}, call=run)
+    compare(peer, ours, {"x": x}, call=timm_outputs)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -106,7 +96,7 @@ def test_images_of_other_sizes(family, seed, flag, pair):
     peer, ours = pair(family, args, seed)
     size = [int(n) for n in rng.integers(2, 14, 2)]
     x = rng.normal(size=(2, args["in_chans"], *size))
-    compare(peer, ours, {"x": x}, call=run)
+    compare(peer, ours, {"x": x}, call=timm_outputs)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -122,7 +112,12 @@ def test_where_dropout_stands(family, field, pair):
     )  # fmt: skip
     peer, ours = pair(family, {**args, field: 1.0})
     peer.train(), ours.train()
-    compare(peer, ours, {"x": rng.normal(size=(2, args["in_chans"], *args["img_size"]))}, call=run)
+    compare(
+        peer,
+        ours,
+        {"x": rng.normal(size=(2, args["in_chans"], *args["img_size"]))},
+        call=timm_outputs,
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)

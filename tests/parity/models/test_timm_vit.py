@@ -5,12 +5,11 @@ import functools
 import numpy as np
 import pytest
 import torch
-from parity.models.peers import compare, opened, randomise
+from parity.models.peers import check_same_tensors, compare, opened, randomise
 
 from minitorch_attn.errors import ArgumentError
 from minitorch_attn.models.pretrained.timm_vit import class_for
 from minitorch_attn.models.pretrained.timm_vit_sizes import DISTILLED, PLAIN
-from minitorch_attn.serialization import read_safetensors
 
 BATCH = 3
 SIZES = dict(img_size=12, patch_size=4, embed_dim=12, depth=2, num_heads=3, num_classes=5)
@@ -178,11 +177,7 @@ def test_a_folder_keeps_its_names_and_its_configuration(timm, tmp_path):
     changes = dict(init_values=0.3, global_pool="map", reg_tokens=2, qk_norm=True)
     _, ours = pair(timm, 7, tmp_path, **changes)
     ours.save_pretrained(tmp_path / "again")
-    _, theirs = read_safetensors(tmp_path / "model.safetensors")
-    _, mine = read_safetensors(tmp_path / "again" / "model.safetensors")
-    assert set(theirs) == set(mine)
-    for key, value in theirs.items():
-        np.testing.assert_array_equal(mine[key], value, err_msg=key)
+    check_same_tensors(tmp_path, tmp_path / "again")
     written = (tmp_path / "again" / "config.json").read_text()
     assert '"architecture": "vit_base_patch16_224"' in written and "model_type" not in written
 

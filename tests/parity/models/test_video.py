@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from parity.models.peers import compare, opened, randomise
+from parity.models.peers import check_same_tensors, compare, opened, randomise
 
 import minitorch_attn as mt
 from minitorch_attn.errors import ArgumentError
 from minitorch_attn.models import timesformer_b, video_mae_b
 from minitorch_attn.nn.init import skip_init
-from minitorch_attn.serialization import read_safetensors
 
 transformers = pytest.importorskip("transformers", reason="needs the parity extra")
 
@@ -107,11 +106,7 @@ def test_folders_in_and_out(name, tmp_path):
     config = draw_config(name, rng)
     _, ours = pair(name, config, 2, tmp_path)
     ours.save_pretrained(tmp_path / "again")
-    _, theirs = read_safetensors(tmp_path / "model.safetensors")
-    _, mine = read_safetensors(tmp_path / "again" / "model.safetensors")
-    assert set(theirs) == set(mine)
-    for key, value in theirs.items():
-        np.testing.assert_array_equal(mine[key], value, err_msg=key)
+    check_same_tensors(tmp_path, tmp_path / "again")
     new = getattr(mt.models.pretrained, name)(config.to_dict()).double().eval()
     new.save_pretrained(tmp_path / "new")
     peer, report = getattr(transformers, name).from_pretrained(
