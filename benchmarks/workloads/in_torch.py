@@ -13,7 +13,15 @@ from . import Step
 from .place import device
 from .weights import apart, draw_packed
 
-__all__ = ["Attention", "Block", "FeedForward", "filled", "forward_step", "training_step"]
+__all__ = [
+    "Attention",
+    "Block",
+    "FeedForward",
+    "filled",
+    "forward_step",
+    "step_with_input",
+    "training_step",
+]
 
 
 class Attention(nn.Module):
@@ -133,3 +141,17 @@ def forward_step(model, array, compiled=False):
         latest["y"] = model(batch)
 
     return Step(run, lambda: {"y": latest["y"].cpu().numpy()})
+
+
+def step_with_input(model, x, cotangents, **options):
+    """Build a training step whose results also have the gradient of the input; see `ours.py`."""
+    latest = {}
+
+    def loss_function(model, batch):
+        latest["x"] = x = batch[0].detach().requires_grad_()
+        return (model(x) * batch[1]).sum() / len(x)
+
+    return training_step(
+        model, loss_function, (x, cotangents), **options,
+        results=lambda: {"grad x": latest["x"].grad.cpu().numpy()},
+    )  # fmt: skip

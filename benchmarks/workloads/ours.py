@@ -5,6 +5,8 @@
 line.
 """
 
+import numpy as np
+
 import minitorch_attn as mt
 from minitorch_attn.training import ThreadSplit
 
@@ -12,7 +14,7 @@ from . import Step
 from .place import device
 from .weights import draw
 
-__all__ = ["LOOPS", "filled", "forward_step", "training_step"]
+__all__ = ["LOOPS", "filled", "forward_step", "step_with_input", "training_step"]
 
 LOOPS = ("commands", "plain", "unsplit")
 THREADS = 2
@@ -62,6 +64,32 @@ def training_step(
         return {**found, "loss": latest["loss"].detach().numpy(), **results()}
 
     return Step(run, evidence)
+
+
+def step_with_input(model, x, cotangents, loop="commands"):
+    """Build a training step whose results also have the gradient of the input, as "grad x".
+
+    Parameters
+    ----------
+    model : Module
+    x, cotangents : ndarray of shape (batch, ...)
+        The input, and the gradient of the output before it is divided by the size of the batch.
+    loop : str
+        One of `LOOPS`.
+    """
+    inputs = {}
+
+    def loss_function(model, batch):
+        x, cotangents, numbers = batch  # the part of this thread
+        number = 0 if loop == "unsplit" else numbers[0].item()
+        x = inputs[number] = x.detach().requires_grad_()
+        return (model(x) * cotangents).sum() / len(x)
+
+    def results():
+        return {"grad x": np.concatenate([inputs[n].grad.numpy() for n in sorted(inputs)])}
+
+    batch = x, cotangents, np.arange(len(x))
+    return training_step(model, loss_function, batch, loop=loop, results=results)
 
 
 def _backward(model, loss_function, loop):

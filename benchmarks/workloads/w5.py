@@ -23,22 +23,9 @@ def our_model():
 
 def ours(loop="commands"):
     """Build the training step in this library."""
-    from .ours import training_step
+    from .ours import step_with_input
 
-    inputs = {}
-
-    def loss_function(model, batch):
-        maps, cotangents, numbers = batch  # the part of this thread
-        number = 0 if loop == "unsplit" else numbers[0].item()
-        x = inputs[number] = maps.detach().requires_grad_()
-        return (model(x) * cotangents).sum() / len(x)
-
-    def results():
-        parts = [inputs[number].grad.numpy() for number in sorted(inputs)]
-        return {"grad x": np.concatenate(parts)}
-
-    batch = (*arrays(), np.arange(BATCH))
-    return training_step(our_model(), loss_function, batch, loop=loop, results=results)
+    return step_with_input(our_model(), *arrays(), loop)
 
 
 def relative_index():
@@ -125,19 +112,10 @@ def _torch_model():
 
 
 def torch(**options):
-    """Build the training step in PyTorch. `options` are passed to `in_torch.training_step`."""
-    from .in_torch import training_step
+    """Build the training step in PyTorch. `options` are passed to `in_torch.step_with_input`."""
+    from .in_torch import step_with_input
 
-    latest = {}
-
-    def loss_function(model, batch):
-        latest["x"] = x = batch[0].detach().requires_grad_()
-        return (model(x) * batch[1]).sum() / len(x)
-
-    return training_step(
-        _torch_model(), loss_function, arrays(), **options,
-        results=lambda: {"grad x": latest["x"].grad.cpu().numpy()},
-    )  # fmt: skip
+    return step_with_input(_torch_model(), *arrays(), **options)
 
 
 def jax():
