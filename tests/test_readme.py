@@ -4,9 +4,13 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from minitorch_attn.course.exercises.load import exercises
+from minitorch_attn.course.lesson_list import lessons
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -30,6 +34,36 @@ PRACTICE = re.compile(
 def without_numbers(text):
     """The words of a text: what stays the same where rounding differs."""
     return [word for word in NUMBER.sub("#", text).split() if word != "#"]
+
+
+def in_words(number):
+    """A number from 1 to 99 in words: 22 is "twenty-two"."""
+    small = (
+        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+        "fifteen sixteen seventeen eighteen nineteen"
+    ).split()
+    tens = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+    if number < 20:
+        return small[number]
+    end = f"-{small[number % 10]}" if number % 10 else ""
+    return tens[number // 10 - 2] + end
+
+
+def test_it_counts_lessons_exercises_and_assignments():
+    kinds = Counter(exercise.kind for exercise in exercises())
+    bugs, properties, written, derived = (
+        in_words(kinds[kind]) for kind in ("bug", "property", "write", "derive")
+    )
+    assignments = in_words(len([*ROOT.glob("assignments/*/assignment.toml")]))
+    for sentence in (
+        f"[Learn attention in {len(lessons())} lessons]", f"The [{len(lessons())} lessons]",
+        f"[Practise on {in_words(kinds.total())} exercises]",
+        f"There are {kinds.total()} short files. {bugs.capitalize()} have one mistake",
+        f"In {properties} others, the gradient check passes", f"In {written} more, you write",
+        f"in another {derived} you derive it",
+        f"{assignments.capitalize()} assignments",
+    ):  # fmt: skip
+        assert sentence in README, sentence
 
 
 def test_it_opens_with_the_two_commands():
