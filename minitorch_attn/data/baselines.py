@@ -6,7 +6,14 @@ import numpy as np
 
 from ..named_errors import names_arguments
 
-__all__ = ["baselines"]
+__all__ = ["COUNTING", "baselines"]
+
+# What the models that only count characters know.
+COUNTING = {
+    "uniform": "every character is equally likely",
+    "unigram": "how often each character occurs",
+    "bigram": "how often it follows the character before",
+}
 
 
 @names_arguments

@@ -20,7 +20,7 @@ Every function has a cell with its signature and its formula, or what it must re
 2. Run `check(...)` below it. On random inputs, it compares your function with the library's:
    values, shapes, gradients, and whether float32 stays float32. It says what is wrong, and where.
 3. If you are stuck, unfold the hint above the cell; the answer is folded below the check.
-4. A helper function or a constant of yours belongs into the cell of the function that uses it.
+4. A helper function or constant of your own must be in the cell of the function that uses it.
 
 The checks keep your functions in `{file}`, beside this notebook. `mta build` in a terminal
 continues with the same file and the same progress. **After a restart of the kernel, run only the

@@ -5,10 +5,11 @@ import textwrap
 import numpy as np
 
 from ... import nn
+from ...data.baselines import COUNTING
 from ...optim import AdamW
 from ...tensor import tensor
 from ..lesson import pick
-from .text import COUNTING, batches, mean_loss, tour_text
+from .text import batches, mean_loss, tour_text
 from .trees import flat
 
 __all__ = ["SHOWN"]

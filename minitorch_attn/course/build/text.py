@@ -6,13 +6,7 @@ from types import SimpleNamespace
 from ...data import CharTokenizer, TextBatches, baselines, default_text, split_text
 from ...data.batches import windows
 
-__all__ = ["COUNTING", "batches", "mean_loss", "tour_text"]
-
-COUNTING = {
-    "uniform": "every character is equally likely",
-    "unigram": "how often each character occurs",
-    "bigram": "how often it follows the character before",
-}
+__all__ = ["batches", "mean_loss", "tour_text"]
 
 
 @cache

@@ -4,6 +4,7 @@ import math
 import re
 
 from ...data import CharTokenizer, TextBatches, baselines, default_text, read_text, split_text
+from ...data.baselines import COUNTING
 from ...data.batches import windows
 from ...errors import CheckpointError
 from ...generation import sample
@@ -144,16 +145,11 @@ class CharacterGPT(Recipe):
 
     def preface(self, page):
         """Print the losses of models that only count tokens."""
-        meanings = {
-            "uniform": "every character is equally likely",
-            "unigram": "how often each character occurs",
-            "bigram": "how often it follows the character before",
-        }
         page.text(
             "The loss is the mean of -log p(next character), in nats. On the last tenth of\n"
             "the text, which the model is not trained on, counting alone achieves:\n"
         )
-        page.table([(f"{v:.3f}", name, meanings[name]) for name, v in page.baselines.items()])
+        page.table([(f"{v:.3f}", name, COUNTING[name]) for name, v in page.baselines.items()])
 
     def show(self, page, measured):
         """Show the loss, the baselines, a gradient check, a sample and figures."""
