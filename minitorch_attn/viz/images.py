@@ -4,13 +4,13 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..named_errors import names_arguments
-from .style import check_axes, host, new_figure
+from .style import COLOURS, check_axes, host, new_figure
 
 __all__ = ["image_rows_figure"]
 
 
 @names_arguments
-def image_rows_figure(rows, labels, title="Images", captions=None):
+def image_rows_figure(rows, labels, title="Images", captions=None, points=None):
     """Plot a grid of images, with a label to the left of each row.
 
     Parameters
@@ -23,6 +23,8 @@ def image_rows_figure(rows, labels, title="Images", captions=None):
     title : str
     captions : sequence of sequences of str, optional
         Captions, one under each image.
+    points : sequence of (row, column), optional
+        A pixel to mark in each image of the first row, with an orange dot.
 
     Returns
     -------
@@ -46,6 +48,8 @@ def image_rows_figure(rows, labels, title="Images", captions=None):
                 continue
             axes.set_facecolor("#c9d6e2")  # visible where a pixel is NaN
             axes.imshow(np.ma.masked_invalid(host(row[c])), cmap="gray_r", vmin=0, vmax=1)
+            if points is not None and r == 0:
+                axes.plot(*points[c][::-1], "o", markersize=4, color=COLOURS[1])
             if captions is not None:
                 axes.set_xlabel(captions[r][c], fontsize=9, labelpad=2)
         if labels[r]:

@@ -240,17 +240,14 @@ class NonLocal(Recipe):
         maps = self.attention(count)
         order = np.argsort(1 - self.test.same[:count], kind="stable")
         chosen = [*order[:4], *order[-3:]] if count > 7 else [*order]
-        images, found, captions = [], [], []
-        for i in chosen:
-            image = np.clip(self.test.images[i, 0], 0, 1)
-            row, column = self.test.corners[i, 0] + SHAPE // 2
-            image[row, column] = np.nan  # the query
-            images.append(image)
-            found.append(np.sqrt(maps[i] / maps[i].max()))
-            captions.append("same" if self.test.same[i] else "different")
+        images = [np.clip(self.test.images[i, 0], 0, 1) for i in chosen]
+        found = [np.sqrt(maps[i] / maps[i].max()) for i in chosen]
+        captions = ["same" if self.test.same[i] else "different" for i in chosen]
+        queries = [self.test.corners[i, 0] + SHAPE // 2 for i in chosen]
         figure = page.viz.image_rows_figure(
-            [images, found], ["image\n(blue: query)", "attention\n(square root)"],
+            [images, found], ["image\n(orange: query)", "attention\n(square root)"],
             "Where the non-local block looks from one shape", [captions, [""] * len(chosen)],
+            queries,
         )  # fmt: skip
         page.save("attention.png", figure, "where the block looks from one shape")
 
