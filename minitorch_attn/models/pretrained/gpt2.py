@@ -139,16 +139,8 @@ class UpcastAttention(nn.Attention):
         return super().attend(*inputs, mask, bias, is_causal).to(query.dtype)
 
 
-class GPT2Model(TokenVectors, GPT2PreTrainedModel):
-    """GPT-2 without a head: returns the token vectors.
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> model = GPT2Model({"vocab_size": 11, "n_embd": 6, "n_layer": 1, "n_head": 2}).eval()
-    >>> model(mt.tensor([[1, 2, 3]])).last_hidden_state.shape
-    (1, 3, 6)
-    """
+class GPT2TokenVectors(TokenVectors):
+    """Returns the token vectors, with the arguments of GPT-2 in Hugging Face's order."""
 
     def forward(
         self, input_ids=None, past_key_values=None, attention_mask=None, token_type_ids=None,
@@ -169,6 +161,18 @@ class GPT2Model(TokenVectors, GPT2PreTrainedModel):
             input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
             output_attentions, output_hidden_states, return_dict, token_type_ids=token_type_ids,
         )  # fmt: skip
+
+
+class GPT2Model(GPT2TokenVectors, GPT2PreTrainedModel):
+    """GPT-2 without a head: returns the token vectors.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = GPT2Model({"vocab_size": 11, "n_embd": 6, "n_layer": 1, "n_head": 2}).eval()
+    >>> model(mt.tensor([[1, 2, 3]])).last_hidden_state.shape
+    (1, 3, 6)
+    """
 
 
 class GPT2LMHeadModel(NextToken, GPT2PreTrainedModel):

@@ -4,8 +4,8 @@ from ... import nn
 from ..image_gpt import ImageGPT
 from .activations import activation
 from .decoder import attention_mask_of, result
-from .decoder_heads import NextToken, TokenVectors
-from .gpt2 import GPT2PreTrainedModel, _refuse_memory
+from .decoder_heads import NextToken
+from .gpt2 import GPT2PreTrainedModel, GPT2TokenVectors, _refuse_memory
 from .losses import classification_loss
 
 __all__ = ["ImageGPTForCausalImageModeling", "ImageGPTForImageClassification", "ImageGPTModel"]
@@ -50,7 +50,7 @@ class ImageGPTPreTrainedModel(GPT2PreTrainedModel):
         return attention_mask_of(flat, position_ids, x, past)
 
 
-class ImageGPTModel(TokenVectors, ImageGPTPreTrainedModel):
+class ImageGPTModel(GPT2TokenVectors, ImageGPTPreTrainedModel):
     """Image GPT without a head: returns the vectors of the pixels.
 
     Examples
@@ -60,19 +60,6 @@ class ImageGPTModel(TokenVectors, ImageGPTPreTrainedModel):
     >>> model(mt.tensor([[10, 2, 3]])).last_hidden_state.shape
     (1, 3, 6)
     """
-
-    def forward(
-        self, input_ids=None, past_key_values=None, attention_mask=None, token_type_ids=None,
-        position_ids=None, inputs_embeds=None, encoder_hidden_states=None,
-        encoder_attention_mask=None, use_cache=None, output_attentions=None,
-        output_hidden_states=None, return_dict=None,
-    ):  # fmt: skip
-        """Same as `GPT2Model.forward`."""
-        _refuse_memory(encoder_hidden_states, encoder_attention_mask)
-        return super().forward(
-            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
-            output_attentions, output_hidden_states, return_dict, token_type_ids=token_type_ids,
-        )  # fmt: skip
 
 
 class ImageGPTForCausalImageModeling(NextToken, ImageGPTPreTrainedModel):
