@@ -110,7 +110,10 @@ check(
     properties={
         "an equal shift of teacher and center changes nothing": lambda loss, s, t, c, T_s, T_t: (
             abs(pair_loss(s, t + 1, c + 1, T_s, T_t) - loss) < 1e-4 * abs(loss) + 1e-6
-        )
+        ),
+        "no gradient reaches the teacher": lambda loss, s, t, c, T_s, T_t: (
+            not pair_loss(s, t.requires_grad_(), c, T_s, T_t).requires_grad
+        ),
     },
 )
 

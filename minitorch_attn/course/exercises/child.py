@@ -50,10 +50,10 @@ def main(file, folder):
                     derive(entry, folder, case["name"])
                 note.fields["ran"] = sorted(ran.names)
             elif case["kind"] == "forward":
-                outputs = as_tuple(entry(*tensors(read(folder, case["name"]), False)))
+                outputs = as_tuple(entry(*tensors(read(folder, case["name"]))))
                 write(folder, case["name"], {f"y{i}": y.numpy() for i, y in enumerate(outputs)})
             else:
-                report = autograd.gradcheck_report(entry, tensors(read(folder, case["of"]), True))
+                report = autograd.gradcheck_report(entry, tensors(read(folder, case["of"])))
                 note.fields["report"] = {
                     "text": report.facts(), "causes": report.causes(), "ok": bool(report.ok)
                 }  # fmt: skip
@@ -114,7 +114,7 @@ class Note:
 def derive(entry, folder, name):
     """Compute the outputs, and the gradients for the given cotangents."""
     arrays = read(folder, name)
-    inputs = tensors(arrays, True)
+    inputs = tensors(arrays)
     outputs = as_tuple(entry(*inputs))
     found = {f"y{i}": y.numpy() for i, y in enumerate(outputs)}
     leaves = {i: x for i, x in enumerate(inputs) if x.requires_grad}
@@ -127,12 +127,12 @@ def derive(entry, folder, name):
     write(folder, name, found)
 
 
-def tensors(arrays, requires_grad):
-    """Convert inputs to Tensors. If `requires_grad`, float64 inputs require a gradient."""
+def tensors(arrays):
+    """Convert inputs to Tensors. Those of float64 require a gradient."""
     found = []
     while f"x{len(found)}" in arrays:
         array = arrays[f"x{len(found)}"]
-        found.append(tensor(array, requires_grad=requires_grad and array.dtype == np.float64))
+        found.append(tensor(array, requires_grad=array.dtype == np.float64))
     return tuple(found)
 
 
