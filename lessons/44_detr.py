@@ -501,6 +501,13 @@ where(
 #
 # Then train a detector on new scenes: `mta train detr`.
 #
+# Then practice:
+#
+# ```sh
+# mta exercise start 52
+# mta exercise start 53
+# ```
+#
 # ## Three questions
 #
 # 1. Why does the matching need no gradient, although the loss depends on it?

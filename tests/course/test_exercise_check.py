@@ -1,5 +1,7 @@
 """Every attempt to pass an exercise without solving it fails, with and without the source rules."""
 
+import os
+import sys
 import textwrap
 import time
 
@@ -8,6 +10,7 @@ import pytest
 
 from minitorch_attn.course.exercises import check as checking
 from minitorch_attn.course.exercises.check import check_file
+from minitorch_attn.course.exercises.child import load
 from minitorch_attn.course.exercises.load import find_exercise
 from minitorch_attn.course.exercises.rules import not_python, rule_broken
 
@@ -265,3 +268,13 @@ def test_much_output_is_cut(attempt):
 def test_each_check_draws_other_numbers(attempt):
     first, second = attempt("03"), attempt("03")
     assert first.report != second.report
+
+
+def test_a_file_that_is_saved_twice_within_a_second_is_compiled_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file = tmp_path / "mine.py"
+    for text in ("number = 1\n", "number = 2\n"):  # of the same size
+        file.write_text(text, encoding="utf-8")
+        os.utime(file, (1_000_000_000, 1_000_000_000))
+        monkeypatch.delitem(sys.modules, "mine", raising=False)
+        assert load(str(file), "mine").number == int(text[-2])

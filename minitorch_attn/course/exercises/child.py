@@ -4,6 +4,7 @@ Its arguments are the file and a folder. It reads the inputs from the folder, ca
 function, and writes the outputs. The parent process judges them.
 """
 
+import importlib.machinery
 import importlib.util
 import json
 import sys
@@ -60,9 +61,20 @@ def main(file, folder):
     note.write("end")
 
 
+class _Uncached(importlib.machinery.SourceFileLoader):
+    """Loader that always compiles the source.
+
+    Cached bytecode is found by the time in seconds and by the size of the file, so it is that of
+    the last version if a file is saved twice within a second.
+    """
+
+    def get_code(self, fullname):
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def load(file, name):
     """Import a learner's file as a module with this name."""
-    spec = importlib.util.spec_from_file_location(name, file)
+    spec = importlib.util.spec_from_file_location(name, file, loader=_Uncached(name, str(file)))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

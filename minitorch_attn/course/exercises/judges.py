@@ -7,12 +7,13 @@ model. The big case is so large that finite differences of the forward pass take
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from ... import ops
+from ...models.boxes import paired_generalized_iou
+from ...models.matching import assign, matching_cost
 from ...models.mvitv2 import relative_distances
 from ...nn import functional as F
 from ...ops.windows import window_partition
+from . import inputs
 from .properties import (
     ADDITIVE_PROPERTIES,
     BASELINE_PROPERTIES,
@@ -20,8 +21,10 @@ from .properties import (
     CENTERING_PROPERTIES,
     CROSS_PROPERTIES,
     CTC_PROPERTIES,
+    GAP_PROPERTIES,
     HEAD_PROPERTIES,
     MASK_PROPERTIES,
+    MATCHING_PROPERTIES,
     PACKED_PROPERTIES,
     POOLED_CLASS_PROPERTIES,
     RELATIVE_PROPERTIES,
@@ -53,98 +56,6 @@ class Judge:
     draw: object
     truth: object
     properties: tuple = ()
-
-
-def _normal(*shapes):
-    """Return a `draw` function for Gaussian inputs from (small shape, large shape) pairs."""
-
-    def draw(rng, big):
-        return [rng.normal(size=pair[big]) for pair in shapes]
-
-    return draw
-
-
-def _heads(queries, keys):
-    """Return a `draw` function for the queries, keys and values of several heads."""
-    small = [(2, 3, n, 6) for n in (queries, keys, keys)]  # sqrt(6) reveals a wrong scale
-    return _normal(*[(shape, (2, 12, 64, 64)) for shape in small])
-
-
-def _norm(rng, big):
-    batch, tokens, width = (8, 256, 64) if big else (2, 5, 4)
-    gain = rng.uniform(0.5, 1.5, width)
-    return [rng.normal(size=(batch, tokens, width)), gain, rng.normal(size=width)]
-
-
-def _padding(rng, big):
-    batch, queries, keys = (16, 128, 96) if big else (2, 3, 5)
-    lengths = rng.integers(1, keys, batch)
-    lengths[0] = keys - 2
-    mask = np.arange(keys) < lengths[:, None]
-    return [rng.normal(size=(batch, queries, keys)), mask[:, None]]
-
-
-def _causal(rng, big):
-    batch, tokens = (16, 128) if big else (2, 5)
-    return [rng.normal(size=(batch, tokens, tokens)), np.tri(tokens, dtype=bool)]
-
-
-def _table(rng, big):
-    tokens, heads = (96, 12) if big else (5, 3)
-    place = np.arange(tokens)
-    return [rng.normal(size=(2 * tokens - 1, heads)), place - place[:, None] + tokens - 1]
-
-
-def _biased(rng, big):
-    table, index = _table(rng, big)
-    tokens, heads = len(index), table.shape[1]
-    return [rng.normal(size=(2, heads, tokens, tokens)), table, index]
-
-
-def _embedding(rng, big):
-    words, width, shape = (5000, 64, (16, 128)) if big else (7, 4, (2, 5))
-    ids = rng.integers(0, words // 2, shape)
-    ids[0, :2] = ids[1, 0] = words - 1  # one id occurs three times
-    return [rng.normal(size=(words, width)), ids]
-
-
-def _labels(rng, big):
-    rows, classes = (512, 300) if big else (5, 7)
-    return [rng.normal(size=(rows, classes)), rng.integers(0, classes, rows)]
-
-
-def _packed(rng, big):
-    lengths = np.array([48, 47, 31, 17, 5, 5, 1] if big else [5, 3, 1])
-    width, hidden = (32, 48) if big else (4, 2)
-    x = rng.normal(size=(len(lengths), lengths[0], width))
-    w, u = rng.normal(size=(width, hidden)), rng.normal(size=(hidden, hidden))
-    return [x, w / width**0.5, u / hidden**0.5, lengths]
-
-
-def _frames(rng, big):
-    frames, batch, classes, size = (60, 8, 20, 17) if big else (8, 3, 4, 3)
-    labels = rng.integers(1, classes, (batch, size))
-    labels[0, :2] = 1, 2  # different neighbors, then equal ones
-    labels[1, :2] = 2
-    return [rng.normal(size=(frames, batch, classes)), labels]
-
-
-def _choices(rng, big):
-    batch, places = (256, 300) if big else (3, 5)
-    reward = rng.integers(1, 5, batch)
-    return [rng.normal(size=(batch, places)), rng.integers(0, places, batch), reward]
-
-
-def _guesses(rng, big):
-    z, choice, reward = _choices(rng, big)
-    return [z, rng.normal(size=len(z)).astype("float32"), choice, reward]
-
-
-def _views(rng, big):
-    size = (256, 64) if big else (3, 5)
-    student = rng.normal(size=size) / 10
-    shapes = size, size[1]
-    return [student, *(rng.normal(size=shape).astype("float32") / 10 for shape in shapes)]
 
 
 def _project(h, *weights):
@@ -249,6 +160,17 @@ def _distillation_and_zeros(student, teacher, center):
     return ops.cat([loss, ops.zeros(teacher.numel(), dtype=loss.dtype)], 0)
 
 
+def _matched_loss(logits, boxes, labels, target_boxes):
+    rows = zip(logits, boxes, labels, target_boxes, strict=True)
+    losses = []
+    for z, box, label, target_box in rows:
+        cost = matching_cost(z, box, label, target_box, bbox_cost=5, giou_cost=0)
+        i, j = assign(cost.detach().numpy())
+        distance = (box[i] - target_box[j]).abs().sum()
+        losses.append(5 * distance + F.cross_entropy(z[i], label[j], reduction="sum"))
+    return ops.stack(losses)
+
+
 def _pooled_clip(x):
     frames = [x[:, i] for i in range(1, x.shape[1])]
     pooled = [x[:, 0]]
@@ -269,90 +191,98 @@ _ROWS = ((2, 3, 5), (2, 12, 64, 64))
 _SQUARE = ((4, 4), (64, 64))
 
 JUDGES = {
-    "project": Judge("project", _normal(_X, *[((4, 3), (64, 48))] * 3), _project),
+    "project": Judge("project", inputs.normal(_X, *[((4, 3), (64, 48))] * 3), _project),
     "pair_bias": Judge(
         "add_bias",
-        _normal(((2, 3, 5, 4), (8, 12, 64, 48)), ((3, 5, 4), (12, 64, 48))),
+        inputs.normal(((2, 3, 5, 4), (8, 12, 64, 48)), ((3, 5, 4), (12, 64, 48))),
         lambda scores, bias: scores + bias,
     ),
-    "softmax": Judge("softmax", _normal(_ROWS), lambda x: x.softmax(-1)),
-    "temperature": Judge("sharp_softmax", _normal(_ROWS), lambda x: (x / 0.5).softmax(-1)),
-    "slots": Judge("compete", _normal(((2, 3, 5), (24, 64, 64))), lambda scores: scores.softmax(1)),
+    "softmax": Judge("softmax", inputs.normal(_ROWS), lambda x: x.softmax(-1)),
+    "temperature": Judge("sharp_softmax", inputs.normal(_ROWS), lambda x: (x / 0.5).softmax(-1)),
+    "slots": Judge(
+        "compete", inputs.normal(((2, 3, 5), (24, 64, 64))), lambda scores: scores.softmax(1)
+    ),
     "feed_forward": Judge(
         "feed_forward",
-        _normal(_X, ((4, 7), (64, 128)), ((7, 4), (128, 64))),
+        inputs.normal(_X, ((4, 7), (64, 128)), ((7, 4), (128, 64))),
         lambda x, w_1, w_2: x + ops.tanh(x @ w_1) @ w_2,
     ),
     "layer_scale": Judge(
         "scaled_branch",
-        _normal(_X, _SQUARE, ((4,), (64,))),
+        inputs.normal(_X, _SQUARE, ((4,), (64,))),
         lambda x, weight, gain: x + gain * (x @ weight),
     ),
-    "half": Judge("block", _normal(_X, _SQUARE), lambda x, w: x + 0.5 * ops.tanh(x @ w)),
-    "self_attention": Judge("attention", _heads(5, 5), _attention),
-    "attention": Judge("attention", _heads(5, 7), _attention),
+    "half": Judge("block", inputs.normal(_X, _SQUARE), lambda x, w: x + 0.5 * ops.tanh(x @ w)),
+    "self_attention": Judge("attention", inputs.heads(5, 5), _attention),
+    "attention": Judge("attention", inputs.heads(5, 7), _attention),
     "merge_heads": Judge(
         "merge_heads",
-        _normal(((2, 3, 5, 4), (8, 12, 64, 32))),
+        inputs.normal(((2, 3, 5, 4), (8, 12, 64, 32))),
         lambda x: x.transpose(1, 2).reshape(x.shape[0], x.shape[2], -1),
     ),
     "layer_norm": Judge(
-        "layer_norm", _norm, lambda x, g, b: F.layer_norm(x, (x.shape[-1],), g, b, 1e-5)
+        "layer_norm", inputs.norm, lambda x, g, b: F.layer_norm(x, (x.shape[-1],), g, b, 1e-5)
     ),
-    "padding": Judge("masked_softmax", _padding, _masked_softmax, MASK_PROPERTIES),
-    "causal": Judge("causal_softmax", _causal, _masked_softmax),
-    "bias_table": Judge("position_bias", _table, _position_bias),
+    "padding": Judge("masked_softmax", inputs.padding, _masked_softmax, MASK_PROPERTIES),
+    "causal": Judge("causal_softmax", inputs.causal, _masked_softmax),
+    "bias_table": Judge("position_bias", inputs.table, _position_bias),
     "biased_scores": Judge(
-        "biased_scores", _biased, lambda s, table, index: s + _position_bias(table, index)
+        "biased_scores", inputs.biased, lambda s, table, index: s + _position_bias(table, index)
     ),
     "shifted": Judge(
-        "shifted_attention", _normal(((2, 15, 4), (8, 255, 32)), ((4, 4), (32, 32))), _shifted
+        "shifted_attention", inputs.normal(((2, 15, 4), (8, 255, 32)), ((4, 4), (32, 32))), _shifted
     ),
-    "scaled": Judge("attention", _heads(5, 7), _whole_attention, SCALE_PROPERTIES),
+    "scaled": Judge("attention", inputs.heads(5, 7), _whole_attention, SCALE_PROPERTIES),
     "several_heads": Judge(
         "attention",
-        _normal(*[((2, n, 12), (2, 64, 256)) for n in (5, 7, 7)]),
+        inputs.normal(*[((2, n, 12), (2, 64, 256)) for n in (5, 7, 7)]),
         _several_heads,
         HEAD_PROPERTIES,
     ),
-    "causal_attention": Judge("attention", _heads(5, 5), _causal_attention, CAUSAL_PROPERTIES),
-    "cross": Judge("attention", _heads(5, 5), _whole_attention, CROSS_PROPERTIES),
-    "gelu": Judge(
-        "gelu", _normal(((2, 3, 5), (8, 256, 64))), lambda x: F.gelu(x, approximate="tanh")
+    "causal_attention": Judge(
+        "attention", inputs.heads(5, 5), _causal_attention, CAUSAL_PROPERTIES
     ),
-    "embedding": Judge("embedding", _embedding, lambda table, ids: F.embedding(ids, table)),
-    "cross_entropy": Judge("cross_entropy", _labels, lambda z, t: F.cross_entropy(z, t)),
-    "windows": Judge("windows", _normal(((2, 4, 9, 5), (8, 32, 48, 16))), _windows),
+    "cross": Judge("attention", inputs.heads(5, 5), _whole_attention, CROSS_PROPERTIES),
+    "gelu": Judge(
+        "gelu", inputs.normal(((2, 3, 5), (8, 256, 64))), lambda x: F.gelu(x, approximate="tanh")
+    ),
+    "embedding": Judge("embedding", inputs.embedding, lambda table, ids: F.embedding(ids, table)),
+    "cross_entropy": Judge("cross_entropy", inputs.labels, lambda z, t: F.cross_entropy(z, t)),
+    "windows": Judge("windows", inputs.normal(((2, 4, 9, 5), (8, 32, 48, 16))), _windows),
     "online": Judge(
-        "attention", _normal(*[((2, n, 4), (24, 64, 64)) for n in (5, 7, 7)]), _attention
+        "attention", inputs.normal(*[((2, n, 4), (24, 64, 64)) for n in (5, 7, 7)]), _attention
     ),
     "additive": Judge(
         "attention",
-        _normal(*[((2, 5, n), (4, 48, 4 * n)) for n in (3, 3, 4)], ((3,), (12,))),
+        inputs.normal(*[((2, 5, n), (4, 48, 4 * n)) for n in (3, 3, 4)], ((3,), (12,))),
         _additive,
         ADDITIVE_PROPERTIES,
     ),
-    "packed": Judge("last_state", _packed, _last_state, PACKED_PROPERTIES),
+    "packed": Judge("last_state", inputs.packed, _last_state, PACKED_PROPERTIES),
     "negative_samples": Judge(
         "negative_sampling_loss",
-        _normal(((3, 4), (256, 64)), ((3, 6, 4), (256, 11, 64))),
+        inputs.normal(((3, 4), (256, 64)), ((3, 6, 4), (256, 11, 64))),
         _negative_sampling,
     ),
-    "ctc": Judge("ctc", _frames, _ctc, CTC_PROPERTIES),
+    "ctc": Judge("ctc", inputs.frames, _ctc, CTC_PROPERTIES),
     "reinforce": Judge(
-        "reinforce", _choices, lambda z, choice, reward: -reward * _chosen(z, choice)
+        "reinforce", inputs.choices, lambda z, choice, reward: -reward * _chosen(z, choice)
     ),
-    "baseline": Judge("loss_and_baseline_gradient", _guesses, _baseline, BASELINE_PROPERTIES),
+    "baseline": Judge("loss_and_baseline_gradient", inputs.guesses, _baseline, BASELINE_PROPERTIES),
     "teacher_gradient": Judge(
-        "loss_and_teacher_gradient", _views, _distillation_and_zeros, TEACHER_PROPERTIES
+        "loss_and_teacher_gradient", inputs.views, _distillation_and_zeros, TEACHER_PROPERTIES
     ),
-    "centering": Judge("dino_loss", _views, _distillation, CENTERING_PROPERTIES),
+    "centering": Judge("dino_loss", inputs.views, _distillation, CENTERING_PROPERTIES),
+    "generalized_iou": Judge(
+        "generalized_iou", inputs.boxes, paired_generalized_iou, GAP_PROPERTIES
+    ),
+    "matching_cost": Judge("set_loss", inputs.detections, _matched_loss, MATCHING_PROPERTIES),
     "pooled_class_token": Judge(
-        "pool_clip", _normal(((2, 7, 3), (8, 65, 32))), _pooled_clip, POOLED_CLASS_PROPERTIES
+        "pool_clip", inputs.normal(((2, 7, 3), (8, 65, 32))), _pooled_clip, POOLED_CLASS_PROPERTIES
     ),
     "relative_table": Judge(
         "relative_scores",
-        _normal(*[((2, 5, 3), (8, 64, 32))] * 2, ((9, 3), (127, 32))),
+        inputs.normal(*[((2, 5, 3), (8, 64, 32))] * 2, ((9, 3), (127, 32))),
         _relative_scores,
         RELATIVE_PROPERTIES,
     ),

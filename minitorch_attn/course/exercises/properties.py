@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 __all__ = [
-    "ADDITIVE_PROPERTIES", "BASELINE_PROPERTIES", "CAUSAL_PROPERTIES", "CROSS_PROPERTIES",
-    "CENTERING_PROPERTIES", "CTC_PROPERTIES", "HEAD_PROPERTIES", "MASK_PROPERTIES",
-    "PACKED_PROPERTIES", "POOLED_CLASS_PROPERTIES", "RELATIVE_PROPERTIES", "SCALE_PROPERTIES",
-    "TEACHER_PROPERTIES", "Property",
+    "ADDITIVE_PROPERTIES", "BASELINE_PROPERTIES", "CAUSAL_PROPERTIES", "CENTERING_PROPERTIES",
+    "CROSS_PROPERTIES", "CTC_PROPERTIES", "GAP_PROPERTIES", "HEAD_PROPERTIES",
+    "MASK_PROPERTIES", "MATCHING_PROPERTIES", "PACKED_PROPERTIES", "POOLED_CLASS_PROPERTIES",
+    "RELATIVE_PROPERTIES", "SCALE_PROPERTIES", "TEACHER_PROPERTIES", "Property",
 ]  # fmt: skip
 
 _LOG_3 = np.log(3.0)
@@ -201,6 +201,30 @@ def _only_that_score(results):
     return _seen(scores, wanted, np.abs(scores - wanted).max())
 
 
+def _with_gaps(rng):
+    """Make a call with two pairs of squares of side 1, with gaps of 1 and 4 between them."""
+    first = np.array([[0.0, 0.0, 1.0, 1.0]] * 2)
+    return [[first, first + [[2.0, 0.0, 2.0, 0.0], [5.0, 0.0, 5.0, 0.0]]]]
+
+
+def _hull_minus_union(results):
+    wanted = np.array([-1 / 3, -2 / 3])  # the enclosing boxes are 3 and 6 long
+    return _seen(results[0][0], wanted, np.abs(results[0][0] - wanted).max())
+
+
+def _near_or_likely(rng):
+    """Make a call with one target and two predictions: one likelier, the other one nearer."""
+    probability = np.array([[[0.9, 0.1], [0.5, 0.5]]])
+    boxes = np.zeros((1, 2, 4))
+    boxes[0, :, 0] = 0.2, 0.1
+    return [[np.log(probability), boxes, np.zeros((1, 1), int), np.zeros((1, 1, 4))]]
+
+
+def _near_one(results):
+    wanted = 5 * 0.1 + np.log(2)
+    return _seen(results[0][0], wanted, np.abs(results[0][0] - wanted).max())
+
+
 _ROWS = Property("each query's weights sum to 1 over the keys", _cross, _rows_sum_to_one)
 _GOLDEN = Property("scores log 3 and 0 give the weights 3/4 and 1/4", _golden_inputs, _golden)
 _SPREAD = "scores of random queries and keys have standard deviation 1"
@@ -253,6 +277,19 @@ CTC_PROPERTIES = (
         _one_alignment,
     ),
 )  # fmt: skip
+GAP_PROPERTIES = (
+    Property(
+        "squares of side 1 with gaps of 1 and 4 have the values -1/3 and -2/3", _with_gaps,
+        _hull_minus_union,
+    ),
+)  # fmt: skip
+MATCHING_PROPERTIES = (
+    Property(
+        "with costs 5 * 0.1 - 0.5 and 5 * 0.2 - 0.9, the first is matched: the loss is 0.5 + log 2",
+        _near_or_likely,
+        _near_one,
+    ),
+)
 BASELINE_PROPERTIES = (
     Property("the policy does not change the baseline's gradient", _two_policies, _baseline_stays),
 )
