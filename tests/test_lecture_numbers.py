@@ -458,21 +458,99 @@ class _GPTBlock(nn.Module):
         return self.block(x)
 
 
-def test_resnet_50_has_25_5_million_parameters():
-    # The table beside local attention; 25.5 is cut from 25.557.
-    def convolution(inputs, outputs, kernel):
-        return nn.Conv2d(inputs, outputs, kernel, bias=False), nn.BatchNorm2d(outputs)
+class TestCNNs:
+    def test_resnet_50_has_25_5_million_parameters(self):
+        assert parameters_of("resnet50") == 25_557_032  # the deck cuts off, and does not round
 
+    def test_lr_net_50_has_23_3_million_parameters(self):
+        assert parameters_of("lr_net_50") == 23_367_725
+
+    def test_both_need_equally_many_operations(self):
+        # Deck COMP541 says 4.3 billion for both, as the paper does, of one multiply-add each.
+        # Without normalization, pooling and additions there are 5 % and 6 % fewer.
+        with skip_init():
+            found = [
+                Summary(getattr(models, name)(), (1, 3, 224, 224)).flops / 2e9
+                for name in ("resnet50", "lr_net_50")
+            ]
+        assert [round(flops / 4.3, 2) for flops in found] == [0.95, 0.94]
+
+    def test_a_hierarchy_halves_the_resolution_and_doubles_the_channels(self):
+        with skip_init(), dry_run():
+            model = models.resnet34()
+            images = mt.zeros(1, 3, 224, 224)
+            shapes = [tuple(x.shape[1:]) for x in model.feature_maps(images)]
+            lr_net = models.lr_net_50().feature_maps(images)
+        assert shapes[:3] == [(64, 56, 56), (128, 28, 28), (256, 14, 14)]
+        assert [tuple(x.shape[1:]) for x in lr_net] == [
+            (256, 56, 56), (512, 28, 28), (1024, 14, 14), (2048, 7, 7)
+        ]  # fmt: skip
+
+
+class TestDETR:
+    """Deck FLOW: the table of results."""
+
+    @pytest.mark.parametrize(
+        ("layers", "millions"), [(50, 41), (101, 60)], ids=["ResNet-50", "ResNet-101"]
+    )
+    def test_parameters(self, layers, millions):
+        plain, dilated = (parameters_of(f"detr_resnet{layers}{end}") for end in ("", "_dc5"))
+        assert plain == dilated  # a dilated stage has the same weights
+        # The deck leaves out the frozen normalization of the backbone, and cuts off.
+        assert plain // 10**6 == millions
+
+    def test_a_query_predicts_one_of_100_boxes(self):
+        with skip_init():
+            model = models.detr_resnet50()
+        assert model.query_positions.weight.shape[0] == 100
+
+    def test_dilation_costs_four_times_as_many_tokens(self):
+        sizes = []
+        for name in ("detr_resnet50", "detr_resnet50_dc5"):
+            with skip_init(), dry_run():
+                model = getattr(models, name)()
+                features = model.backbone(mt.zeros(1, 3, 512, 512))
+            sizes.append(math.prod(features.shape[2:]))
+        assert sizes == [16 * 16, 32 * 32]
+
+
+def test_57_tokens_stand_for_252_characters():
+    # Deck KROL: a text in a tokenizer's page, and its token IDs.
+    ids = [
+        8607, 4339, 2472, 311, 832, 4037, 11, 719, 1063, 1541, 956, 25, 3687, 23936, 382, 35020,
+        5885, 1093, 100166, 1253, 387, 6859, 1139, 1690, 11460, 8649, 279, 16940, 5943, 25, 11410,
+        97, 248, 9468, 237, 122, 271, 1542, 45045, 315, 5885, 17037, 1766, 1828, 311, 1855, 1023,
+        1253, 387, 41141, 3871, 25, 220, 4513, 10961, 16474, 15,
+    ]  # fmt: skip
+    assert len(ids) == 57
+    assert max(ids) > 50257  # so it is not the vocabulary of GPT-2 and GPT-3
+    # The emoji takes six of the tokens (11410 to 122), for its eight bytes. The page counts its
+    # characters as JavaScript does, in pairs of bytes: it has four, and the text 252.
+    text = (
+        "Many words map to one token, but some don't: indivisible.\n\nUnicode characters like "
+        "emojis may be split into many tokens containing the underlying bytes: \U0001f91a\U0001f3fe"
+        "\n\nSequences of characters commonly found next to each other may be grouped together: "
+        "1234567890"
+    )
+    assert len(text) == 250 and len(text.encode("utf-16-le")) // 2 == 252
+    assert len("\U0001f91a\U0001f3fe".encode()) == 8
+    assert ids[30:36] == [11410, 97, 248, 9468, 237, 122]
+
+
+def test_the_cost_of_training_is_processors_times_hours():
+    # Table 2 of Vaswani et al.: 8 P100 with 9.5 TFLOPS each, for 12 hours and for 3.5 days.
+    each_second = 8 * 9.5e12
+    assert f"{12 * 3600 * each_second:.1e}" == "3.3e+18"
+    assert f"{3.5 * 86400 * each_second:.1e}" == "2.3e+19"
+
+
+def test_37_000_words_times_512_features():
     with skip_init():
-        layers = [*convolution(3, 64, 7), nn.Linear(2048, 1000)]
-        width = 64
-        for stage, count in enumerate((3, 4, 6, 3)):
-            inner, outer = 64 * 2**stage, 256 * 2**stage
-            for block in range(count):
-                layers += convolution(width, inner, 1)
-                layers += convolution(inner, inner, 3)
-                layers += convolution(inner, outer, 1)
-                layers += convolution(width, outer, 1) if block == 0 else ()
-                width = outer
-        total = sum(p.numel() for layer in layers for p in layer.parameters())
-    assert total == 25_557_032
+        assert nn.Embedding(37_000, 512).weight.numel() == 18_944_000
+
+
+def test_the_window_of_the_subsequent_mask():
+    # Deck COMP541: target i sees the targets 0 to i.
+    visible = mt.ones(20, 20, dtype=mt.bool).tril()
+    assert visible.sum(1).tolist() == list(range(1, 21))
+    assert (mt.nn.masks.causal(20).attend == visible).all()

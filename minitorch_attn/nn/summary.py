@@ -10,7 +10,7 @@ from ..errors import ArgumentError
 from ..formatting import short_bytes, short_count
 from ..named_errors import NamedErrors, names_arguments
 from ..ops import zeros
-from ..ops.plumbing.flops import FLOPS
+from ..ops.plumbing.flops import forward_flops
 from ..tensor import Tensor
 from .eval_mode import evaluating
 
@@ -196,9 +196,8 @@ class _Counter(Listener):
 
     def record_forward(self, ctx, inputs, outputs):
         """Record an operation; the engine calls this method after each one."""
+        flops = forward_flops(ctx, inputs, outputs)
         outputs = outputs if type(outputs) is tuple else (outputs,)
-        count = FLOPS.get(ctx.function.__name__)
-        flops = count(inputs, outputs) if count else 0
         made = 0 if ctx.function.view else sum(output.array.nbytes for output in outputs)
         for row in self.running:
             row.flops += flops

@@ -6,7 +6,7 @@ from ..autograd.listener import Listener
 from ..backend import device_of, is_array
 from ..backend.cuda import synchronize
 from ..files import atomic_file
-from ..ops.plumbing.flops import FLOPS, backward_flops
+from ..ops.plumbing.flops import backward_flops, forward_flops
 from ..tensor import Tensor
 from .ceilings import ceilings
 from .chrome import chrome_trace
@@ -110,10 +110,8 @@ class Profile(Listener):
 
     def record_forward(self, ctx, inputs, outputs):
         event = self._stop(ctx)
+        event.flops = forward_flops(ctx, inputs, outputs)
         outputs = outputs if type(outputs) is tuple else (outputs,)
-        count = FLOPS.get(event.name)
-        if count is not None:
-            event.flops = count(inputs, outputs)
         _describe(event, ctx, inputs, outputs)
         if hasattr(ctx, "number"):
             self._nodes[ctx.number] = (event.modules, event.flops)

@@ -10,6 +10,8 @@ from minitorch_attn.backend.gemm import dry_run
 from minitorch_attn.errors import ArgumentError
 from minitorch_attn.nn.init import skip_init
 from minitorch_attn.nn.summary import Summary
+from minitorch_attn.ops.attention.additive import additive_attention
+from minitorch_attn.ops.attention.sliding_window import sliding_window_attention
 
 
 def counted(build, *inputs, **kwargs):
@@ -33,6 +35,35 @@ def test_attention_by_hand():
     found = counted(lambda: mt.nn.Attention(embed, heads, num_kv_heads=1), (batch, tokens, embed))
     shared = 2 * 2 * batch * tokens * embed * (embed // heads)  # the projections of one head
     assert found.flops == projections // 2 + shared + products
+
+
+class _Call(mt.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.forward = function
+
+
+@pytest.mark.parametrize("score", ["product", "squared_difference"])
+def test_sliding_windows_by_hand(score):
+    query, key, value = mt.randn(2, 3, 5, 4, 3), mt.randn(2, 3, 5, 7, 6), mt.randn(2, 3, 11, 7, 6)
+
+    def attend(query, **given):
+        return sliding_window_attention(query, key, value, 3, stride=2, score=score, **given)
+
+    pairs = 2 * 3 * (4 * 3) * 3**2  # of an output and a place of its window, in all heads
+    found = counted(lambda: _Call(attend), query)
+    assert found.flops == 2 * pairs * (5 + 11)
+    if score == "product":
+        found = counted(lambda: _Call(attend), query, relative=mt.randn(3, 5, 9))
+        assert found.flops == 2 * pairs * (5 + 5 + 11)
+
+
+def test_additive_attention_by_hand():
+    found = counted(
+        lambda: _Call(additive_attention),
+        mt.randn(2, 3, 7), mt.randn(2, 5, 7), mt.randn(7), mt.randn(2, 5, 11),
+    )  # fmt: skip
+    assert found.flops == 2 * 2 * (3 * 5) * (7 + 11)
 
 
 def test_attention_in_tiles_counts_the_same():

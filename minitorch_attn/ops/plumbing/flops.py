@@ -2,7 +2,7 @@
 
 from math import prod
 
-__all__ = ["FLOPS", "backward_flops"]
+__all__ = ["FLOPS", "backward_flops", "forward_flops"]
 
 
 def _linear(inputs, outputs):
@@ -24,6 +24,20 @@ def _attention(inputs, outputs):
     *lead, queries, value_dim = outputs[0].shape
     keys, dim = inputs[1].shape[-2:]
     return 2 * prod(lead) * queries * keys * (dim + value_dim)
+
+
+def _additive(inputs, outputs):
+    # query (..., query, hidden)   key (..., key, hidden)   context (..., query, dim)
+    *lead, queries, dim = outputs[0].shape
+    keys, hidden = inputs[1].shape[-2:]
+    return 2 * prod(lead) * queries * keys * (hidden + dim)
+
+
+def _sliding_window(inputs, outputs, kernel):
+    # query (batch, heads, dim, *places)   value (batch, heads, value_dim, height, width)
+    batch, heads, dim, *places = inputs[0].shape
+    dims = dim * (1 if inputs[4] is None else 2) + outputs[0].shape[2]  # 2: relative vectors, too
+    return 2 * batch * heads * prod(places) * kernel**2 * dims
 
 
 def _convolution(inputs, outputs):
@@ -48,6 +62,7 @@ def _recurrent(first_weight):
 # A multiply-add counts as two operations. Elementwise operations are not counted, as is usual; in
 # a Transformer of width 768, one operation in two hundred is elementwise.
 FLOPS = {
+    "AdditiveAttention": _additive,
     "Attention": _attention,
     "CausalAttention": _attention,  # counts masked scores, too
     "Conv": _convolution,
@@ -62,6 +77,22 @@ FLOPS = {
     "RnnSequence": _recurrent(2),
     "TiledAttention": _attention,
 }
+
+
+def forward_flops(ctx, inputs, outputs):
+    """Number of floating-point operations in the forward pass of an op, 0 if it is elementwise.
+
+    Parameters
+    ----------
+    ctx : Context
+    inputs : sequence of Tensor
+    outputs : Tensor or tuple of Tensor
+    """
+    outputs = outputs if type(outputs) is tuple else (outputs,)
+    name = ctx.function.__name__
+    if name == "SlidingWindowAttention":  # no input has the size of a window
+        return _sliding_window(inputs, outputs, ctx.settings["kernel"])
+    return FLOPS[name](inputs, outputs) if name in FLOPS else 0
 
 
 def backward_flops(name, flops, needs_grad):

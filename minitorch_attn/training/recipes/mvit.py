@@ -11,7 +11,7 @@ from ...data.moving_digits import DIRECTIONS, draw_clips, enlarged_digits
 from ...models.mvit import MViT as Model
 from ...models.video_mae import VideoEncoder
 from ...nn.functional import cross_entropy
-from ...ops.plumbing.flops import FLOPS
+from ...ops.plumbing import flops
 from ...tensor import tensor
 from .base import Recipe, Target, digest, start_by_width
 from .digits import centred
@@ -67,18 +67,16 @@ class _Flops(Listener):
     total = 0
 
     def record_forward(self, ctx, inputs, outputs):
-        outputs = outputs if type(outputs) is tuple else (outputs,)
-        count = FLOPS.get(ctx.function.__name__)
-        self.total += 0 if count is None else count(inputs, outputs)
+        self.total += flops.forward_flops(ctx, inputs, outputs)
 
 
 def forward_flops(model):
     """Return the FLOPs of a model's forward pass for one clip."""
     parameter = next(iter(model.parameters()))
     clip = np.zeros((1, 1, FRAMES, SIDE, SIDE), as_dtype(parameter.dtype))
-    with no_grad(), _Flops() as flops:
+    with no_grad(), _Flops() as found:
         model(tensor(clip, device=parameter.device))
-    return flops.total
+    return found.total
 
 
 class MViT(Recipe):
