@@ -6,6 +6,8 @@ import pytest
 import minitorch_attn as mt
 from minitorch_attn import nn
 from minitorch_attn.autograd import op_log
+from minitorch_attn.models.dino import DINOHead
+from minitorch_attn.models.set_loss import auxiliary_losses, total_loss
 
 
 def tokens(rng, device, *shape):
@@ -94,6 +96,68 @@ def mae(rng, device):
     return model, learned, lambda: model.loss(x, *model(x))
 
 
+def relations(rng, device):
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), mt.models.LocalRelation(8, 3, 4), mt.models.NonLocalBlock(8),
+        mt.models.LocalSelfAttention(8, 4, 3, 2),
+    ).to(device)  # fmt: skip
+    x = numbers(rng, device, 2, 3, 7, 6)
+    return model, model.parameters(), lambda: model(x).square().mean()
+
+
+def detr(rng, device):
+    backbone = nn.Sequential(nn.Conv2d(3, 6, 4, 4), nn.FrozenBatchNorm2d(6))
+    model = mt.models.DETR(backbone, 6, 5, 7, 8, 2, 11, 1, 2).to(device)
+    x = numbers(rng, device, 2, 3, 12, 8)
+    box = mt.tensor([[0.5, 0.4, 0.2, 0.3]], device=device)
+    targets = [{"class_labels": mt.tensor([3], device=device), "boxes": box}] * 2
+    return (
+        model,
+        model.parameters(),
+        lambda: total_loss(auxiliary_losses(*model.layer_outputs(x), targets, 5)),
+    )
+
+
+def dino(rng, device):
+    sizes = dict(image_size=8, patch_size=4, embed_dim=8, num_layers=1, num_heads=2, mlp_dim=11)
+
+    def network():
+        backbone = mt.models.DINOTransformer(**sizes)
+        return nn.Sequential(backbone, DINOHead(8, 7, 5, 3))
+
+    model = mt.models.DINO(network, 7).to(device)
+    large, small = numbers(rng, device, 2, 3, 8, 8), numbers(rng, device, 2, 3, 4, 4)
+
+    def loss_of():
+        loss = model([large, large + 1], [small])
+        model.update(0.9)
+        return loss
+
+    learned = [p for p in model.parameters() if p.requires_grad]
+    return model, learned, loss_of
+
+
+def mvit(rng, device):
+    still = mt.models.MViTv2((16, 16), 5, 8, (1, 1), stride_kv=(2, 2)).to(device)
+    moving = mt.models.TimeSformer(8, 4, 3, 5, 8, 1, 2, 11).to(device)
+    x, y = numbers(rng, device, 2, 3, 16, 16), numbers(rng, device, 2, 3, 3, 8, 8)
+    return (
+        still,
+        [*still.parameters(), *moving.parameters()],
+        lambda: (still(x) + moving(y)).square().mean(),
+    )
+
+
+def video_mae(rng, device):
+    model = mt.models.VideoMAE(
+        8, 4, 4, 2, 12, 1, 2, 13, decoder_dim=8, decoder_layers=1, decoder_heads=2,
+        decoder_mlp_dim=11, mask_ratio=0.75,
+    ).to(device)  # fmt: skip
+    x = numbers(rng, device, 2, 3, 4, 8, 8)
+    learned = [p for p in model.parameters() if p.requires_grad]
+    return model, learned, lambda: model.loss(x, *model(x))
+
+
 def dtypes_of(steps):
     for step in steps:
         groups = {"outputs": step.outputs, "grads": step.grads, "results": step.results}
@@ -103,7 +167,12 @@ def dtypes_of(steps):
                     yield f"{step.op} {name}", str(array.dtype)
 
 
-@pytest.mark.parametrize("build", [gpt, transformer, recurrent, image, vit, mae])
+BUILDS = [
+    gpt, transformer, recurrent, image, vit, mae, relations, detr, dino, mvit, video_mae
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("build", BUILDS)
 def test_no_step_of_a_float32_model_is_float64(build, rng, device):
     mt.manual_seed(0)
     _model, parameters, loss_of = build(rng, device)
