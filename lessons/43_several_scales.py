@@ -251,8 +251,8 @@ assert counts[112][0] == 16 * counts[56][0] and counts[112][1] == 4 * counts[56]
 # product with the query to the score (Eq. 3). Offsets on a map of $H \times W$ would need
 # $(2H - 1)(2W - 1)$ vectors. MViTv2 decomposes them (Eq. 4):
 #
-# $$s_{ij} = \frac{q_i \cdot k_j}{\sqrt d}
-#   + q_i \cdot R^h_{h(i) - h(j)} + q_i \cdot R^w_{w(i) - w(j)}.$$
+# $$s_{ij} = \frac{q_i \cdot k_j}{\sqrt d} +
+#   q_i \cdot R^h_{h(i) - h(j)} + q_i \cdot R^w_{w(i) - w(j)}.$$
 
 # %%
 for side in (14, 56):

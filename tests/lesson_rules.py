@@ -17,6 +17,8 @@ LONGEST_CELL = 50
 _HTML = re.compile(r"</?[a-zA-Z][^>\n]*>")
 _ENCODING = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]")  # as Python reads it
 _VERBATIM = re.compile(r"```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$", re.S)
+_FORMULA = re.compile(r"\$\$.*?\$\$", re.S)
+_ITEM = re.compile(r"\n\s*([-+*]|\d+[.)])\s")
 FORBIDDEN_CALLS = {"input", "exit", "quit", "breakpoint", "get_ipython"}
 
 
@@ -149,6 +151,9 @@ def plainness(lesson):
         if cell.kind == "markdown":
             for tag in _HTML.findall(_VERBATIM.sub("", cell.text)):
                 yield f"line {cell.line}: HTML {tag}"
+            for formula in _FORMULA.findall(cell.text):
+                if _ITEM.search(formula):
+                    yield f"line {cell.line}: Markdown reads a line of the formula as a list"
         elif len(cell.text.splitlines()) > LONGEST_CELL:
             yield f"line {cell.line}: a cell of more than {LONGEST_CELL} lines"
 

@@ -189,6 +189,7 @@ def test_a_lesson_of_this_form_is_without_complaint(tmp_path):
         ("look", 'show(figure, "three")', "figure"),
         ("plainness", "print(mt.ones(3))", "print(input())"),
         ("plainness", "A fact.", "A <b>fact</b>."),
+        ("plainness", "A fact.", "$$a = b\n#   + c$$"),
         ("plainness", "print(mt.ones(3))", 'if __name__ == "__main__":\n    print(3)'),
         ("plainness", "print(mt.ones(3))", "print(3)\n" * 51),
         ("plainness", "# # A title", "# # Decoding: greedy"),
