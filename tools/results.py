@@ -2,12 +2,14 @@
 
 Each run is a separate process, `python -m minitorch_attn train RECIPE --seed N`. Its measurements
 are stored next to its run folder. If the program is interrupted, start it again: it repeats only
-the missing runs. `--write` writes the page from the stored measurements.
+the missing runs. `--write` writes the page from the stored measurements. Recipes without stored
+measurements keep what the page says about them.
 """
 
 import argparse
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -22,6 +24,11 @@ from minitorch_attn.training.recipes import RECIPES, load_recipe
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "results.md"
 SEEDS = (1, 2, 3)
+_HEAD = (
+    f"| recipe | target | seeds {', '.join(map(str, SEEDS))} | target met | time | processor time "
+    "| peak memory |",
+    "| --- | --- | --- | --- | --- | --- | --- |",
+)
 
 
 def main(arguments=None):
@@ -31,15 +38,21 @@ def main(arguments=None):
     parser.add_argument("--runs", default=ROOT / "runs" / "results", type=Path, help="run folder")
     parser.add_argument("--again", action="store_true", help="repeat runs that are already stored")
     parser.add_argument("--write", action="store_true", help="write the page without new runs")
+    parser.add_argument(
+        "--beside", action="store_true",
+        help="other programs run at the same time: show the processor time only",
+    )  # fmt: skip
     chosen = parser.parse_args(arguments)
     for name in [] if chosen.write else chosen.recipes.split(","):
         for seed in SEEDS:
             figures = chosen.runs / f"{name}-{seed}.json"
             if chosen.again or not figures.exists():
                 entry = run(name, seed, chosen.runs / f"{name}-{seed}")
+                entry["beside"] = chosen.beside
                 figures.write_text(json.dumps(entry, indent=2) + "\n", encoding="utf-8")
                 print(f"{name} {seed}: {entry['result']['value']:.4f}, {entry['seconds']:.0f} s")
-    PAGE.write_text(page(chosen.runs), encoding="utf-8")
+    old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    PAGE.write_text(page(chosen.runs, old), encoding="utf-8")
 
 
 def run(name, seed, folder):
@@ -69,27 +82,51 @@ def run(name, seed, folder):
     }
 
 
-def page(runs):
-    """Return the text of docs/results.md, generated from the stored runs."""
+def page(runs, old=""):
+    """Return the text of docs/results.md, generated from the stored runs.
+
+    Parameters
+    ----------
+    runs : Path
+        Folder of the stored runs.
+    old : str, default ""
+        Present text of the page. Recipes without stored runs keep their rows and tables.
+    """
     found = {name: _entries(runs, name) for name in RECIPES}
-    found = {name: entries for name, entries in found.items() if entries}
-    if not found:
+    if not any(found.values()):
         raise SystemExit(f"there are no results in {runs}")
+    rows = [_row(name, found[name]) if found[name] else _old_row(name, old) for name in RECIPES]
+    tables = [
+        _table(name, found[name]) if found[name] else _old_table(name, old) for name in RECIPES
+    ]
     lines = [
         "# Results of the recipes",
         "",
         "`python -m tools.results` generates this page. It runs every recipe with its default "
         f"settings and the seeds {', '.join(map(str, SEEDS))}.",
         "",
-        *_summary(found),
+        *_HEAD,
+        *filter(None, rows),
         "",
-        *_settings(found),
+        *_settings({name: entries for name, entries in found.items() if entries}, rows, old),
         "",
         "## All measured values",
         "",
-        *[line for name, entries in found.items() for line in _details(name, entries)],
+        *[line for table in tables for line in table],
     ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _old_row(name, old):
+    """Return the row of a recipe in the present page, or "" if there is none."""
+    starts = f"| `mta train {name}` |"
+    return next((line for line in old.splitlines() if line.startswith(starts)), "")
+
+
+def _old_table(name, old):
+    """Return the lines of a recipe's table in the present page."""
+    found = re.search(rf"^### {name}: .*?(?=^### |\Z)", old, re.M | re.S)
+    return [*found[0].rstrip().splitlines(), ""] if found else []
 
 
 def _entries(runs, name):
@@ -97,30 +134,27 @@ def _entries(runs, name):
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
 
 
-def _summary(found):
-    seeds = ", ".join(map(str, SEEDS))
-    rows = [
-        f"| recipe | target | seeds {seeds} | target met | time | processor time | peak memory |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for name, entries in found.items():
-        target = load_recipe(name).target
-        values = [entry["result"]["value"] for entry in entries]
-        reached = sum(target.reached(value) for value in values)
-        rows.append(
-            f"| `mta train {name}` | {target} | {', '.join(map(target.show, values))} "
-            f"| {reached} of {len(values)} | {_middle(entries, 'seconds')} "
-            f"| {_middle(entries, 'cpu_seconds')} "
-            f"| {max(entry['memory'] for entry in entries) / 2**20:,.0f} MiB |"
-        )
-    return rows
+def _row(name, entries):
+    """Return the row of a recipe in the first table."""
+    target = load_recipe(name).target
+    values = [entry["result"]["value"] for entry in entries]
+    reached = sum(target.reached(value) for value in values)
+    seconds, memory = "–", "–"
+    if not any(entry.get("beside") for entry in entries):
+        seconds = _middle(entries, "seconds")
+        memory = f"{max(entry['memory'] for entry in entries) / 2**20:,.0f} MiB"
+    return (
+        f"| `mta train {name}` | {target} | {', '.join(map(target.show, values))} "
+        f"| {reached} of {len(values)} | {seconds} | {_middle(entries, 'cpu_seconds')} "
+        f"| {memory} |"
+    )
 
 
 def _middle(entries, name):
     return duration(statistics.median(entry[name] for entry in entries))
 
 
-def _settings(found):
+def _settings(found, rows, old):
     machines = [entry["machine"] for entries in found.values() for entry in entries]
     first = machines[0]
     threads = first["environment"].get("OMP_NUM_THREADS") or "as many as cores"
@@ -132,12 +166,19 @@ def _settings(found):
         f"{first['python']}, NumPy {first['versions']['numpy']} with {first['numpy_blas']} "
         f"({first['blas_kernels']}), BLAS threads: {threads}.",
     ]
-    if any(machine != first for machine in machines):
+    kept = next((line for line in old.splitlines() if line.startswith("Machine: ")), lines[-1])
+    if any(machine != first for machine in machines) or not kept.startswith(lines[-1]):
         lines[-1] += " Some runs were made with other settings or on another machine."
+    if any("| – |" in row for row in rows):
+        lines[2:2] = [
+            "The rows without time and memory were measured beside other programs, where only the "
+            "processor time says something.",
+            "",
+        ]
     return lines
 
 
-def _details(name, entries):
+def _table(name, entries):
     """Yield the lines of a Markdown table with all measured values of a recipe."""
     names = list(entries[0]["result"]["measured"])
     columns = [entry["result"]["measured"] for entry in entries]

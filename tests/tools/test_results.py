@@ -53,3 +53,29 @@ def test_runs_of_other_machines_are_mentioned(runs):
 def test_without_results_there_is_no_page(tmp_path):
     with pytest.raises(SystemExit, match="no results"):
         results.page(tmp_path)
+
+
+def test_recipes_without_runs_keep_their_rows_and_tables(runs):
+    old = results.page(runs)
+    for path in runs.glob("*.json"):
+        path.unlink()
+    (runs / "mae-1.json").write_text(json.dumps(entry("mae", "error", 0.9, 50, 100)))
+    text = results.page(runs, old)
+    (row,) = [line for line in old.splitlines() if line.startswith("| `mta train vit`")]
+    order = ["`mta train dates`", "`mta train vit`", "`mta train mae`"]
+    assert row in text.splitlines() and sorted(order, key=text.index) == order
+    assert text.count("| accuracy | 0.9800 | 0.9700 | 0.9900 |") == 1
+    assert text.index("### dates: ") < text.index("### vit: ") < text.index("### mae: ")
+    assert "| error | 0.9000 |" in text and "other settings" not in text
+    other = json.dumps(entry("mae", "error", 0.9, 50, 100, {**MACHINE, "cores": 8}))
+    (runs / "mae-1.json").write_text(other)
+    assert "other settings or on another machine" in results.page(runs, old)
+
+
+def test_runs_beside_other_programs_show_no_time_and_no_memory(runs):
+    assert "beside other programs" not in results.page(runs)
+    stored = {**entry("dates", "exact", 1.0, 90, 120), "beside": True}
+    (runs / "dates-1.json").write_text(json.dumps(stored))
+    text = results.page(runs)
+    (row,) = [line for line in text.splitlines() if line.startswith("| `mta train dates`")]
+    assert row.endswith("| 1 of 1 | – | 3 min 0 s | – |") and "beside other programs" in text
