@@ -228,7 +228,7 @@ def _data(file, name, form, position, size, riff, file_size, lenient):
     size = present if unfinished else min(size, present)
     file.seek(position)
     data = read_up_to(file, size - size % block)
-    return data[: len(data) - len(data) % block]  # the file may have become shorter meanwhile
+    return data[: len(data) - len(data) % block]  # the file may be shorter by now
 
 
 def _decoded(data, form, dtype):
