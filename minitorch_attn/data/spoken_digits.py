@@ -145,7 +145,7 @@ def say_digits(digits, speaker, generator, gap=(0.03, 0.2)):
     Returns
     -------
     waveform : float32 array of shape (sample,)
-        The root mean square of its words is 0.1.
+        The root mean square of its words is 0.05, so that its peaks are below 1.
     spans : int64 array of shape (word, 2)
         First sample of each word, and the sample after its last one.
 
@@ -168,7 +168,7 @@ def say_digits(digits, speaker, generator, gap=(0.03, 0.2)):
         waveform += _voice(tracks, speaker, generator, length)
         waveform += _noise(tracks, speaker, generator, length)
         spoken = sum(end - start for start, end in spans)
-        waveform *= 0.1 / np.sqrt((waveform**2).sum() / spoken)
+        waveform *= 0.05 / np.sqrt((waveform**2).sum() / spoken)
     return waveform.astype(np.float32), np.array(spans, np.int64).reshape(-1, 2)
 
 
