@@ -7,7 +7,7 @@ import numpy as np
 
 __all__ = [
     "biased", "boxes", "causal", "choices", "detections", "embedding", "frames", "guesses",
-    "heads", "labels", "norm", "normal", "packed", "padding", "table", "views",
+    "heads", "labels", "norm", "normal", "packed", "padding", "spectra", "table", "views",
 ]  # fmt: skip
 
 
@@ -116,3 +116,9 @@ def detections(rng, big):
         rng.integers(0, classes, (batch, targets)),
         rng.uniform(size=(batch, targets, 4)),
     ]
+
+
+def spectra(rng, big):
+    shape, mels = ((8, 50, 257), 40) if big else ((2, 3, 11), 4)
+    points = np.expm1(np.linspace(0, 3, mels + 2)) / np.expm1(3) * (shape[-1] - 1)
+    return [rng.uniform(0.5, 2, shape), points.astype("float32")]

@@ -25,6 +25,7 @@ from .properties import (
     HEAD_PROPERTIES,
     MASK_PROPERTIES,
     MATCHING_PROPERTIES,
+    MEL_PROPERTIES,
     PACKED_PROPERTIES,
     POOLED_CLASS_PROPERTIES,
     RELATIVE_PROPERTIES,
@@ -186,6 +187,15 @@ def _relative_scores(query, key, table):
     return query @ key.transpose(-1, -2) / dim**0.5 + ops.einsum("bic,ijc->bij", query, rows)
 
 
+def _log_mel(power, points):
+    points = points.to(power.dtype)
+    frequency = ops.arange(power.shape[-1], dtype=power.dtype).unsqueeze(1)
+    above = frequency - points  # (frequency, point)
+    gaps = points[1:] - points[:-1]
+    rising, falling = above[:, :-2] / gaps[:-1], -above[:, 2:] / gaps[1:]
+    return (power @ ops.minimum(rising, falling).relu()).log()
+
+
 _X = ((2, 5, 4), (8, 256, 64))  # batch, token, width
 _ROWS = ((2, 3, 5), (2, 12, 64, 64))
 _SQUARE = ((4, 4), (64, 64))
@@ -286,4 +296,5 @@ JUDGES = {
         _relative_scores,
         RELATIVE_PROPERTIES,
     ),
+    "mel_filter": Judge("log_mel", inputs.spectra, _log_mel, MEL_PROPERTIES),
 }
