@@ -20,6 +20,14 @@ _FILES = {
         "bert_tiny",
     ],  # fmt: skip
     "captioner": ["Captioner", "ConvEncoder"],
+    "conformer": [
+        "ConformerBlock",
+        "ConformerEncoder",
+        "ConvSubsampling",
+        "conformer_l",
+        "conformer_m",
+        "conformer_s",
+    ],  # fmt: skip
     "deit": [
         "DistilledVisionTransformer",
         "deit_b_16",
@@ -66,6 +74,7 @@ _FILES = {
     "pretrained": ["from_pretrained"],
     "recurrent_state": ["RecurrentState"],
     "reference_detr": ["ReferenceDETR"],
+    "relative_attention": ["RelativeAttention"],
     "resnet": [
         "ResNet",
         "resnet101",
@@ -76,6 +85,7 @@ _FILES = {
     ],  # fmt: skip
     "seq2seq": ["RecurrentDecoder", "RecurrentEncoder", "Seq2Seq"],
     "show_attend_tell": ["ShowAttendTell", "SoftAttention"],
+    "speech_recognition": ["CTCRecognizer", "LSTMEncoder", "SpeechSeq2Seq"],
     "superposition": ["ToyModel", "ToyModels"],
     "swin": ["Swin", "swin_b", "swin_l", "swin_s", "swin_t"],
     "swinv2": ["SwinV2", "swinv2_b", "swinv2_l", "swinv2_s", "swinv2_t"],
@@ -107,6 +117,7 @@ _FILES = {
         "vit_s_32",
         "vit_ti_16",
     ],  # fmt: skip
+    "wav2vec2_conformer": ["Wav2Vec2Conformer"],
     "word2vec": ["CBOW", "HierarchicalSoftmax", "SkipGram"],
 }
 _WHERE = {name: file for file, names in _FILES.items() for name in names}

@@ -95,6 +95,7 @@ _FIELDS = {
         "regression", "single_label_classification", "multi_label_classification")),
     "architecture": TEXT, "pretrained_cfg": optional(WEIGHTS), "num_classes": COUNT,
     "model_args": optional(map_of(ANY)), "position_embedding_type": TEXT,
+    "position_embeddings_type": optional(TEXT), "output_hidden_size": optional(SIZE),
 }  # fmt: skip
 # Arguments of timm's classes, in `model_args`.
 _TIMM = {
@@ -140,6 +141,8 @@ def check_config(config, defaults, where, error):
     fields = config.to_dict()
     kinds = {name: _FIELDS.get(name) or like(defaults.get(name)) for name in fields}
     kinds["num_heads"] = list_of(SIZE) if "depths" in defaults else SIZE  # a list in Swin only
+    if defaults.get("vocab_size", 0) is None:  # only the heads of these models have a vocabulary
+        kinds["vocab_size"] = optional(SIZE)
     check(fields, record({}, kinds), where, error, "restore the file from its source")
 
 

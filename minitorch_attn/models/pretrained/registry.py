@@ -16,6 +16,7 @@ FAMILIES = {
     "Swin": "swin", "Swinv2": "swinv2", "T5": "t5", "Timesformer": "timesformer",
     "VideoMAE": "videomae",
     "ViT": "vit", "ViTMAE": "vitmae",
+    "Wav2Vec2Conformer": "wav2vec2_conformer",
 }  # fmt: skip
 # Prefix of timm's architecture names -> the file whose `class_for` finds the class.
 TIMM = {

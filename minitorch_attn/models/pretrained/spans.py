@@ -1,0 +1,57 @@
+"""Random spans of frames or features to mask during training, as in Hugging Face's SpecAugment."""
+
+import numpy as np
+
+from ...backend import random
+from ...errors import ArgumentError
+from ...tensor import tensor
+
+__all__ = ["draw_spans"]
+
+
+def draw_spans(lengths, size, share, span, at_least, device):
+    """Draw spans to mask in each row.
+
+    Parameters
+    ----------
+    lengths : list of int
+        Number of places of each row. The places after them are not masked.
+    size : int
+        Number of places of the mask.
+    share : float
+        Upper bound of the share of masked places: overlaps reduce it.
+    span : int
+        Length of a span.
+    at_least : int
+        Smallest number of spans.
+    device : Device
+
+    Returns
+    -------
+    bool Tensor of shape (rows, size)
+
+    Notes
+    -----
+    Park et al. 2019, "SpecAugment", arXiv:1904.08779v3, section 2. The number of spans is rounded
+    up with the probability of its fraction, once for all rows.
+
+    Examples
+    --------
+    >>> draw_spans([8, 5], 8, share=0.5, span=2, at_least=1, device="cpu").sum(1) >= 2
+    tensor([ True,  True])
+    """
+    if not 1 <= span <= size:
+        raise ArgumentError(
+            "draw_spans: the length of a span must be between 1 and the number of places",
+            got=f"span={span} for {size} places",
+            hint="use longer inputs, or config.apply_spec_augment=False",
+        )
+    generator = random.host_generator()
+    rounding = generator.random()
+    mask = np.zeros((len(lengths), size), dtype=bool)
+    for row, length in zip(mask, lengths, strict=True):
+        starts = max(length - span + 1, 0)
+        count = min(max(int(share * length / span + rounding), at_least), size // span, starts)
+        for start in generator.choice(starts, count, replace=False) if count else ():
+            row[start : start + span] = True
+    return tensor(mask, device=device)
