@@ -20,6 +20,15 @@ _FILES = {
         "bert_tiny",
     ],  # fmt: skip
     "captioner": ["Captioner", "ConvEncoder"],
+    "clip": [
+        "CLIP",
+        "ImageTower",
+        "TextTower",
+        "clip_b_16",
+        "clip_b_32",
+        "clip_l_14",
+        "contrastive_loss",
+    ],  # fmt: skip
     "deit": [
         "DistilledVisionTransformer",
         "deit_b_16",
