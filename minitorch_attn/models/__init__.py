@@ -20,15 +20,8 @@ _FILES = {
         "bert_tiny",
     ],  # fmt: skip
     "captioner": ["Captioner", "ConvEncoder"],
-    "clip": [
-        "CLIP",
-        "ImageTower",
-        "TextTower",
-        "clip_b_16",
-        "clip_b_32",
-        "clip_l_14",
-        "contrastive_loss",
-    ],  # fmt: skip
+    "clip": ["CLIP", "ImageTower", "TextTower", "contrastive_loss"],
+    "clip_sizes": ["clip_b_16", "clip_b_32", "clip_l_14"],
     "deit": [
         "DistilledVisionTransformer",
         "deit_b_16",

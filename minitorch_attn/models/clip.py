@@ -17,10 +17,7 @@ from ..nn.functional import cross_entropy, normalize
 from .gpt import Block
 from .vit import PatchEmbedding, VisionTransformer
 
-__all__ = [
-    "CLIP", "ImageTower", "TextTower", "clip_b_16", "clip_b_32", "clip_l_14", "contrastive_loss",
-    "similarity",
-]  # fmt: skip
+__all__ = ["CLIP", "ImageTower", "TextTower", "contrastive_loss", "similarity"]
 
 LARGEST_SCALE = 100.0  # section 2.5: the logits are not scaled by more than this
 
@@ -401,39 +398,3 @@ def _initialize(tower, width, factor):
             init.zeros_(layer.bias)
     if isinstance(tower.head, nn.Linear):
         init.normal_(tower.head.weight, std=factor * width**-0.5)
-
-
-def _published(width, layers, patch_size, text_width, output_dim, image_size=224):
-    vision = ImageTower(
-        image_size, patch_size, width, layers, width // 64, 4 * width, output_dim=output_dim
-    )
-    text = TextTower(49408, 77, text_width, 12, text_width // 64, 4 * text_width, output_dim)
-    return CLIP(vision, text)
-
-
-def clip_b_32(image_size=224):
-    """CLIP ViT-B/32: 151,277,313 parameters.
-
-    Parameters
-    ----------
-    image_size : int or (int, int), default 224
-
-    Examples
-    --------
-    >>> import minitorch_attn as mt
-    >>> with mt.nn.init.skip_init():
-    ...     model = clip_b_32()
-    >>> sum(p.numel() for p in model.parameters())
-    151277313
-    """
-    return _published(768, 12, 32, 512, 512, image_size)
-
-
-def clip_b_16(image_size=224):
-    """CLIP ViT-B/16: 149,620,737 parameters. See `clip_b_32`."""
-    return _published(768, 12, 16, 512, 512, image_size)
-
-
-def clip_l_14(image_size=224):
-    """CLIP ViT-L/14: 427,616,513 parameters; with image_size=336, 427,944,193."""
-    return _published(1024, 24, 14, 768, 768, image_size)

@@ -12,10 +12,11 @@ from minitorch_attn.models.clip import (
     CLIP,
     ImageTower,
     TextTower,
-    clip_b_32,
     contrastive_loss,
     similarity,
 )
+from minitorch_attn.models.clip_sizes import clip_b_32
+from minitorch_attn.models.relevance import patch_relevance
 
 
 def small(end_id=None, layers=2, widths=(6, 9)):
@@ -246,3 +247,42 @@ def test_resize_keeps_the_class_position(rng):
 def test_published_size():
     with mt.nn.init.skip_init():
         assert sum(p.numel() for p in clip_b_32().parameters()) == 151_277_313
+
+
+def test_relevance(rng):
+    """Entry by entry, against the gradient by central differences of the last layer's weights."""
+    model, images = small(), mt.tensor(rng.normal(size=(2, 2, 4, 6)))
+    texts = rng.normal(size=(2, 5))
+    found = patch_relevance(model, images, mt.tensor(texts)).numpy()
+    assert found.shape == (2, 2, 3) and (found >= 0).all()
+    np.testing.assert_allclose(found.sum((1, 2)), 1, rtol=1e-12)
+
+    tower, weights = model.vision, []
+    x = tower.blocks[0](tower.embed(images))
+    last = tower.blocks[1]
+    with mt.nn.collect_attention(last) as kept:
+        last(x)
+    weights = kept[0][1].detach().numpy()
+    value = last.attention.v_proj(last.norm1(x)).detach().numpy()
+    value = value.reshape(2, 7, 3, 2).transpose(0, 2, 1, 3)
+
+    def score(weights):
+        context = (weights @ value).transpose(0, 2, 1, 3).reshape(2, 7, 6)
+        y = x + last.attention.out_proj(mt.tensor(context))
+        y = y + last.feed_forward(last.norm2(y))
+        vectors = mt.nn.functional.normalize(tower.head(tower.pool(y)), dim=-1)
+        return (vectors * mt.tensor(texts)).sum(-1).detach().numpy()  # of each image
+
+    expected = np.zeros((2, 6))
+    for head, key in np.ndindex(3, 6):
+        step = np.zeros_like(weights)
+        step[:, head, 0, 1 + key] = 1e-6
+        slope = (score(weights + step) - score(weights - step)) / 2e-6
+        expected[:, key] += np.maximum(weights[:, head, 0, 1 + key] * slope, 0)
+    expected /= expected.sum(1, keepdims=True)
+    np.testing.assert_allclose(found.reshape(2, 6), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_relevance_of_no_direction(rng):
+    images = mt.tensor(rng.normal(size=(2, 2, 4, 6)))
+    assert not patch_relevance(small(), images, mt.zeros(2, 5, dtype=mt.float64)).any()

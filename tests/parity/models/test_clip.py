@@ -8,7 +8,7 @@ import torch
 from parity.models.peers import check_same_tensors, compare, opened, randomise
 
 import minitorch_attn as mt
-from minitorch_attn.models import clip
+from minitorch_attn.models import clip_sizes
 from minitorch_attn.serialization import read_safetensors
 
 transformers = pytest.importorskip("transformers", reason="needs the parity extra")
@@ -291,7 +291,7 @@ def test_published_sizes(size, width, layers, patch, text, image):
         )  # fmt: skip
         peer = transformers.CLIPModel(config)
     with mt.nn.init.skip_init():
-        ours = getattr(clip, f"clip_{size}")(image)
+        ours = getattr(clip_sizes, f"clip_{size}")(image)
     found = {"b_32": 151_277_313, "b_16": 149_620_737, "l_14": 427_616_513}[size]
     count = sum(p.numel() for p in ours.parameters())
     assert count == sum(p.numel() for p in peer.parameters())
