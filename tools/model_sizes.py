@@ -46,6 +46,10 @@ def row(name):
     size = next((size for start, size in IMAGES.items() if name.startswith(start)), None)
     if shape is not None:
         inputs, shown = [(1, *shape)], " x ".join(map(str, shape[1:]))
+    elif name.startswith("clip"):  # an image and a text
+        length = model.text.position_embedding.num_embeddings
+        inputs = [(1, 3, *model.vision.image_size), zeros(1, length, dtype="int64")]
+        shown = " x ".join(map(str, model.vision.image_size)) + f" + {length} tokens"
     elif size is not None:
         inputs, shown = [(1, 3, size, size)], f"{size} x {size}"
     else:

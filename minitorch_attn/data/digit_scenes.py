@@ -7,9 +7,9 @@ import numpy as np
 from ..named_errors import names_arguments
 from .digits import check_digits
 
-__all__ = ["Scenes", "caption_of", "draw_scenes", "scene_words"]
+__all__ = ["DIGIT_WORDS", "Scenes", "caption_of", "cell_of", "draw_scenes", "scene_words"]
 
-_DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+DIGIT_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _CELL, _MARGIN, _SIDE = 10, 1, 32  # nine cells of 10 x 10 pixels, and a margin around them
 
 
@@ -43,7 +43,7 @@ def scene_words():
     >>> scene_words()[7:]
     ('seven', 'eight', 'nine', 'above', 'left of', ',')
     """
-    return (*_DIGITS, "above", "left of", ",")
+    return (*DIGIT_WORDS, "above", "left of", ",")
 
 
 def caption_of(digits, corners):
@@ -69,19 +69,30 @@ def caption_of(digits, corners):
     """
     first, *others = [(d, c) for d, c in zip(digits, corners, strict=True) if d >= 0]
     row = _row(first[1])
-    words = [_DIGITS[first[0]]]
+    words = [DIGIT_WORDS[first[0]]]
     for digit, corner in others:
         comma = [","] if len(words) > 1 else []
-        words += [*comma, "left of" if _row(corner) == row else "above", _DIGITS[digit]]
+        words += [*comma, "left of" if _row(corner) == row else "above", DIGIT_WORDS[digit]]
     return words
 
 
 def _row(corner):
-    return (corner[0] - _MARGIN) // _CELL
+    return cell_of(corner)[0]
+
+
+def cell_of(corner):
+    """Return the row and the column, from 0 to 2, of the cell of a digit at a corner.
+
+    Examples
+    --------
+    >>> cell_of((3, 22))
+    (0, 2)
+    """
+    return (corner[0] - _MARGIN) // _CELL, (corner[1] - _MARGIN) // _CELL
 
 
 @names_arguments
-def draw_scenes(count, images, labels, generator, noise=0.0, most=3):
+def draw_scenes(count, images, labels, generator, noise=0.0, most=3, least=1):
     """Draw scenes: one to three digits in different cells of a 3 x 3 grid, shifted at random.
 
     Parameters
@@ -96,6 +107,8 @@ def draw_scenes(count, images, labels, generator, noise=0.0, most=3):
         Standard deviation of Gaussian noise on all pixels.
     most : int, default 3
         Largest number of digits in a scene, at most 9. Each number is equally likely.
+    least : int, default 1
+        Smallest number of digits in a scene.
 
     Returns
     -------
@@ -114,7 +127,7 @@ def draw_scenes(count, images, labels, generator, noise=0.0, most=3):
     digits = np.full((count, most), -1)
     corners = np.full((count, most, 2), -1)
     cells = np.sort(generator.random((count, 9)).argsort(1)[:, :most], 1)  # in reading order
-    number = generator.integers(1, most + 1, count)
+    number = generator.integers(least, most + 1, count)
     chosen = generator.integers(len(images), size=(count, most))
     shift = generator.integers(_CELL - size + 1, size=(count, most, 2))
     for scene, place in np.ndindex(count, most):

@@ -20,6 +20,8 @@ _FILES = {
         "bert_tiny",
     ],  # fmt: skip
     "captioner": ["Captioner", "ConvEncoder"],
+    "clip": ["CLIP", "ImageTower", "TextTower", "contrastive_loss"],
+    "clip_sizes": ["clip_b_16", "clip_b_32", "clip_l_14"],
     "conformer": [
         "ConformerBlock",
         "ConformerEncoder",

@@ -23,11 +23,17 @@ def _gelu_tanh(input):
     return functional.gelu(input, approximate="tanh")
 
 
+def _quick_gelu(input):
+    # Hendrycks and Gimpel 2016, arXiv:1606.08415v5, section 2: x sigmoid(1.702 x).
+    return input * functional.sigmoid(1.702 * input)
+
+
 _FUNCTIONS = {
     "relu": functional.relu, "gelu": functional.gelu, "silu": functional.silu,
     "swish": functional.silu, "tanh": functional.tanh, "sigmoid": functional.sigmoid,
     "elu": functional.elu, "mish": functional.mish, "softplus": functional.softplus,
     "leaky_relu": functional.leaky_relu, "gelu_tanh": _gelu_tanh, "gelu_new": _gelu_tanh,
+    "quick_gelu": _quick_gelu,
 }  # fmt: skip
 _FUSED = {_FUNCTIONS[name]: name for name in ACTIVATIONS} | {ops.relu: "relu", ops.silu: "silu"}
 

@@ -22,6 +22,7 @@ NOT_CALLED = {
     "builds a model of millions of parameters": "mt.models.bart_base mt.models.bart_large "
     "mt.models.bert_base mt.models.bert_large "
     "mt.models.bert_medium mt.models.bert_mini mt.models.bert_small mt.models.bert_tiny "
+    "mt.models.clip_b_16 mt.models.clip_b_32 mt.models.clip_l_14 "
     "mt.models.deit_b_16 mt.models.deit_s_16 mt.models.deit_ti_16 mt.models.detr_resnet101 "
     "mt.models.detr_resnet101_dc5 mt.models.detr_resnet50 mt.models.detr_resnet50_dc5 "
     "mt.models.dinov2_b_14 mt.models.dinov2_g_14 mt.models.dinov2_l_14 mt.models.dinov2_s_14 "
@@ -368,7 +369,11 @@ _MODELS = {  # settings of a small model, and its usual input
                _PIXELS),
     **dict.fromkeys(("VisionTransformer", "DistilledVisionTransformer"),
                     (f"{_IMAGE}|num_classes=5", _PIXELS)),
-    **dict.fromkeys(("DINOTransformer", "DINOv2"), (_IMAGE, _PIXELS)),
+    **dict.fromkeys(("DINOTransformer", "DINOv2", "ImageTower"), (_IMAGE, _PIXELS)),
+    "TextTower": ("vocab_size=11|context_length=8|embed_dim=8|num_layers=1|num_heads=2|mlp_dim=8",
+                  _IDS),
+    "CLIP": ("vision=nn.Sequential(nn.Flatten(), nn.Linear(192, 512))|"
+             "text=mt.models.TextTower(11, 8, 8, 1, 2, 8)", f"{_PIXELS}, {_IDS}"),
     "DINO": ("make_network=lambda: mt.nn.Flatten()|out_dim=192", f"[{_PIXELS}, {_PIXELS}]"),
     "DINOHead": ("in_dim=4|out_dim=5|hidden_dim=6|bottleneck_dim=3", "mt.rand(2, 4)"),
     "MaskedAutoencoder": (f"{_IMAGE}|decoder_dim=8|decoder_layers=1|decoder_heads=2|"

@@ -7,11 +7,6 @@ from ...nn import activation_function
 __all__ = ["activation"]
 
 
-def _quick_gelu(x):
-    """Return `x sigmoid(1.702 x)` (Hendrycks and Gimpel 2016, arXiv:1606.08415v5, section 2)."""
-    return x * ops.sigmoid(1.702 * x)
-
-
 def _relu2(x):
     return ops.relu(x) ** 2
 
@@ -25,7 +20,7 @@ ACTIVATIONS = {
     "leaky_relu": ops.leaky_relu,
     "linear": lambda x: x,
     "mish": ops.mish,
-    "quick_gelu": _quick_gelu,
+    "quick_gelu": activation_function("quick_gelu"),
     "relu": ops.relu,
     "relu2": _relu2,
     "relu6": ops.relu6,

@@ -11,7 +11,8 @@ __all__ = ["class_in", "find_class", "from_pretrained"]
 
 # Prefix of a family's class names -> the family's file. The longest matching prefix is used.
 FAMILIES = {
-    "Bart": "bart", "Bert": "bert", "DeiT": "deit", "Detr": "detr", "Dinov2": "dinov2",
+    "Bart": "bart", "Bert": "bert", "CLIP": "clip", "DeiT": "deit", "Detr": "detr",
+    "Dinov2": "dinov2",
     "GPT2": "gpt2", "ImageGPT": "image_gpt", "Llama": "llama", "Marian": "marian",
     "Swin": "swin", "Swinv2": "swinv2", "T5": "t5", "Timesformer": "timesformer",
     "VideoMAE": "videomae",

@@ -52,6 +52,23 @@ class VisionModel(PretrainedModel):
         embedding = self.vision.patch_embedding
         return embedding(pixel_values.to(dtype=embedding.projection.weight.dtype))
 
+    def positions_of(self, pixel_values, interpolate):
+        """Return the position embeddings of all tokens of an image, with shape (token, embed)."""
+        vision, size = self.vision, pixel_values.shape[-2:]
+        weight = vision.positions.weight
+        if not interpolate:
+            if size != vision.image_size:
+                raise ShapeError(
+                    f"{type(self).__name__}: pixel_values does not match config.image_size",
+                    got=f"shape {pixel_values.shape}",
+                    expected=f"height and width {vision.image_size}",
+                    hint="pass interpolate_pos_encoding=True to use images of another size",
+                )
+            return weight
+        prefix, grid = vision.num_prefix, vision.patch_embedding.grid(*size)
+        patches = interpolate_positions(weight[prefix:], vision.grid, grid)
+        return ops.cat([weight[:prefix], patches], 0)
+
     def hide(self, patches, bool_masked_pos):
         """Replace each masked patch by the mask token."""
         if not self.has_mask_token:
@@ -113,23 +130,6 @@ class ImageEncoderModel(TwoLayouts, VisionModel):
     def other_names(self):
         """Return the name table's entries for the modules other than the encoder."""
         return []
-
-    def positions_of(self, pixel_values, interpolate):
-        """Return the position embeddings of all tokens of an image, with shape (token, embed)."""
-        vision, size = self.vision, pixel_values.shape[-2:]
-        weight = vision.positions.weight
-        if not interpolate:
-            if size != vision.image_size:
-                raise ShapeError(
-                    f"{type(self).__name__}: pixel_values does not match config.image_size",
-                    got=f"shape {pixel_values.shape}",
-                    expected=f"height and width {vision.image_size}",
-                    hint="pass interpolate_pos_encoding=True to use images of another size",
-                )
-            return weight
-        prefix, grid = vision.num_prefix, vision.patch_embedding.grid(*size)
-        patches = interpolate_positions(weight[prefix:], vision.grid, grid)
-        return ops.cat([weight[:prefix], patches], 0)
 
 
 def block_options(config):

@@ -16,7 +16,7 @@ RECIPES = {
     "gpt": ("character_gpt", "CharacterGPT"), "dates": ("dates", "Dates"), "t5": ("t5", "T5"),
     "bert": ("bert", "BERT"), "vit": ("vit", "ViT"), "swin": ("swin", "Swin"),
     "mae": ("mae", "MAE"),
-    "captions": ("captions", "Captions"), "detr": ("detr", "DetrDigits"),
+    "captions": ("captions", "Captions"), "clip": ("clip", "Clip"), "detr": ("detr", "DetrDigits"),
     "dino": ("dino", "DINODigits"), "igpt": ("image_gpt", "IGPT"), "mvit": ("mvit", "MViT"),
     "seq2seq": ("seq2seq", "RecurrentDates"),
     "mask-predict": ("mask_predict", "MaskPredict"),

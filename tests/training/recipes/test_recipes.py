@@ -24,14 +24,23 @@ SMALL = {
     "superposition": {"batch": 7, "restarts": 1},
     "words": {"dim": 6, "cells": 7, "batch": 3, "pairs": 5, "fewest": 30},
     "captions": {"dim": 8, "batch": 3, "scenes": 11},
+    "clip": {
+        "layers": 1,
+        "heads": 2,
+        "dim": 8,
+        "batch": 3,
+        "scenes": 600,
+        "galleries": 1,
+        "places_steps": 2,
+    },
     "detr": {"layers": 1, "heads": 2, "dim": 8, "batch": 3, "queries": 5, "scenes": 11},
     "dino": {"layers": 1, "heads": 2, "dim": 8, "batch": 3, "scenes": 1, "collapse_steps": 11},
     "igpt": {"layers": 1, "heads": 2, "dim": 8, "batch": 5},
     "mvit": {"dim": 4, "layers": 1, "batch": 3, "clips": 23},
 }
-NEEDS_DIGITS = {"vit", "swin", "mae", "captions", "detr", "dino", "igpt", "mvit"}
-# With batch normalization, a batch cannot be split.
-BATCH_STATISTICS = {"captions", "detr", "dino", "nonlocal"}
+NEEDS_DIGITS = {"vit", "swin", "mae", "captions", "clip", "detr", "dino", "igpt", "mvit"}
+# With batch normalization or a loss over all pairs, a batch cannot be split.
+BATCH_STATISTICS = {"captions", "clip", "detr", "dino", "nonlocal"}
 
 
 @pytest.fixture(autouse=True)
