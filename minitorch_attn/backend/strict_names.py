@@ -90,7 +90,7 @@ LINALG = _names("""
     tensorsolve
 """)
 
-FFT = _names("fft ifft")
+FFT = _names("fft ifft rfft")
 
 STRIDE_TRICKS = _names("as_strided sliding_window_view")
 

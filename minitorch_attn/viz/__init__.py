@@ -14,6 +14,7 @@ from .passes import passes_figure
 from .positions import position_similarity_figure, sinusoidal_figure
 from .rollout import attention_rollout, class_attention_figure
 from .roofline import roofline_figure
+from .sound import sound_figure, time_attention_figure
 from .superposition import (
     dimensionality_figure,
     feature_directions_figure,
@@ -28,5 +29,6 @@ __all__ = [
     "dimensionality_figure", "feature_directions_figure", "image_rows_figure", "loss_figure",
     "masks_figure", "meanings_figure", "memory_figure", "passes_figure",
     "position_similarity_figure", "query_boxes_figure", "relative_index_figure", "roofline_figure",
-    "sinusoidal_figure", "superposition_figure", "windows_figure", "word_map_figure",
+    "sinusoidal_figure", "sound_figure", "superposition_figure", "time_attention_figure",
+    "windows_figure", "word_map_figure",
 ]  # fmt: skip

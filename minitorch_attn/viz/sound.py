@@ -1,0 +1,122 @@
+"""Sound figures: a waveform with its spectrogram, and attention over time."""
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..named_errors import names_arguments
+from .style import COLOURS, check_axes, host, new_figure
+
+__all__ = ["sound_figure", "time_attention_figure"]
+
+
+@names_arguments
+def sound_figure(waveform, features, sample_rate, hop, words=(), title="Sound"):
+    """Plot a waveform, and below it the spectrogram with the same time axis.
+
+    Parameters
+    ----------
+    waveform : Tensor or array of shape (sample,)
+    features : Tensor or array of shape (frame, band)
+        Spectrogram, for example from `log_mel_spectrogram`. Values more than 12 below the largest
+        have the darkest color.
+    sample_rate : float
+        Samples per second.
+    hop : int
+        Number of samples between the starts of two frames.
+    words : sequence of (start, end, word), optional
+        Names of stretches of the sound, with their first samples and the samples after their last
+        ones.
+    title : str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    check_axes(waveform, 1, "sound_figure", "waveform", "(sample,)")
+    check_axes(features, 2, "sound_figure", "features", "(frame, band)")
+    waveform = host(waveform)
+    figure = new_figure(9, 4.6)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
+    upper.plot(np.arange(len(waveform)) / sample_rate, waveform, color=COLOURS[0], linewidth=0.5)
+    upper.set_ylabel("amplitude")
+    upper.spines[["top", "right"]].set_visible(False)
+    _draw_features(lower, host(features), sample_rate, hop)
+    lower.set_xlabel("time in seconds")
+    for start, end, word in words:
+        for axes, color in ((upper, "0.3"), (lower, "white")):
+            for edge in (start, end):
+                axes.axvline(edge / sample_rate, color=color, linewidth=0.6, linestyle=":")
+        middle = (start + end) / 2 / sample_rate
+        upper.annotate(
+            word, (middle, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom"
+        )
+    figure.suptitle(title, fontsize=12)
+    return figure
+
+
+@names_arguments
+def time_attention_figure(
+    features, weights, labels, sample_rate, hop, title="Attention over time", spans=None
+):
+    """Plot a spectrogram, and below it how much each output attends to each moment.
+
+    Parameters
+    ----------
+    features : Tensor or array of shape (frame, band)
+    weights : Tensor or array of shape (output, key)
+        Attention weights. The keys divide the time of the features into equal parts.
+    labels : sequence of str
+        Name of each output.
+    sample_rate : float
+        Samples per second.
+    hop : int
+        Number of samples between the starts of two frames.
+    title : str
+    spans : array of shape (output, 2), optional
+        First and last sample of the stretch in which each output was spoken, drawn as a frame.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ShapeError
+        If the number of labels is not the number of outputs.
+    """
+    check_axes(features, 2, "time_attention_figure", "features", "(frame, band)")
+    check_axes(weights, 2, "time_attention_figure", "weights", "(output, key)")
+    features, weights = host(features), host(weights)
+    if len(labels) != len(weights) or (spans is not None and len(spans) != len(weights)):
+        raise ShapeError(
+            "time_attention_figure: there must be one label, and one span, for each output",
+            got=f"{len(labels)} labels and weights of shape {weights.shape}",
+        )
+    figure = new_figure(9, 2.9 + 0.3 * len(labels))
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 0.3 + 0.3 * len(labels)))
+    _draw_features(upper, features, sample_rate, hop)
+    end, outputs = len(features) * hop / sample_rate, len(weights)
+    lower.imshow(
+        weights, cmap="Blues", vmin=0, aspect="auto", extent=(0, end, outputs - 0.5, -0.5),
+        interpolation="nearest",
+    )  # fmt: skip
+    lower.set_yticks(range(outputs), list(labels))
+    lower.set_xlabel("time in seconds")
+    lower.set_ylabel("attention of each output")
+    for row, (start, stop) in enumerate([] if spans is None else host(spans)):
+        left, right = start / sample_rate, stop / sample_rate
+        heights = row + np.array([-0.45, -0.45, 0.45, 0.45, -0.45])
+        lower.plot([left, right, right, left, left], heights, color=COLOURS[1], linewidth=1)
+    figure.suptitle(title, fontsize=12)
+    return figure
+
+
+def _draw_features(axes, features, sample_rate, hop):
+    frames, bands = features.shape
+    top = features.max() if features.size else 0.0
+    extent = (0, max(frames, 1) * hop / sample_rate, -0.5, bands - 0.5)
+    axes.imshow(
+        features.T, origin="lower", aspect="auto", extent=extent, vmin=top - 12, vmax=top,
+        cmap="magma", interpolation="nearest",
+    )  # fmt: skip
+    axes.set_ylabel("mel band")
