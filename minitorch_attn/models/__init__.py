@@ -106,6 +106,7 @@ _FILES = {
     ],  # fmt: skip
     "timesformer": ["TimeSformer", "timesformer_b"],
     "transformer": ["Transformer", "transformer_base", "transformer_big"],
+    "vatt": ["VATT", "vatt_bbs", "vatt_lbs", "vatt_ma_medium", "vatt_mbs"],
     "video_mae": ["VideoMAE", "tube_masking", "video_mae_b", "video_mae_l", "video_mae_s"],
     "vit": ["VisionTransformer"],
     "vit_sizes": [

@@ -39,6 +39,7 @@ NOT_CALLED = {
     "mt.models.t5_large mt.models.t5_small mt.models.t5_v1_1_base mt.models.t5_v1_1_large "
     "mt.models.t5_v1_1_small mt.models.t5_v1_1_xl mt.models.t5_v1_1_xxl "
     "mt.models.timesformer_b mt.models.transformer_base mt.models.transformer_big "
+    "mt.models.vatt_bbs mt.models.vatt_lbs mt.models.vatt_ma_medium mt.models.vatt_mbs "
     "mt.models.video_mae_b mt.models.video_mae_l mt.models.video_mae_s "
     "mt.models.vision_transformer mt.models.vit_b_16 mt.models.vit_b_32 mt.models.vit_h_14 "
     "mt.models.vit_l_16 mt.models.vit_l_32 mt.models.vit_s_16 mt.models.vit_s_32 "
@@ -358,6 +359,9 @@ _MODELS = {  # settings of a small model, and its usual input
     "MultiscaleBlock": (f"output_dim=8|{_POOLED}", _TOKENS),
     "PoolingAttention": (_POOLED, _TOKENS),
     "TimeSformer": (f"{_IMAGE}|num_frames=2|num_classes=5", _CLIP),
+    "VATT": ("video_size=(2, 8, 8)|video_patch=(1, 4, 4)|audio_length=6|audio_patch=2|"
+             "vocab_size=11|text_length=7|embed_dim=8|num_heads=2|num_layers=1|mlp_dim=8|"
+             "common_dim=5|text_common_dim=3", "mt.rand(2, 3, 2, 8, 8), mt.rand(2, 6)"),
     "VideoMAE": (f"{_IMAGE}|num_frames=2|decoder_dim=8|decoder_layers=1|decoder_heads=2|"
                  "decoder_mlp_dim=8", _CLIP),
     "LRNet": ("layers=[1, 1]|num_classes=5|widths=[4, 6]|channels=[5, 7]|stem_channels=4|"

@@ -1,0 +1,144 @@
+"""NCE and MIL-NCE: contrastive losses between clips and their sounds or sentences.
+
+Akbari et al. 2021, "VATT: Transformers for Multimodal Self-Supervised Learning from Raw Video,
+Audio and Text", arXiv:2104.11178v3, section "Multimodal Contrastive Learning". MIL-NCE is from
+Miech et al. 2019, arXiv:1912.06430v4: several sentences belong to a clip, and not all of them say
+what it shows.
+"""
+
+import math
+
+from .. import ops
+from ..errors import ArgumentError, ShapeError
+from ..named_errors import names_arguments
+from ..nn.functional import cross_entropy
+
+__all__ = ["mil_nce_loss", "nce_loss"]
+
+
+@names_arguments
+def nce_loss(a, b, temperature=0.07, symmetric=False):
+    """Noise-contrastive estimation: row i of `a` must find row i of `b` among all rows of `b`.
+
+    The loss is the mean over i of `-log(exp(a_i b_i / T) / sum_j exp(a_i b_j / T))`.
+
+    Parameters
+    ----------
+    a, b : Tensor of shape (batch, embed)
+        Embeddings of two senses, where rows with the same index belong together. They are used as
+        they are: normalize them first if the loss should compare cosines.
+    temperature : float, default 0.07
+        Divisor T of the products. A small one makes the loss look at the most similar rows only.
+    symmetric : bool, default False
+        Whether to average with the loss in which `b` searches in `a`.
+
+    Returns
+    -------
+    0-d Tensor
+
+    Raises
+    ------
+    ShapeError
+        If the shapes are not equal or do not have two axes.
+    ArgumentError
+        If the temperature is not positive.
+
+    References
+    ----------
+    .. [1] Akbari et al. 2021, arXiv:2104.11178v3, Eq. 5.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> nce_loss(mt.zeros(4, 3), mt.zeros(4, 3))  # no difference between the rows: log 4
+    tensor(1.3863)
+    """
+    if a.ndim != 2 or a.shape != b.shape:
+        raise ShapeError(
+            "nce_loss: the shapes of a and b do not match",
+            got=f"a {a.shape} and b {b.shape}", expected="(batch, embed) for both",
+        )  # fmt: skip
+    _check_temperature("nce_loss", temperature)
+    logits = a @ b.transpose(0, 1) / temperature  # (batch of a, batch of b)
+    own = ops.arange(a.shape[0], device=a.device)
+    loss = cross_entropy(logits, own)
+    if not symmetric:
+        return loss
+    return (loss + cross_entropy(logits.transpose(0, 1), own)) / 2
+
+
+@names_arguments
+def mil_nce_loss(video, text, temperature=0.07, valid=None):
+    """MIL-NCE: each clip must find its own sentences among those of all clips.
+
+    The loss is the mean over the clips of `-log(sum over own sentences / sum over all sentences)`
+    of `exp(video text / T)`. It is small as soon as one of a clip's sentences fits, so a sentence
+    that speaks of something else does little harm.
+
+    Parameters
+    ----------
+    video : Tensor of shape (batch, embed)
+    text : Tensor of shape (batch, sentence, embed)
+        Embeddings of the sentences of each clip. All embeddings are used as they are.
+    temperature : float, default 0.07
+        Divisor T of the products.
+    valid : bool Tensor of shape (batch, sentence), optional
+        False for sentences that do not exist. A clip without a sentence does not count in the mean.
+
+    Returns
+    -------
+    0-d Tensor
+        0 if no sentence exists.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not match.
+    ArgumentError
+        If the temperature is not positive.
+
+    References
+    ----------
+    .. [1] Akbari et al. 2021, arXiv:2104.11178v3, Eq. 6.
+    .. [2] Miech et al. 2019, "End-to-End Learning of Visual Representations from Uncurated
+       Instructional Videos", arXiv:1912.06430v4, Eq. 2.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mil_nce_loss(mt.zeros(4, 3), mt.zeros(4, 2, 3))  # 2 of 8 sentences are a clip's own: log 4
+    tensor(1.3863)
+    """
+    _check_sentences(video, text, valid)
+    _check_temperature("mil_nce_loss", temperature)
+    batch, sentences, _ = text.shape
+    scores = video @ text.flatten(0, 1).transpose(0, 1) / temperature  # (clip, batch * sentence)
+    clips = ops.arange(batch, device=video.device)
+    own = scores.reshape(batch, batch, sentences)[clips, clips]  # (clip, sentence)
+    if valid is None:
+        return (scores.logsumexp(1) - own.logsumexp(1)).mean()
+    has_text = valid.any(1)
+    # A row of -inf alone has no derivative. Rows that do not count may keep their scores instead.
+    own = ops.where(valid | ~has_text.unsqueeze(1), own, -math.inf)
+    scores = ops.where(valid.flatten() | ~valid.any(), scores, -math.inf)
+    counts = has_text.to(dtype=scores.dtype)
+    loss = (scores.logsumexp(1) - own.logsumexp(1)) * counts
+    return loss.sum() / counts.sum().clamp(min=1.0)
+
+
+def _check_temperature(name, temperature):
+    if not temperature > 0:
+        raise ArgumentError(f"{name}: temperature must be positive", got=repr(temperature))
+
+
+def _check_sentences(video, text, valid):
+    fits = video.ndim == 2 and text.ndim == 3
+    fits = fits and video.shape == (text.shape[0], text.shape[2]) and text.shape[1] > 0
+    if not fits or (valid is not None and valid.shape != text.shape[:2]):
+        raise ShapeError(
+            "mil_nce_loss: the shapes of video, text and valid do not match",
+            got=f"video {video.shape}, text {text.shape}, "
+            f"valid {None if valid is None else valid.shape}",
+            expected="(batch, embed), (batch, sentence, embed) and (batch, sentence)",
+            hint="pass text.unsqueeze(1) if each clip has one sentence",
+        )
