@@ -14,7 +14,7 @@ from pathlib import Path
 
 from . import chart, machine, measure, table
 
-WORKLOADS = ("w1", "w2", "w2l", "w3", "w4f", "w4b", "w5", "w6", "w7", "w9", "w10")
+WORKLOADS = ("w1", "w2", "w2l", "w3", "w4f", "w4b", "w5", "w6", "w7", "w8", "w9", "w10")
 BY_NAME_ONLY = ("load", "generate")  # these need transformers and write half a gigabyte
 VARIANTS = (
     "minitorch_attn_unsplit",

@@ -5,6 +5,7 @@ They use one projection for query, key and value, and the fused attention of
 same names as in this library, because the names determine the initial weights.
 """
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -17,8 +18,10 @@ __all__ = [
     "Attention",
     "Block",
     "FeedForward",
+    "FrozenBatchNorm2d",
     "filled",
     "forward_step",
+    "set_loss",
     "step_with_input",
     "training_step",
 ]
@@ -79,6 +82,20 @@ class Block(nn.Module):
         return x + self.feed_forward(self.norm2(x))
 
 
+class FrozenBatchNorm2d(nn.Module):
+    """Batch normalization with constant statistics, as in torchvision."""
+
+    def __init__(self, channels):
+        super().__init__()
+        for name, value in (("weight", 1), ("bias", 0), ("running_mean", 0), ("running_var", 1)):
+            self.register_buffer(name, torch.full((channels,), float(value)))
+
+    def forward(self, x):
+        scale = self.weight * (self.running_var + 1e-5).rsqrt()
+        shift = self.bias - self.running_mean * scale
+        return x * scale.view(-1, 1, 1) + shift.view(-1, 1, 1)
+
+
 def filled(model):
     """Fill the model with the weights of `weights.draw`, and return it on the device."""
     with torch.no_grad():
@@ -88,8 +105,9 @@ def filled(model):
 
 
 def training_step(
-    model, loss_function, arrays, *, learning_rate=None, fused=False, compiled=False, results=dict
-):
+    model, loss_function, arrays, *, learning_rate=None, clip=None, fused=False, compiled=False,
+    results=dict,
+):  # fmt: skip
     """Build a training step: forward pass, backward pass and, if `learning_rate` is given, AdamW.
 
     Parameters
@@ -100,6 +118,8 @@ def training_step(
     arrays : tuple of ndarray
         The batch.
     learning_rate : float, optional
+    clip : float, optional
+        Largest norm of all gradients before the update.
     fused : bool
         Whether to use the fused AdamW.
     compiled : bool
@@ -109,21 +129,24 @@ def training_step(
     """
     filled(model)
     batch = tuple(torch.from_numpy(array).to(device()) for array in arrays)
-    parameters = list(model.parameters())
+    trained = [p for p in model.parameters() if p.requires_grad]
     loss_of = torch.compile(loss_function) if compiled else loss_function
-    optimizer = learning_rate and torch.optim.AdamW(parameters, lr=learning_rate, fused=fused)
+    optimizer = learning_rate and torch.optim.AdamW(trained, lr=learning_rate, fused=fused)
     latest = {}
 
     def run():
         model.zero_grad()
         loss = loss_of(model, batch)
         loss.backward()
+        if clip:
+            nn.utils.clip_grad_norm_(trained, clip)
         if optimizer:
             optimizer.step()
         latest["loss"] = loss.detach()
 
     def evidence():
-        grads = apart({n: p.grad.cpu().numpy() for n, p in model.named_parameters()})
+        named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+        grads = apart({n: p.grad.cpu().numpy() for n, p in named})
         found = {f"grad {n}": grad for n, grad in grads.items()}
         return {**found, "loss": latest["loss"].cpu().numpy(), **results()}
 
@@ -155,3 +178,63 @@ def step_with_input(model, x, cotangents, **options):
         model, loss_function, (x, cotangents), **options,
         results=lambda: {"grad x": latest["x"].grad.cpu().numpy()},
     )  # fmt: skip
+
+
+def set_loss(logits, boxes, labels, target_boxes, costs, no_object):
+    """Compute the loss of DETR over all decoder layers, with one matching per layer and image.
+
+    Parameters
+    ----------
+    logits : torch.Tensor of shape (layer, batch, query, classes + 1)
+    boxes : torch.Tensor of shape (layer, batch, query, 4)
+    labels : int64 torch.Tensor of shape (batch, object)
+    target_boxes : torch.Tensor of shape (batch, object, 4)
+    costs : (float, float, float)
+        Weights of class, box and generalized IoU, in the matching and in the loss.
+    no_object : float
+        Weight of "no object" in the class loss.
+    """
+    layers, batch, queries, classes = logits.shape
+    objects = labels.shape[1]
+    place = _matched(logits.detach(), boxes.detach(), labels, target_boxes, costs)
+    expected = labels.new_full((layers, batch, queries), classes - 1)
+    expected.scatter_(2, place, labels.expand(layers, -1, -1))
+    weight = logits.new_ones(classes)
+    weight[-1] = no_object
+    loss = sum(
+        F.cross_entropy(x.flatten(0, 1), y.flatten(), weight)
+        for x, y in zip(logits, expected, strict=True)
+    )
+    found = boxes.gather(2, place[..., None].expand(-1, -1, -1, 4))
+    distance = (found - target_boxes).abs().sum()
+    overlap = _generalized_iou(_corners(found), _corners(target_boxes))
+    return loss + (costs[1] * distance + costs[2] * (1 - overlap).sum()) / (batch * objects)
+
+
+def _matched(logits, boxes, labels, target_boxes, costs):
+    """Return the query of each object, (layer, batch, object)."""
+    from scipy.optimize import linear_sum_assignment
+
+    layers, batch, queries, _ = logits.shape
+    index = labels[:, None].expand(layers, batch, queries, -1)
+    probability = logits.softmax(-1).gather(-1, index)  # (layer, batch, query, object)
+    boxes, target_boxes = boxes[..., None, :], target_boxes[:, None]
+    overlap = _generalized_iou(_corners(boxes), _corners(target_boxes))
+    cost = costs[1] * (boxes - target_boxes).abs().sum(-1)
+    cost = (cost - costs[0] * probability - costs[2] * overlap).cpu().numpy()
+    pairs = [linear_sum_assignment(c.T)[1] for layer in cost for c in layer]
+    return torch.from_numpy(np.stack(pairs)).view(layers, batch, -1).to(labels.device)
+
+
+def _corners(boxes):
+    center, size = boxes.chunk(2, -1)
+    return center - size / 2, center + size / 2
+
+
+def _generalized_iou(a, b):
+    """Return the generalized IoU of pairs of boxes, given as low and high corners."""
+    (low, high), (other_low, other_high) = a, b
+    inner = (torch.minimum(high, other_high) - torch.maximum(low, other_low)).clamp(min=0).prod(-1)
+    outer = (torch.maximum(high, other_high) - torch.minimum(low, other_low)).prod(-1)
+    union = (high - low).prod(-1) + (other_high - other_low).prod(-1) - inner
+    return inner / union - (outer - union) / outer

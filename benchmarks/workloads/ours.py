@@ -29,7 +29,7 @@ def filled(model):
 
 
 def training_step(
-    model, loss_function, arrays, *, loop="commands", learning_rate=None, results=dict
+    model, loss_function, arrays, *, loop="commands", learning_rate=None, clip=None, results=dict
 ):
     """Build a training step: forward and backward pass and, if requested, an AdamW update.
 
@@ -44,23 +44,28 @@ def training_step(
         One of `LOOPS`.
     learning_rate : float, optional
         Learning rate of AdamW. By default, the parameters are not updated.
+    clip : float, optional
+        Largest norm of all gradients before the update.
     results : callable, optional
         Function that returns more results to compare, {name: ndarray}.
     """
     filled(model)
     batch = tuple(mt.tensor(array, device=device()) for array in arrays)
-    optimizer = learning_rate and mt.optim.AdamW(model.parameters(), lr=learning_rate)
+    trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    optimizer = learning_rate and mt.optim.AdamW(trained.values(), lr=learning_rate)
     backward = _backward(model, loss_function, loop)
     latest = {}
 
     def run():
         model.zero_grad()
         latest["loss"] = backward(batch)
+        if clip:
+            mt.nn.utils.clip_grad_norm_(trained.values(), clip)
         if optimizer:
             optimizer.step()
 
     def evidence():
-        found = {f"grad {n}": p.grad.numpy() for n, p in model.named_parameters()}
+        found = {f"grad {n}": p.grad.numpy() for n, p in trained.items()}
         return {**found, "loss": latest["loss"].detach().numpy(), **results()}
 
     return Step(run, evidence)

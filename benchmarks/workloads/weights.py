@@ -11,7 +11,11 @@ import numpy as np
 
 __all__ = ["apart", "draw", "draw_packed"]
 
-PACKED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "kv_proj": ("k_proj", "v_proj")}
+PACKED = {
+    "qkv_proj": ("q_proj", "k_proj", "v_proj"),
+    "qk_proj": ("q_proj", "k_proj"),
+    "kv_proj": ("k_proj", "v_proj"),
+}
 
 
 def draw(name, shape):

@@ -24,7 +24,7 @@ from .plumbing.pool_windows import (  # fmt: skip
     window_positions,
     windows_of,
 )
-from .plumbing.spatial import batched, unbatched
+from .plumbing.spatial import batched, is_channels_last, unbatched
 from .plumbing.weighted_sum import at, tap_sum
 
 __all__ = [
@@ -48,15 +48,20 @@ class MaxPool(Function):
     @staticmethod
     def forward(ctx, x, *, tables):
         # x: (batch, channel, *space) -> two of (batch, channel, *place)
-        ctx.space = x.shape[2:]
-        y, place, step = x, None, 1
-        for axis in range(x.ndim - 1, 1, -1):
-            y, place = _largest_along(y, place, step, tables[axis - 2], axis)
-            step *= x.shape[axis]
-        xp = array_module(x)
-        y, place = xp.ascontiguousarray(y), xp.ascontiguousarray(place)
+        ctx.space, xp = x.shape[2:], array_module(x)
+        channels_last = is_channels_last(x)  # the innermost loops then run over channels
+        y = images = xp.moveaxis(x, 1, -1) if channels_last else x
+        first = 1 if channels_last else 2  # of the spatial axes
+        kinds = [taps.index.shape[1] for taps in tables]
+        entry = xp.zeros_like(images, dtype=xp.min_scalar_type(math.prod(kinds)))
+        for i in range(len(tables) - 1, -1, -1):
+            y, entry = _largest_along(y, entry, math.prod(kinds[i + 1 :]), tables[i], first + i)
+        place = _places(entry, tables, ctx.space, first)
+        if channels_last:
+            place = xp.moveaxis(place, -1, 1)
         ctx.save(place)
-        return y, place
+        y = y.copy() if math.prod(kinds) == 1 else xp.ascontiguousarray(y)  # not a view of x
+        return xp.moveaxis(y, -1, 1) if channels_last else y, place
 
     @staticmethod
     def backward(ctx, grad_y, grad_place):
@@ -68,25 +73,35 @@ class MaxPool(Function):
         return grad_x.reshape((*rows, *ctx.space))
 
 
-def _largest_along(x, place, step, taps, axis):
-    """Find the largest element of each window along one axis, and its index.
+def _largest_along(x, entry, count, taps, axis):
+    """Find the largest element of each window along one axis, and its number in the window.
 
-    `place` holds flat indices over the later axes; moving by 1 along `axis` adds `step` to them.
+    `entry` numbers the elements over the later axes, from 0 to `count` - 1. Numbers of one byte, as
+    windows of up to 255 elements have, take a quarter of the time of int64 positions.
     """
     xp = array_module(x)
-    positions = xp.arange(0, taps.size * step, step).reshape(-1, *(1,) * (x.ndim - axis - 1))
     best = found = None
-    for index, _ in taps.on_device_of(x):
-        part, here = at(x, index, axis), positions[index]
-        if place is not None:
-            here = here + at(place, index, axis)
+    for tap, (index, _) in enumerate(taps.on_device_of(x)):
+        part, here = at(x, index, axis), at(entry, index, axis) + tap * count
         if best is None:
-            best, found = part.copy(), xp.broadcast_to(here, part.shape)
+            best, found = part, here
             continue
         better = (part > best) | (part != part)  # NaN does not equal itself
-        best = xp.where(better, part, best)
-        found = xp.where(better, here, found)
+        best = xp.maximum(best, part)
+        found = xp.maximum(found, here * better)  # the numbers increase from tap to tap
     return best, found
+
+
+def _places(entry, tables, space, first):
+    """Return the flat index in the image of the element number `entry` of each window."""
+    xp, place, step = array_module(entry), 0, 1
+    for i in range(len(tables) - 1, -1, -1):
+        index = tables[i].index_on_device_of(entry) * step  # (window, element)
+        windows, kinds = index.shape
+        row = xp.arange(0, windows * kinds, kinds).reshape(-1, *(1,) * (entry.ndim - first - i - 1))
+        place = place + index.reshape(-1).take(row + entry % kinds if kinds > 1 else row)
+        entry, step = entry // kinds if kinds > 1 else entry, step * space[i]
+    return xp.ascontiguousarray(xp.broadcast_to(place, entry.shape))
 
 
 @names_arguments

@@ -192,6 +192,33 @@ def test_nan_and_infinity(device):
     np.testing.assert_array_equal(means.numpy(), [[np.inf, np.inf, 1.5, np.nan, np.nan]])
 
 
+def test_maximum_of_maps_whose_channels_are_last_in_memory(rng, device):
+    x = rng.integers(-2, 3, (2, 3, 7, 5, 4)).astype("float32")
+    x[1, :, 3:5, 2], kernel = np.nan, (3, 1, 3)
+    last = mt.tensor(x, device=device).permute(0, 2, 3, 1, 4).contiguous().permute(0, 3, 1, 2, 4)
+    whole = mt.tensor(x, device=device)
+    for size, how in ((kernel, {"stride": (2, 1, 2), "padding": (1, 0, 1)}), (1, {})):
+        expected = mt.max_pool3d(whole, size, **how, return_indices=True)
+        for maps in (last, mt.tensor(x.transpose(0, 2, 3, 4, 1).copy(), device=device)
+                     .permute(0, 4, 1, 2, 3)):  # fmt: skip
+            found = mt.max_pool3d(maps, size, **how, return_indices=True)
+            for a, b in zip(found, expected, strict=True):
+                np.testing.assert_array_equal(a.numpy(), b.numpy())
+    assert found[0].permute(0, 2, 3, 4, 1).is_contiguous()
+    found[0].fill_(9.0)
+    assert maps.max().item() != 9.0  # it is not a view of the maps
+
+
+@pytest.mark.parametrize("window", [(15, 17), (16, 16), (17, 17)])
+def test_maximum_of_windows_with_about_256_elements(rng, device, window):
+    x = rng.normal(size=(2, 1, 34, 35)).astype("float32")
+    y, place = mt.max_pool2d(mt.tensor(x, device=device), window, (9, 8), return_indices=True)
+    expected = pooled(x, axes_spans(x, window, (9, 8), (0, 0), (1, 1), False), largest)
+    np.testing.assert_array_equal(y.numpy(), expected)
+    found = np.take_along_axis(x.reshape(2, 1, -1), place.numpy().reshape(2, 1, -1), 2)
+    np.testing.assert_array_equal(found.reshape(y.shape), expected)
+
+
 def test_the_plain_means_do_not_change_infinite_neighbours(device):
     x = mt.tensor([[1.0, 2.0, 3.0, np.inf]], device=device)
     np.testing.assert_array_equal(mt.adaptive_avg_pool1d(x, 2).numpy(), [[1.5, np.inf]])

@@ -1,10 +1,10 @@
 r"""Depthwise convolution: the three products of `ops/conv.py` if every channel is a group.
 
 With one input and one output channel per group, the sums of `ops/conv.py` lose their channel
-indices, and each matrix product would have only one row. It is faster to multiply whole arrays,
-one kernel position k at a time, without a copy of the windows:
+indices, and each matrix product would have only one row. The sums over windows are computed
+without copies of the windows:
 
-    y[b, o, c] += w[k, c] x[b, o s + k d - p, c]
+    y[b, o, c] = sum_k w[k, c] x[b, o s + k d - p, c]
 
 The arrays have their channels on the last axis here, so that the innermost loop runs over channels.
 """
@@ -13,12 +13,12 @@ import itertools
 import math
 
 from ...backend import array_module
-from ...backend.row_reductions import column_sum, row_blocks
+from ...backend.channel_windows import kernel_sums, window_sums
+from .spatial import is_channels_last, windows
 
 __all__ = ["depthwise", "depthwise_kernel", "depthwise_transposed", "is_depthwise"]
 
 _FEWEST_CHANNELS = 4  # with fewer, the innermost loop is too short
-_CHUNK = 1 << 19  # bytes of the images in one step on the CPU, so that they stay in its cache
 
 
 def is_depthwise(out_channels, in_channels, kernel, groups, dtype):
@@ -47,17 +47,10 @@ def depthwise(x, weight, *, stride, padding, dilation):
     -------
     array of shape (batch, channel, *place)
     """
-    kernel = weight.shape[2:]
-    places = tuple([
-        (n + sum(p) - d * (k - 1) - 1) // s + 1
-        for n, p, k, s, d in zip(x.shape[2:], padding, kernel, stride, dilation, strict=True)
-    ])  # fmt: skip
-    images, kernels = _channels_last(x), _by_position(weight)
-    y = array_module(x).zeros((len(x), *places, x.shape[1]), dtype=x.dtype)
-    for rows in _chunks(images):
-        part, out = images[rows], y[rows]
-        for k, there, here in _pairs(x.shape[2:], places, kernel, stride, padding, dilation):
-            out[there] += part[here] * kernels[k]
+    view = _padded_windows(x, weight.shape[2:], stride, padding, dilation)
+    places = view.shape[1 : x.ndim - 1]
+    y = array_module(x).empty((len(x), *places, x.shape[1]), dtype=x.dtype)
+    window_sums(view, _by_position(weight), y)
     return _channels_second(y, like=x)
 
 
@@ -75,15 +68,53 @@ def depthwise_transposed(g, weight, *, size, stride, padding, dilation):
     Returns
     -------
     array of shape (batch, channel, *size)
+
+    Notes
+    -----
+    Place o and kernel position k meet at i = o s + k d - p of the result. All i of one remainder
+    modulo s form an image of their own. They meet every m-th k, with m = s / gcd(s, d). This image
+    is a convolution of g, with stride 1 and these k in reverse order. There are m images per axis.
     """
-    kernel, places = weight.shape[2:], g.shape[2:]
     images, kernels = _channels_last(g), _by_position(weight)
     x = array_module(g).zeros((len(g), *size, g.shape[1]), dtype=g.dtype)
-    for rows in _chunks(x):
-        part, out = images[rows], x[rows]
-        for k, there, here in _pairs(size, places, kernel, stride, padding, dilation):
-            out[here] += part[there] * kernels[k]
+    axes = [
+        _remainders(*axis)
+        for axis in zip(size, weight.shape[2:], stride, padding, dilation, strict=True)
+    ]
+    for there, taken, before, length, step in (
+        zip(*axis, strict=True) for axis in itertools.product(*axes)
+    ):
+        part = kernels[taken]
+        moved = _placed(images, before, length)
+        view = _windows(moved, part.shape[:-1], (1,) * len(size), step)
+        window_sums(view, part, x[(slice(None), *there)])
     return _channels_second(x, like=g)
+
+
+def _remainders(size, kernel, stride, padding, dilation):
+    """Return what one axis contributes to each image of `depthwise_transposed`.
+
+    Returns
+    -------
+    list of (slice, slice, int, int, int)
+        Positions of the image in the result, kernel positions in reverse order, number of zeros
+        before g (negative if its first elements are not needed), length of g with its zeros, and
+        step from one of the kernel positions to the next.
+    """
+    common = math.gcd(stride, dilation)
+    every, step = stride // common, dilation // common
+    found = []
+    for first in range(min(every, kernel)):
+        moved, remainder = divmod(first * dilation - padding[0], stride)
+        there, taken = slice(remainder, None, stride), range(first, kernel, every)
+        count = len(range(size)[there])
+        if count:
+            # i = stride (o + step j + moved) + remainder, for the j-th of these kernel positions
+            reach = step * (len(taken) - 1)
+            stop = first - every if first >= every else None
+            reverse = slice(taken[-1], stop, -every)
+            found.append((there, reverse, reach + moved, count + reach, step))
+    return found
 
 
 def depthwise_kernel(g, x, *, kernel, stride, padding, dilation):
@@ -100,43 +131,46 @@ def depthwise_kernel(g, x, *, kernel, stride, padding, dilation):
     -------
     array of shape (channel, 1, *kernel)
     """
-    places, channels = g.shape[2:], x.shape[1]
-    grads, images = _channels_last(g), _channels_last(x)
-    weight = array_module(x).zeros((*kernel, channels), dtype=x.dtype)
-    for rows in _chunks(images):
-        part, grad = images[rows], grads[rows]
-        for k, there, here in _pairs(x.shape[2:], places, kernel, stride, padding, dilation):
-            weight[k] += column_sum(grad[there] * part[here])
-    weight = weight.reshape(-1, channels).swapaxes(0, 1)
-    return array_module(x).ascontiguousarray(weight).reshape(channels, 1, *kernel)
+    view = _padded_windows(x, kernel, stride, padding, dilation)
+    weight = kernel_sums(view, _channels_last(g)).reshape(-1, x.shape[1]).swapaxes(0, 1)
+    return array_module(x).ascontiguousarray(weight).reshape(x.shape[1], 1, *kernel)
 
 
-def _pairs(space, places, kernel, stride, padding, dilation):
-    """Yield each kernel position with the output places and the image places that it joins.
+def _padded_windows(x, kernel, stride, padding, dilation):
+    """Return a view of all windows of x with its padding, (batch, *place, *kernel, channel)."""
+    images = _channels_last(x)
+    before = [a for a, _ in padding]
+    length = [n + sum(p) for n, p in zip(x.shape[2:], padding, strict=True)]
+    return _windows(_placed(images, before, length), kernel, stride, dilation)
 
-    Yields
-    ------
-    k : tuple of int
-    there, here : tuple of slice
-        Equally large parts of arrays (batch, *place, channel) and (batch, *space, channel).
+
+def _windows(images, kernel, stride, dilation):
+    """(batch, *space, channel) -> (batch, *place, *kernel, channel), a view."""
+    xp = array_module(images)
+    view = windows(xp.moveaxis(images, -1, 1), kernel, stride, dilation)
+    return xp.moveaxis(view, 1, -1)
+
+
+def _placed(images, before, length):
+    """Return zeros of another length along the spatial axes, with the images at `before`.
+
+    If it is negative, the first positions are dropped. What exceeds `length` is dropped too.
     """
-    for k in itertools.product(*map(range, kernel)):
-        there, here = [slice(None)], [slice(None)]
-        for i, n, o, s, (p, _), d in zip(k, space, places, stride, padding, dilation, strict=True):
-            shift = i * d - p  # place o of the output meets o s + shift of the image
-            first = max(-(shift // s), 0)  # the smallest o with o s + shift >= 0
-            last = min((n - 1 - shift) // s, o - 1)
-            if last < first:
-                break
-            there.append(slice(first, last + 1))
-            here.append(slice(first * s + shift, last * s + shift + 1, s))
-        else:
-            yield k, tuple(there), tuple(here)
-
-
-def _chunks(images):
-    """Return slices of the batch, each small enough for a CPU's cache."""
-    return row_blocks(images, max(_CHUNK // max(images[:1].nbytes, 1), 1))
+    space = images.shape[1:-1]
+    if not any(before) and tuple(length) == space:
+        return images
+    larger = array_module(images).zeros(
+        (len(images), *length, images.shape[-1]), dtype=images.dtype
+    )
+    here, there = [slice(None)], [slice(None)]
+    for n, first, count in zip(space, before, length, strict=True):
+        start, stop = max(first, 0), max(min(first + n, count), 0)
+        if stop <= start:
+            return larger
+        there.append(slice(start, stop))
+        here.append(slice(start - first, stop - first))
+    larger[tuple(there)] = images[tuple(here)]
+    return larger
 
 
 def _by_position(weight):
@@ -146,15 +180,14 @@ def _by_position(weight):
 
 
 def _channels_last(x):
-    """(batch, channel, *space) -> contiguous (batch, *space, channel), without a copy if it is."""
+    """(batch, channel, *space) -> (batch, *space, channel), without a copy if possible."""
     xp = array_module(x)
-    return xp.ascontiguousarray(xp.moveaxis(x, 1, -1))
+    x = xp.moveaxis(x, 1, -1)
+    return x if x.strides[-1] == x.itemsize else xp.ascontiguousarray(x)
 
 
 def _channels_second(y, like):
     """(batch, *space, channel) -> (batch, channel, *space), with the memory layout of `like`."""
     xp = array_module(y)
     y = xp.moveaxis(y, -1, 1)
-    if like.shape[1] > 1 and like.strides[1] == like.itemsize:
-        return y
-    return xp.ascontiguousarray(y)
+    return y if is_channels_last(like) else xp.ascontiguousarray(y)

@@ -6,7 +6,10 @@ from ..reshape import Reshape
 from .axes import sizes_of
 from .tensor_arguments import not_tensors
 
-__all__ = ["batched", "crop", "each_axis", "enlarge", "shifts", "unbatched", "windows"]
+__all__ = [
+    "batched", "crop", "each_axis", "enlarge", "is_channels_last", "shifts", "unbatched",
+    "windows",
+]  # fmt: skip
 
 
 def each_axis(value, count, where, name, least=0):
@@ -78,6 +81,11 @@ def unbatched(result, input, count):
     if input.ndim == count + 2:
         return result
     return Reshape.apply(result, shape=result.shape[1:])
+
+
+def is_channels_last(x):
+    """Return True if the channels of an array (batch, channel, *space) are neighbors in memory."""
+    return x.shape[1] > 1 and x.strides[1] == x.itemsize
 
 
 def enlarge(x, padding):

@@ -60,6 +60,13 @@ class Taps:
             ]
         return self._placed[key]
 
+    def index_on_device_of(self, x):
+        """Return `index` on the device of x."""
+        device = device_of(x)
+        if device not in self._placed:
+            self._placed[device] = from_host(self.index, device)
+        return self._placed[device]
+
     def _placed_index(self, t, device):
         column = self.index[:, t]
         step = int(column[1] - column[0]) if column.size > 1 else 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.__main__ import BY_NAME_ONLY, WORKLOADS
-from benchmarks.workloads import vit_step, w3, w5, w7, w9
+from benchmarks.workloads import vit_step, w3, w5, w7, w8, w9
 from minitorch_attn.models.mvit_stages import plan_blocks
 from minitorch_attn.models.swin import Block
 from minitorch_attn.ops.windows import relative_position_index, shifted_window_mask
@@ -33,6 +33,35 @@ def test_pytorchs_positions_are_the_ones_of_this_library():
 
     ours = mt.nn.positional.sinusoidal_positions(w3.LENGTH, w3.WIDTH).numpy()
     np.testing.assert_allclose(w3.positions(), ours, atol=1e-6)
+
+
+def test_pytorchs_places_of_detr_are_the_ones_of_this_library():
+    import minitorch_attn as mt
+    from minitorch_attn.models.image_positions import SinePositions
+
+    ours = SinePositions(w8.WIDTH)(mt.zeros(1, 1, 5, 5)).numpy()[0]
+    np.testing.assert_allclose(w8.positions(5), ours, atol=1e-6)
+
+
+def test_pytorchs_set_loss_is_the_one_of_this_library():
+    torch = pytest.importorskip("torch")
+    import minitorch_attn as mt
+    from benchmarks.workloads.in_torch import set_loss
+    from minitorch_attn.models.detr import auxiliary_losses, total_loss
+
+    rng = np.random.default_rng(0)
+    logits, boxes = rng.standard_normal((2, 3, 7, 6)), rng.uniform(0.2, 0.6, (2, 3, 7, 4))
+    labels, targets = rng.integers(0, 5, (3, 2)), rng.uniform(0.2, 0.6, (3, 2, 4))
+    given = (torch.from_numpy(a) for a in (logits, boxes, labels, targets))
+    found = set_loss(*given, w8.COSTS, w8.NO_OBJECT)
+    targets = [
+        {"class_labels": mt.tensor(c), "boxes": mt.tensor(b)}
+        for c, b in zip(labels, targets, strict=True)
+    ]
+    losses = auxiliary_losses(
+        mt.tensor(logits), mt.tensor(boxes), targets, 5, w8.NO_OBJECT, *w8.COSTS
+    )
+    assert found.item() == pytest.approx(total_loss(losses, *w8.COSTS[1:]).item())
 
 
 def test_pytorchs_blocks_of_mvit_are_the_ones_of_this_library():
