@@ -135,15 +135,22 @@ class Parallel(Function):
         keep = ctx.retained or exposed
         calls = [partial(_differentiate, *item, keep, recorded) for item in work]
         found = [call() for call in calls] if recorded else together(calls)
-        arrived = {edge: [] for edge in ctx.edges}
-        for (_, _, edges), results in _pairs(work, found):
-            for edge, result in _pairs(edges, results):
-                arrived[edge].append(result)
-        return _summed(list(arrived.values()), in_threads=not recorded)
+        groups = _grouped(ctx.edges, [edges for *_, edges in work], found)
+        found.clear()
+        return _summed(groups, in_threads=not recorded)
 
 
 def _pairs(first, second):
     return [*zip(first, second, strict=True)]
+
+
+def _grouped(edges, edges_of_calls, found):
+    """Return, for each edge, the list of its gradients from the calls."""
+    arrived = {edge: [] for edge in edges}
+    for part, results in _pairs(edges_of_calls, found):
+        for edge, result in _pairs(part, results):
+            arrived[edge].append(result)
+    return list(arrived.values())
 
 
 def _differentiate(outputs, grads, edges, retain_graph, recorded):
@@ -165,4 +172,16 @@ def _summed(groups, in_threads):
 
 
 def _sums(groups):
-    return [sum(group[1:], start=group[0]) for group in groups]
+    return [_sum(group) for group in groups]
+
+
+def _sum(group):
+    """Add up the gradients in a list, and empty it.
+
+    NumPy writes a sum into an operand that nothing else refers to. So the second gradient has no
+    other reference, which saves memory of the size of all parameters.
+    """
+    total = group.pop(0)
+    while group:
+        total = total + group.pop(0)
+    return total

@@ -83,12 +83,12 @@ def kernel_sums(windows, grads):
             windows = _rows(windows, kernel[0])
             grads = grads.reshape(*grads.shape[:-2], windows.shape[-1])
             place = place[:-1]
+        sums = np.zeros((*out.shape[:-1], windows.shape[-1]), out.dtype)
         for image, grad in zip(windows, grads, strict=True):  # a sum per image rounds less
-            sums = np.einsum(
+            sums += np.einsum(
                 image, [*place, *kernel, channel], grad, [*place, channel], [*kernel, channel]
             )
-            out += sums.reshape(*out.shape[:-1], -1, out.shape[-1]).sum(axis=-2)
-        return out
+        return sums.reshape(*out.shape[:-1], -1, out.shape[-1]).sum(axis=-2)
     for k in _positions(out):
         out[k] = (windows[(..., *k, slice(None))] * grads).sum(axis=tuple(range(grads.ndim - 1)))
     return out

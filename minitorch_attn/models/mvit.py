@@ -13,6 +13,7 @@ from ..computes import computes
 from ..errors import ArgumentError, ShapeError
 from ..nn import functional as F
 from ..nn import init
+from ..nn.feed_forward import two_layers
 from .mvit_stages import plan_blocks
 from .pooling_attention import (
     CONVOLUTIONS,
@@ -103,7 +104,8 @@ class MultiscaleBlock(nn.Module):
         x = self.pool_skip(kept, size) + self.drop_path(attended)
         n = self.norm2(x)
         kept = self.skip(n) if self._widens(in_attention=False) else x
-        return kept + self.drop_path(self.linear2(F.gelu(self.linear1(n)))), new_size
+        y = two_layers(n, self.linear1, F.gelu, None, self.linear2)
+        return kept + self.drop_path(y), new_size
 
     def _widens(self, in_attention):
         is_linear = not isinstance(self.skip, nn.Identity)

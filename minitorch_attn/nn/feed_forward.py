@@ -65,8 +65,9 @@ def two_layers(x, linear1, activation, dropout, linear2):
     Parameters
     ----------
     x : Tensor of shape (..., in)
-    linear1, dropout, linear2 : Module
+    linear1, linear2 : Module
     activation : callable
+    dropout : Module, or None
 
     Returns
     -------
@@ -77,10 +78,11 @@ def two_layers(x, linear1, activation, dropout, linear2):
         name is None
         or is_taken_apart()
         or not (is_plain(linear1, Linear) and is_plain(linear2, Linear))
-        or not is_plain(dropout, Dropout)
-        or (dropout.training and dropout.p > 0)
+        or not (dropout is None or is_plain(dropout, Dropout))
+        or (dropout is not None and dropout.training and dropout.p > 0)
     ):
-        return linear2(dropout(activation(linear1(x))))
+        hidden = activation(linear1(x))
+        return linear2(hidden if dropout is None else dropout(hidden))
     return ops.feed_forward(x, linear1.weight, linear1.bias, linear2.weight, linear2.bias, name)
 
 
