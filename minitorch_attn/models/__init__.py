@@ -94,7 +94,16 @@ _FILES = {
     ],  # fmt: skip
     "timesformer": ["TimeSformer", "timesformer_b"],
     "transformer": ["Transformer", "transformer_base", "transformer_big"],
+    "uniter": [
+        "UNITER",
+        "UNITERClassifier",
+        "UNITERPreTraining",
+        "uniter_base",
+        "uniter_large",
+    ],  # fmt: skip
     "video_mae": ["VideoMAE", "tube_masking", "video_mae_b", "video_mae_l", "video_mae_s"],
+    "vilt": ["ViLT", "vilt_b_32"],
+    "visual_bert": ["VisualBERT"],
     "vit": ["VisionTransformer"],
     "vit_sizes": [
         "vision_transformer",
