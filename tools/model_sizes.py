@@ -52,6 +52,12 @@ def row(name):
         shown = " x ".join(map(str, model.vision.image_size)) + f" + {length} tokens"
     elif size is not None:
         inputs, shown = [(1, 3, size, size)], f"{size} x {size}"
+    elif name.startswith("uniter"):
+        inputs = [zeros(1, TOKENS, dtype="int64"), (1, 36, 2048), (1, 36, 7)]
+        shown = f"{TOKENS} tokens + 36 regions"
+    elif name.startswith("vilt"):
+        inputs = [zeros(1, 40, dtype="int64"), (1, 3, 384, 384)]
+        shown = "40 tokens + 384 x 384"
     else:
         count = 2 if name.startswith(PAIRS) else 1
         inputs = [zeros(1, TOKENS, dtype="int64")] * count

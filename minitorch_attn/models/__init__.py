@@ -106,8 +106,17 @@ _FILES = {
     ],  # fmt: skip
     "timesformer": ["TimeSformer", "timesformer_b"],
     "transformer": ["Transformer", "transformer_base", "transformer_big"],
+    "uniter": [
+        "UNITER",
+        "UNITERClassifier",
+        "UNITERPreTraining",
+        "uniter_base",
+        "uniter_large",
+    ],  # fmt: skip
     "vatt": ["VATT", "vatt_bbs", "vatt_lbs", "vatt_ma_medium", "vatt_mbs"],
     "video_mae": ["VideoMAE", "tube_masking", "video_mae_b", "video_mae_l", "video_mae_s"],
+    "vilt": ["ViLT", "vilt_b_32"],
+    "visual_bert": ["VisualBERT"],
     "vit": ["VisionTransformer"],
     "vit_sizes": [
         "vision_transformer",

@@ -39,6 +39,7 @@ NOT_CALLED = {
     "mt.models.t5_large mt.models.t5_small mt.models.t5_v1_1_base mt.models.t5_v1_1_large "
     "mt.models.t5_v1_1_small mt.models.t5_v1_1_xl mt.models.t5_v1_1_xxl "
     "mt.models.timesformer_b mt.models.transformer_base mt.models.transformer_big "
+    "mt.models.uniter_base mt.models.uniter_large mt.models.vilt_b_32 "
     "mt.models.vatt_bbs mt.models.vatt_lbs mt.models.vatt_ma_medium mt.models.vatt_mbs "
     "mt.models.video_mae_b mt.models.video_mae_l mt.models.video_mae_s "
     "mt.models.vision_transformer mt.models.vit_b_16 mt.models.vit_b_32 mt.models.vit_h_14 "
@@ -338,6 +339,8 @@ _MULTISCALE = ("input_size=(8, 8)|num_classes=5|embed_dim=8|depths=(1, 1)|patch_
                "patch_stride=(2, 2)|patch_padding=(1, 1)|kernel=(3, 3)|stride_q=(2, 2)|"
                "stride_kv=(2, 2)")  # fmt: skip
 _CLIP, _TOKENS = "mt.rand(1, 3, 2, 8, 8)", "mt.rand(1, 17, 8), (1, 4, 4)"
+_UNITER = "uniter=mt.models.UNITER(11, 3, 8, 2, 1)"
+_REGIONS = f"{_IDS}, mt.rand(1, 2, 3), mt.rand(1, 2, 7)"
 _MODELS = {  # settings of a small model, and its usual input
     "GPT": (f"{_TEXT}|context_length=8", _IDS),
     "ImageGPT": ("num_clusters=11|num_pixels=8|embed_dim=8|num_heads=2|num_layers=1", _IDS),
@@ -353,6 +356,11 @@ _MODELS = {  # settings of a small model, and its usual input
     **{f"BERT{kind}": (_TEXT, _IDS) for kind in ("", "MaskedLM", "PreTraining",
                                                  "QuestionAnswering")},
     **{f"BERT{kind}Classifier": (f"num_classes=3|{_TEXT}", _IDS) for kind in ("", "Token")},
+    "UNITER": (f"{_TEXT}|feature_dim=3", _REGIONS),
+    "UNITERPreTraining": (f"num_classes=5|{_UNITER}", _REGIONS),
+    "UNITERClassifier": (f"num_classes=5|{_UNITER}", _REGIONS),
+    "VisualBERT": (f"{_TEXT}|feature_dim=3", f"{_IDS}, mt.rand(1, 2, 3)"),
+    "ViLT": (f"{_IMAGE}|vocab_size=11", f"{_IDS}, {_PIXELS}"),
     **dict.fromkeys(("Swin", "SwinV2"), (f"image_size=8|patch_size=2|{_STAGES}", _PIXELS)),
     **dict.fromkeys(("DETR", "ReferenceDETR"), (_DETR, _PIXELS)),
     **dict.fromkeys(("MViT", "MViTv2"), (_MULTISCALE, _PIXELS)),

@@ -11,9 +11,9 @@ from .decoder import cache_of, collecting, embeddings_of, positions_of, result
 from .encoder import decoder_mask, encoder_mask
 from .names import Ignored, NameTable, Same
 
-__all__ = ["BertPreTrainedModel"]
+__all__ = ["DEFAULTS", "BertPreTrainedModel"]
 
-_DEFAULTS = dict(
+DEFAULTS = dict(
     vocab_size=30522, hidden_size=768, num_hidden_layers=12, num_attention_heads=12,
     intermediate_size=3072, hidden_act="gelu", hidden_dropout_prob=0.1,
     attention_probs_dropout_prob=0.1, max_position_embeddings=512, type_vocab_size=2,
@@ -36,7 +36,7 @@ class BertPreTrainedModel(PretrainedModel):
 
     model_type = "bert"
     base_prefix = "bert"
-    defaults = _DEFAULTS
+    defaults = DEFAULTS
     old_names = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
     pools = True
     predicts = False
@@ -46,13 +46,7 @@ class BertPreTrainedModel(PretrainedModel):
         config.refuse(name, position_embedding_type="absolute", tie_encoder_decoder=False)
         if config.get("pruned_heads"):
             config.refuse(name, pruned_heads={})
-        self.bert = BERT(
-            config.vocab_size, config.hidden_size, config.num_attention_heads,
-            config.num_hidden_layers, config.intermediate_size, config.max_position_embeddings,
-            config.type_vocab_size, config.hidden_dropout_prob,
-            config.attention_probs_dropout_prob, activation(config.hidden_act),
-            config.layer_norm_eps, config.pad_token_id,
-        )  # fmt: skip
+        self.bert = self.make_encoder(config)
         if config.is_decoder:
             self.bert.layers = nn.ModuleList(
                 [DecoderLayer(config) for _ in range(config.num_hidden_layers)]
@@ -68,13 +62,24 @@ class BertPreTrainedModel(PretrainedModel):
         self.build_head(config)
         draw_normal(self, config.initializer_range)
 
+    def make_encoder(self, config):
+        """Create the `BERT` model, or a subclass of it, for a configuration."""
+        return BERT(
+            config.vocab_size, config.hidden_size, config.num_attention_heads,
+            config.num_hidden_layers, config.intermediate_size, config.max_position_embeddings,
+            config.type_vocab_size, config.hidden_dropout_prob,
+            config.attention_probs_dropout_prob, activation(config.hidden_act),
+            config.layer_norm_eps, config.pad_token_id,
+        )  # fmt: skip
+
     def build_head(self, config):
         """Create the head on top of the encoder. The base model does not have a head."""
 
     def names(self):
-        p = "" if self.is_base else "bert."
+        p = "" if self.is_base else self.base_prefix + "."
         return NameTable(
             *_encoder_names(p, p + "encoder.layer.{}.", "bert.layers.{}."),
+            *self.more_names(p),
             Same(p + "pooler.dense", "bert.pooler"),
             Same("cls.predictions.transform.dense", "head.dense"),
             Same("cls.predictions.transform.LayerNorm", "head.norm"),
@@ -84,6 +89,10 @@ class BertPreTrainedModel(PretrainedModel):
             Ignored("*embeddings.position_ids", "*embeddings.token_type_ids"),
             Ignored(*([] if self.pools else ["bert.pooler.*", "cls.seq_relationship.*"])),
         )
+
+    def more_names(self, prefix):
+        """Return name-table entries of a subclass's own embeddings."""
+        return []
 
     def _decoder_names(self):
         """Yield the names of the output layer's tensors. A tied matrix is stored once."""
@@ -95,7 +104,9 @@ class BertPreTrainedModel(PretrainedModel):
         if not (self.predicts and self.config.tie_word_embeddings):
             return {}
         return {
-            "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+            "cls.predictions.decoder.weight": (
+                f"{self.base_prefix}.embeddings.word_embeddings.weight"
+            ),
             "cls.predictions.decoder.bias": "cls.predictions.bias",
         }
 

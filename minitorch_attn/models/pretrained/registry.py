@@ -16,7 +16,7 @@ FAMILIES = {
     "GPT2": "gpt2", "ImageGPT": "image_gpt", "Llama": "llama", "Marian": "marian",
     "Swin": "swin", "Swinv2": "swinv2", "T5": "t5", "Timesformer": "timesformer",
     "VideoMAE": "videomae",
-    "ViT": "vit", "ViTMAE": "vitmae",
+    "ViT": "vit", "ViTMAE": "vitmae", "Vilt": "vilt", "VisualBert": "visual_bert",
     "Wav2Vec2Conformer": "wav2vec2_conformer",
 }  # fmt: skip
 # Prefix of timm's architecture names -> the file whose `class_for` finds the class.
