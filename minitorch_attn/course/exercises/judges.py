@@ -21,8 +21,10 @@ from .properties import (
     CROSS_PROPERTIES,
     CTC_PROPERTIES,
     HEAD_PROPERTIES,
+    LOGIT_SCALE_PROPERTIES,
     MASK_PROPERTIES,
     PACKED_PROPERTIES,
+    PAIR_PROPERTIES,
     POOLED_CLASS_PROPERTIES,
     RELATIVE_PROPERTIES,
     SCALE_PROPERTIES,
@@ -264,6 +266,17 @@ def _relative_scores(query, key, table):
     return query @ key.transpose(-1, -2) / dim**0.5 + ops.einsum("bic,ijc->bij", query, rows)
 
 
+def _pair_loss(logits):
+    """Composed: the log-softmax of rows and columns, at the diagonal."""
+    both = logits.log_softmax(1) + logits.log_softmax(0)
+    return -both.diagonal().mean() / 2
+
+
+def _scaled_similarity(images, texts, log_scale):
+    images, texts = (x / (x * x).sum(-1, keepdim=True).sqrt() for x in (images, texts))
+    return ops.exp(log_scale) * (images @ texts.T)
+
+
 _X = ((2, 5, 4), (8, 256, 64))  # batch, token, width
 _ROWS = ((2, 3, 5), (2, 12, 64, 64))
 _SQUARE = ((4, 4), (64, 64))
@@ -355,5 +368,14 @@ JUDGES = {
         _normal(*[((2, 5, 3), (8, 64, 32))] * 2, ((9, 3), (127, 32))),
         _relative_scores,
         RELATIVE_PROPERTIES,
+    ),
+    "symmetric_loss": Judge(
+        "pair_loss", _normal(((5, 5), (256, 256))), _pair_loss, PAIR_PROPERTIES
+    ),
+    "logit_scale": Judge(
+        "scaled_similarity",
+        _normal(((3, 4), (256, 64)), ((5, 4), (192, 64)), ((1,), (1,))),
+        _scaled_similarity,
+        LOGIT_SCALE_PROPERTIES,
     ),
 }
