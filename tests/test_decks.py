@@ -1,4 +1,4 @@
-"""docs/decks.md: each slide topic has a lesson, a file, a recipe and a test, and all of them exist."""
+"""docs/decks.md: each slide topic has a lesson, a file, a recipe and a test, and all exist."""
 
 import re
 from pathlib import Path

@@ -23,10 +23,12 @@ from .properties import (
     CTC_PROPERTIES,
     GAP_PROPERTIES,
     HEAD_PROPERTIES,
+    LOGIT_SCALE_PROPERTIES,
     MASK_PROPERTIES,
     MATCHING_PROPERTIES,
     MEL_PROPERTIES,
     PACKED_PROPERTIES,
+    PAIR_PROPERTIES,
     POOLED_CLASS_PROPERTIES,
     RELATIVE_PROPERTIES,
     SCALE_PROPERTIES,
@@ -196,6 +198,17 @@ def _log_mel(power, points):
     return (power @ ops.minimum(rising, falling).relu()).log()
 
 
+def _pair_loss(logits):
+    """Composed: the log-softmax of rows and columns, at the diagonal."""
+    both = logits.log_softmax(1) + logits.log_softmax(0)
+    return -both.diagonal().mean() / 2
+
+
+def _scaled_similarity(images, texts, log_scale):
+    images, texts = (x / (x * x).sum(-1, keepdim=True).sqrt() for x in (images, texts))
+    return ops.exp(log_scale) * (images @ texts.T)
+
+
 _X = ((2, 5, 4), (8, 256, 64))  # batch, token, width
 _ROWS = ((2, 3, 5), (2, 12, 64, 64))
 _SQUARE = ((4, 4), (64, 64))
@@ -297,4 +310,13 @@ JUDGES = {
         RELATIVE_PROPERTIES,
     ),
     "mel_filter": Judge("log_mel", inputs.spectra, _log_mel, MEL_PROPERTIES),
+    "symmetric_loss": Judge(
+        "pair_loss", inputs.normal(((5, 5), (256, 256))), _pair_loss, PAIR_PROPERTIES
+    ),
+    "logit_scale": Judge(
+        "scaled_similarity",
+        inputs.normal(((3, 4), (256, 64)), ((5, 4), (192, 64)), ((1,), (1,))),
+        _scaled_similarity,
+        LOGIT_SCALE_PROPERTIES,
+    ),
 }

@@ -10,9 +10,9 @@ import numpy as np
 __all__ = [
     "ADDITIVE_PROPERTIES", "BASELINE_PROPERTIES", "CAUSAL_PROPERTIES", "CENTERING_PROPERTIES",
     "CROSS_PROPERTIES", "CTC_PROPERTIES", "GAP_PROPERTIES", "HEAD_PROPERTIES",
-    "MASK_PROPERTIES", "MATCHING_PROPERTIES", "MEL_PROPERTIES", "PACKED_PROPERTIES",
-    "POOLED_CLASS_PROPERTIES", "RELATIVE_PROPERTIES", "SCALE_PROPERTIES", "TEACHER_PROPERTIES",
-    "Property",
+    "LOGIT_SCALE_PROPERTIES", "MASK_PROPERTIES", "MATCHING_PROPERTIES", "MEL_PROPERTIES",
+    "PACKED_PROPERTIES", "PAIR_PROPERTIES", "POOLED_CLASS_PROPERTIES", "RELATIVE_PROPERTIES",
+    "SCALE_PROPERTIES", "TEACHER_PROPERTIES", "Property",
 ]  # fmt: skip
 
 _LOG_3 = np.log(3.0)
@@ -239,6 +239,28 @@ def _bands_above_stay(results):
     return off < 1e-9, f"its logarithm changes by {off:.2g}"
 
 
+def _transposed(rng):
+    """Make two calls in which images and texts change places."""
+    logits = rng.normal(size=(5, 5))
+    return [[logits], [logits.T.copy()]]
+
+
+def _loss_of_both(results):
+    first, second = (float(outputs[0]) for outputs in results)
+    return abs(first - second) < 1e-9, f"it changes from {first:.4g} to {second:.4g}"
+
+
+def _equal_directions(rng):
+    """Make two calls with the same unit vectors, and factors of 1 and 1/2."""
+    return [[np.eye(3), np.eye(3), np.array([s])] for s in (0.0, -np.log(2.0))]
+
+
+def _factors(results):
+    found, wanted = (np.array([x[0, 0], y[0, 0]]) for x, y in (
+        (results[0][0], results[1][0]), (np.eye(1), np.eye(1) / 2)))  # fmt: skip
+    return _seen(found, wanted, np.abs(found - wanted).max())
+
+
 _ROWS = Property("each query's weights sum to 1 over the keys", _cross, _rows_sum_to_one)
 _GOLDEN = Property("scores log 3 and 0 give the weights 3/4 and 1/4", _golden_inputs, _golden)
 _SPREAD = "scores of random queries and keys have standard deviation 1"
@@ -329,4 +351,14 @@ RELATIVE_PROPERTIES = (
 )
 MEL_PROPERTIES = (
     Property("a tone at 3 does not change the band from 4 to 16", _tone, _bands_above_stay),
+)
+PAIR_PROPERTIES = (
+    Property("the loss is the same if images and texts change places", _transposed, _loss_of_both),
+)
+LOGIT_SCALE_PROPERTIES = (
+    Property(
+        "vectors of the same direction have the logit 1 for s = 0, and 1/2 for s = -log 2",
+        _equal_directions,
+        _factors,
+    ),
 )
