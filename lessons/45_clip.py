@@ -144,9 +144,9 @@ assert logits.argmax(1).tolist() == [0, 1, 2] and logits.argmax(0).tolist() == [
 # %% [markdown]
 # ## What a pair is pulled by
 #
-# The gradient of a cross-entropy is $p - \mathrm{onehot}$ (lesson 5). Here it is a matrix, too:
-# pairs on the diagonal are pulled together, everything else is pushed apart, and more the more
-# similar it is.
+# The gradient of a cross-entropy is $p - \mathrm{onehot}$ (lesson 5). Here it is a matrix, too. The
+# entries of the diagonal are negative: a step makes these pairs more similar. All others are
+# positive, and larger the more similar a wrong pair is: a step makes it less similar.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the gradient of the logits
