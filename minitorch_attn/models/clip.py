@@ -11,6 +11,7 @@ from .. import nn, ops
 from ..autograd.modes import no_grad
 from ..computes import computes
 from ..errors import ShapeError
+from ..named_errors import names_arguments
 from ..nn import init
 from ..nn.checks import check_layers
 from ..nn.functional import cross_entropy, normalize
@@ -22,6 +23,7 @@ __all__ = ["CLIP", "ImageTower", "TextTower", "contrastive_loss", "similarity"]
 LARGEST_SCALE = 100.0  # section 2.5: the logits are not scaled by more than this
 
 
+@names_arguments
 @computes("similarity of pairs")
 def similarity(image_vectors, text_vectors, logit_scale):
     """Return the scaled cosine similarity of every image and every text (Figure 3).
@@ -51,6 +53,7 @@ def similarity(image_vectors, text_vectors, logit_scale):
     return image_vectors @ text_vectors.T * logit_scale.exp()
 
 
+@names_arguments
 @computes("contrastive loss of pairs")
 def contrastive_loss(logits):
     """Return the symmetric loss of a batch of pairs (Figure 3).

@@ -8,10 +8,12 @@ arXiv:2103.15679v1.
 
 from .. import nn, ops
 from ..autograd import grad
+from ..named_errors import names_arguments
 
 __all__ = ["patch_relevance"]
 
 
+@names_arguments
 def patch_relevance(model, images, text_vectors):
     r"""Return how much each patch contributes to the similarity of an image and a text.
 

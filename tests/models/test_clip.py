@@ -286,3 +286,22 @@ def test_relevance(rng):
 def test_relevance_of_no_direction(rng):
     images = mt.tensor(rng.normal(size=(2, 2, 4, 6)))
     assert not patch_relevance(small(), images, mt.zeros(2, 5, dtype=mt.float64)).any()
+
+
+def test_on_every_device(device, rng):
+    """Values and gradients are those of the CPU; no array of another device takes part."""
+    images, ids = rng.normal(size=(3, 2, 4, 6)), ids_of(rng).numpy()
+    prompts = np.repeat(ids[:, None], 2, 1)
+    found = []
+    for where in (None, device):
+        model = small(12).to(where) if where else small(12)
+        pixels, tokens = mt.tensor(images, device=where), mt.tensor(ids, device=where)
+        loss = contrastive_loss(model(pixels, tokens))
+        loss.backward()
+        model.limit_scale()
+        classes = model.class_vectors(mt.tensor(prompts, device=where))
+        maps = patch_relevance(model, pixels, classes)
+        grads = [p.grad.numpy() for p in model.parameters()]
+        found.append([loss.detach().numpy(), classes.detach().numpy(), maps.numpy(), *grads])
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-12)
