@@ -19,11 +19,14 @@ import math
 from ..autograd.autocast import autocasts
 from ..autograd.function import Function
 from ..backend import array_module, matmul
+from ..backend.row_reductions import row_blocks
 from ..computes import computes
 from ..named_errors import names_arguments
 from .plumbing.conv_arguments import conv_geometry, transposed_geometry
 from .plumbing.depthwise import depthwise, depthwise_kernel, depthwise_transposed, is_depthwise
 from .plumbing.spatial import batched, crop, enlarge, shifts, unbatched, windows
+
+_COLUMNS = 1 << 22  # bytes of the columns that are made at a time on the CPU
 
 __all__ = [
     "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
@@ -58,10 +61,14 @@ class Conv(Function):
         kernels = _grouped(weight, groups)
         if _is_pointwise(kernel, stride, padding):
             return _biased(_mixed(kernels, x, groups), bias)
-        columns, places = _columns(x, kernel, **ctx.how)
-        y = matmul(kernels, columns)  # (group, out, in * kernel) @ (group, in * kernel, item)
-        y = _biased(y.reshape(1, weight.shape[0], x.shape[0], *places), bias)
-        return array_module(x).ascontiguousarray(y[0].swapaxes(0, 1))
+        view = windows(enlarge(x, padding), kernel, stride, dilation)
+        places = view.shape[2 : x.ndim]
+        y = array_module(x).empty((len(x), weight.shape[0], *places), dtype=x.dtype)
+        for images in _blocks(view):
+            columns = _columns(view[images], stride, groups)
+            part = matmul(kernels, columns)  # (group, out, in * kernel) @ (.., in * kernel, item)
+            y[images] = part.reshape(weight.shape[0], -1, *places).swapaxes(0, 1)
+        return _biased(y, bias)
 
     @staticmethod
     def backward(ctx, grad_y):
@@ -148,10 +155,13 @@ class ConvKernel(Function):
         if is_depthwise(g.shape[1], x.shape[1], kernel, groups, x.dtype):
             how = {"stride": stride, "padding": padding, "dilation": dilation}
             return depthwise_kernel(g, x, kernel=kernel, **how)
-        columns, _ = _columns(x, kernel, **ctx.how)
-        # (group, out, item) @ (group, item, in * kernel)
-        weight = matmul(_items(g, groups), columns.swapaxes(1, 2))
-        return weight.reshape(g.shape[1], x.shape[1] // groups, *kernel)
+        view = windows(enlarge(x, padding), kernel, stride, dilation)
+        weight = array_module(x).zeros((g.shape[1], x.shape[1] // groups, *kernel), dtype=x.dtype)
+        for images in _blocks(view):
+            columns = _columns(view[images], stride, groups).swapaxes(1, 2)
+            part = matmul(_items(g[images], groups), columns)  # (.., item) @ (.., in * kernel)
+            weight += part.reshape(weight.shape)
+        return weight
 
     @staticmethod
     def backward(ctx, grad_weight):
@@ -169,22 +179,29 @@ def _how(stride, padding, dilation, groups):
     return {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
 
 
-def _columns(x, kernel, *, stride, padding, dilation, groups):
-    """Return the windows of x as columns, (group, in * kernel, item), and the shape of the output.
+def _blocks(view):
+    """Return slices of images whose columns fit into the caches, if those of one image do.
 
-    The copy runs along a contiguous axis of x: the output positions or, with a stride above 1 and
-    one group, the kernel positions. In the second case, the matrix is stored transposed.
+    The first convolution of a ResNet (7 x 7, 160 x 160 pixels) then takes two thirds of the time.
     """
-    view = windows(enlarge(x, padding), kernel, stride, dilation)  # (batch, in, *place, *kernel)
-    batch, channels, count = x.shape[0], x.shape[1], len(kernel)
-    places = view.shape[2 : 2 + count]
+    return row_blocks(view, max(_COLUMNS // max(view[:1].size * view.itemsize, 1), 1))
+
+
+def _columns(view, stride, groups):
+    """Return windows (batch, in, *place, *kernel) as columns, (group, in * kernel, item).
+
+    The copy runs along the output positions. If windows do not overlap, it runs along the kernel
+    positions, which are contiguous in x, and the matrix is stored transposed.
+    """
+    count = (view.ndim - 2) // 2
+    batch, channels, places, kernel = *view.shape[:2], view.shape[2:-count], view.shape[-count:]
     rows, items = channels // groups * math.prod(kernel), batch * math.prod(places)
     place_axes, kernel_axes = range(2, 2 + count), range(2 + count, 2 + 2 * count)
-    if stride[-1] > 1 and groups == 1:
+    if 1 < kernel[-1] <= stride[-1] and groups == 1:
         view = view.transpose((0, *place_axes, 1, *kernel_axes))
-        return view.reshape(1, items, rows).swapaxes(1, 2), places
+        return view.reshape(1, items, rows).swapaxes(1, 2)
     view = view.transpose((1, *kernel_axes, 0, *place_axes))
-    return view.reshape(groups, rows, items), places
+    return view.reshape(groups, rows, items)
 
 
 def _items(g, groups):

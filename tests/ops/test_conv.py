@@ -9,6 +9,7 @@ from op_table import Case, checks
 import minitorch_attn as mt
 from minitorch_attn.backend.sync import forbid_sync
 from minitorch_attn.errors import ArgumentError, DTypeError, ShapeError
+from minitorch_attn.ops import conv
 
 
 def pairs(value, axes):
@@ -123,6 +124,17 @@ CASES = [
 ]  # fmt: skip
 
 test_forward, test_gradient, test_second_gradient = checks(CASES)
+
+
+@pytest.mark.parametrize("limit", [1, 1800, 3000])
+def test_the_columns_of_some_images_at_a_time(rng, device, monkeypatch, limit):
+    monkeypatch.setattr(conv, "_COLUMNS", limit)  # bytes; an image has 864
+    x, weight, bias = rng.normal(size=(5, 2, 4, 5)), rng.normal(size=(3, 2, 2, 3)), np.arange(3.0)
+    inputs = [mt.tensor(a, device=device, requires_grad=True) for a in (x, weight, bias)]
+    y = mt.conv2d(*inputs, stride=(2, 1), padding=(1, 0))
+    expected = loop_conv(x, weight, bias, stride=(2, 1), padding=(1, 0))
+    np.testing.assert_allclose(y.numpy(), expected, atol=1e-12)
+    assert mt.autograd.gradcheck(lambda *a: mt.conv2d(*a, stride=(2, 1), padding=(1, 0)), inputs)
 
 
 @settings(max_examples=30, deadline=None)
