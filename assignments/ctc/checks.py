@@ -36,7 +36,7 @@ def lattice(rng):
 def lattice_repeats(rng):
     return [
         states_check("equal neighbors", [[1, 1, 2, 2, 2], [3, 1, 1, 3, 1]]),
-        states_check("equal labels apart", [[1, 2, 1, 2], [3, 1, 3, 3]]),
+        states_check("another label between equal ones", [[1, 2, 1, 2], [3, 1, 3, 3]]),
     ]
 
 

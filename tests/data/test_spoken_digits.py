@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from minitorch_attn.data import spoken_digits
 from minitorch_attn.data.audio import log_mel_spectrogram, power_spectrogram
 from minitorch_attn.data.spoken_digits import (
     DIGIT_WORDS,
@@ -71,6 +72,22 @@ def test_vowels_have_their_formants(rng):
     short = PLAIN._replace(formants=np.full(3, 1.2))
     higher = peak(power_of(3, short, rng, 0.7, 0.95), 2100, 3200)
     assert higher == pytest.approx(2290 * 1.2, abs=200)
+
+
+def test_rings_are_damped_sinusoids():
+    """Two pulses between samples, with their own formants, against the formula of the module."""
+    times = np.array([2.25, 5.5])
+    formants = np.array([[500.0, 1500.0, 2500.0], [700.0, 1200.0, 9000.0]])
+    levels = np.array([[1.0, 0.5, 0.25], [-0.5, 0.3, 0.1]])
+    widths = np.array([[70.0], [100.0], [150.0]])
+    expected = np.zeros(20)
+    for start, frequencies, amounts in zip(times, formants, levels, strict=True):
+        for f, b, a in zip(frequencies, widths[:, 0], amounts, strict=True):
+            t = (np.arange(20) - start) / SAMPLE_RATE
+            ring = a * np.exp(-np.pi * b * t) * np.sin(2 * np.pi * min(f, 3840.0) * t)
+            expected += np.where((t >= 0) & (np.arange(20) < np.ceil(start) + 13), ring, 0)
+    found = spoken_digits._ring(times, formants, levels, widths, 13, 20)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_consonants_are_noise_at_high_frequencies(rng):

@@ -262,7 +262,7 @@ def test_arguments_of_the_writer(tmp_path):
             write_wav(path, wrong, 8000)
     for samples, rate in (
         (ones, 0), (ones, 8000.5), (ones, 2**31), (np.ones((0, 3)), 8000), (ones, -1),
-        (np.ones((40_000, 1)), 8000),
+        (np.ones((40_000, 1)), 8000), (np.broadcast_to(np.float32(0), (1 << 31,)), 8000),
     ):  # fmt: skip
         with pytest.raises(ArgumentError, match="does not fit"):
             write_wav(path, samples, rate)
