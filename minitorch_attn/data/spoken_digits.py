@@ -13,7 +13,7 @@ References
 ----------
 .. [1] Rodet 1984, "Time-Domain Formant-Wave-Function Synthesis", Computer Music Journal 8(3).
 .. [2] Peterson and Barney 1952, "Control Methods Used in a Study of the Vowels", table II.
-.. [3] Klatt 1980, "Software for a Cascade/Parallel Formant Synthesizer", table II.
+.. [3] Klatt 1980, "Software for a Cascade/Parallel Formant Synthesizer", tables II and III.
 """
 
 import operator
