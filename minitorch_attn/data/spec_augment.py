@@ -40,7 +40,7 @@ def spec_augment(
     Notes
     -----
     A mask of width w, uniform in 0, 1, ..., F (or T), begins uniformly at one of the places where
-    it fits. The paper's time warping, its least useful part (section 4), is left out.
+    it fits. The paper's time warping, its least useful part (section 5), is left out.
 
     References
     ----------

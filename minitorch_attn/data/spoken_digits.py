@@ -13,9 +13,10 @@ References
 ----------
 .. [1] Rodet 1984, "Time-Domain Formant-Wave-Function Synthesis", Computer Music Journal 8(3).
 .. [2] Peterson and Barney 1952, "Control Methods Used in a Study of the Vowels", table II.
-.. [3] Klatt 1980, "Software for a Cascade/Parallel Formant Synthesizer", table II.
+.. [3] Klatt 1980, "Software for a Cascade/Parallel Formant Synthesizer", tables II and III.
 """
 
+import operator
 from typing import NamedTuple
 
 import numpy as np
@@ -158,7 +159,7 @@ def say_digits(digits, speaker, generator, gap=(0.03, 0.2)):
     four 0.03 s to 0.44 s
     two 0.58 s to 0.91 s
     """
-    digits = [int(digit) for digit in digits]
+    digits = [operator.index(digit) for digit in digits]
     if not all(0 <= digit <= 9 for digit in digits):
         raise ArgumentError("say_digits: digits must be from 0 to 9", got=f"{digits!r:.60}")
     knots, values, spans, length = _tracks(digits, speaker, generator, gap)
@@ -235,6 +236,8 @@ def add_noise(waveform, snr, generator):
     >>> round(float(noisy.std()), 2)
     0.1
     """
+    if not snr > -np.inf:
+        raise ArgumentError("add_noise: snr must be a number of dB", got=str(snr))
     power = (waveform**2).mean(-1, keepdims=True) if waveform.size else 0.0
     noise = generator.standard_normal(waveform.shape, np.float32)
     return waveform + (noise * np.sqrt(power * 10 ** (-snr / 10))).astype(waveform.dtype)

@@ -14,7 +14,7 @@ from minitorch_attn.data.spoken_digits import (
     draw_utterances,
     say_digits,
 )
-from minitorch_attn.errors import ArgumentError
+from minitorch_attn.errors import ArgumentError, DTypeError
 
 PLAIN = Speaker(100.0, 1.0, np.ones(3), np.array([1.0, 0.5, 0.25]), 0.0)
 
@@ -139,6 +139,8 @@ def test_utterances(rng):
         draw_utterances(2, [], rng)
     with pytest.raises(ArgumentError, match="from 0 to 9"):
         say_digits([3, 10], PLAIN, rng)
+    with pytest.raises(DTypeError):
+        say_digits([2.5], PLAIN, rng)
 
 
 @pytest.mark.parametrize("snr", [-5, 5, 20])
@@ -152,6 +154,9 @@ def test_noise(snr, rng):
     several = np.stack([clean, 2 * clean])
     noise = add_noise(several, snr, rng) - several
     assert noise[1].std() == pytest.approx(2 * noise[0].std(), rel=0.1)
+    with pytest.raises(ArgumentError, match="number of dB"):
+        add_noise(clean, float("nan"), rng)
+    np.testing.assert_array_equal(add_noise(clean, float("inf"), rng), clean)
     assert add_noise(np.zeros(0, np.float32), snr, rng).shape == (0,)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minitorch_attn.errors import ShapeError
+from minitorch_attn.errors import ArgumentError, ShapeError
 from minitorch_attn.viz import sound_figure, time_attention_figure
 
 
@@ -56,3 +56,8 @@ def test_arguments():
     for labels, spans in (("a", None), ("ab", [[1, 2]])):
         with pytest.raises(ShapeError, match="one label, and one span"):
             time_attention_figure(np.ones((2, 3)), np.ones((2, 3)), labels, 10, 8, spans=spans)
+    for rate, hop in ((0, 8), (float("nan"), 8), (10, -1), (10, np.ones(2))):
+        with pytest.raises(ArgumentError, match="must be a positive number"):
+            sound_figure(np.ones(3), np.ones((2, 3)), rate, hop)
+        with pytest.raises(ArgumentError, match="must be a positive number"):
+            time_attention_figure(np.ones((2, 3)), np.ones((2, 3)), "ab", rate, hop)

@@ -1,4 +1,4 @@
-"""Mel filters, windows and log-mel spectrograms equal those of transformers' audio_utils."""
+"""Features equal those of transformers' audio_utils, and WAV files those of SciPy."""
 
 import warnings
 
@@ -83,3 +83,28 @@ def test_log_mel_spectrogram(band, length, size, hop, zeros, center, seed):
     assert ours.shape == theirs.T.shape
     # Transformers rounds the spectrum to complex64.
     np.testing.assert_allclose(np.exp(ours), np.exp(theirs.T), 1e-5, 2e-8)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "float32", "float64"])
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_wav_files_of_scipy(dtype, channels, rng, tmp_path):
+    wavfile = pytest.importorskip("scipy.io.wavfile")
+    values = rng.uniform(-1, 1, (11, channels))
+    if dtype == "uint8":
+        stored = np.rint(values * 127 + 128).astype(dtype)
+        values = (stored.astype(float) - 128) / 128
+    elif dtype.startswith("int"):
+        half = 2.0 ** (8 * np.dtype(dtype).itemsize - 1)
+        stored = np.rint(values * (half - 1)).astype(dtype)
+        values = stored / half
+    else:
+        stored = values.astype(dtype)
+        values = stored.astype(float)
+    wavfile.write(tmp_path / "theirs.wav", 8000, stored)
+    samples, rate = audio.read_wav(tmp_path / "theirs.wav", dtype="float64")
+    assert rate == 8000
+    np.testing.assert_array_equal(samples, values.T)
+    audio.write_wav(tmp_path / "ours.wav", values.T, 8000, dtype)
+    rate, found = wavfile.read(tmp_path / "ours.wav")
+    assert rate == 8000 and found.dtype == dtype
+    np.testing.assert_array_equal(found.reshape(11, channels), stored)
