@@ -98,7 +98,7 @@ def _finite(cost):
     """Replace NaN and infinities with a number larger than the cost of any other assignment."""
     known = cost[xp.isfinite(cost)].astype(xp.float64)
     span = xp.ptp(known) if known.size else 0.0
-    largest = known.max(initial=0.0) + (span + 1) * (1 + min(cost.shape))
+    largest = known.max(initial=0.0) + (span + 1) * min(cost.shape)
     return xp.where(xp.isfinite(cost), cost, largest)
 
 

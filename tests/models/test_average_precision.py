@@ -64,6 +64,35 @@ def test_crowds_and_other_sizes_are_ignored():
     assert one(BOX, targets={**TARGET, "area": [2000]})["APm"] == 1
 
 
+def test_limits_of_the_sizes():
+    square = [0.0, 0.0, 32.0, 32.0]  # small and medium
+    found = one(square, targets={"class_labels": [3], "boxes": [square]})
+    assert found["APs"] == found["APm"] == 1 and found["APl"] == -1
+    found = one([x + 40 for x in square], BOX)  # the wrong prediction counts, as it is small too
+    assert found["APs"] == pytest.approx(0.5)
+    square = [0.0, 0.0, 96.0, 96.0]
+    found = one(square, targets={"class_labels": [3], "boxes": [square]})
+    assert found["APm"] == found["APl"] == 1 and found["APs"] == -1
+
+
+def test_a_class_without_targets_of_a_size_does_not_count_there():
+    both = {"class_labels": [3, 5], "boxes": [BOX, [0, 0, 200, 200]]}
+    found = one(BOX, [0, 0, 200, 200], labels=[3, 5], targets=both)
+    assert found["APs"] == found["APl"] == 1 and found["APm"] == -1
+
+
+def test_the_smallest_threshold():
+    found = one(shifted(6.5))  # IoU 0.51
+    assert found["AP50"] == 1 and found["AP"] == pytest.approx(0.1)
+
+
+def test_boxes_that_are_parts_of_the_image():
+    target = {"class_labels": [3], "boxes": [[x / 100 for x in BOX]], "area": [400]}
+    found = one([x / 100 for x in shifted(5)], targets=target)
+    assert found["AP"] == pytest.approx(0.3)
+    assert one([x / 100 for x in shifted(21)], targets=target)["AP50"] == 0
+
+
 def test_a_hundred_predictions_count():
     boxes = [shifted(20)] * 100 + [BOX]
     scores = np.linspace(1, 0.5, 101)

@@ -84,6 +84,14 @@ def test_pairs_broadcast(rng):
     np.testing.assert_array_equal(found, expected)
 
 
+def test_overlap_does_not_depend_on_the_scale(rng):
+    """Boxes of a detector are parts of the image, so their sizes are less than 1."""
+    a, b = (mt.tensor(corners(rng, n)) for n in (5, 3))
+    for function in (box_iou, generalized_box_iou):
+        found = function(a * 0.01, b * 0.01).numpy()
+        np.testing.assert_allclose(found, function(a, b).numpy(), rtol=1e-12, atol=1e-12)
+
+
 def test_float32(rng):
     a = mt.tensor(corners(rng, 5).astype("float32"))
     assert generalized_box_iou(a, a).dtype == mt.float32
@@ -98,7 +106,11 @@ def test_corners_are_checked(bad):
 
 
 def test_shapes_are_checked():
-    with pytest.raises(ShapeError, match="must have size 4"):
-        center_to_corners_format(mt.zeros(2, 3))
-    with pytest.raises(ShapeError, match="two axes"):
-        box_iou(mt.zeros(4), mt.zeros(2, 4))
+    for function in (center_to_corners_format, corners_to_center_format):
+        for shape in ((2, 3), ()):
+            with pytest.raises(ShapeError, match="must have size 4"):
+                function(mt.zeros(*shape))
+    for function in (box_iou, generalized_box_iou):
+        for shapes in (((4,), (2, 4)), ((2, 4), (2, 3)), ((1, 2, 4), (2, 4))):
+            with pytest.raises(ShapeError, match="two axes"):
+                function(*[mt.zeros(*shape) for shape in shapes])

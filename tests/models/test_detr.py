@@ -47,6 +47,16 @@ def test_published_sizes():
             assert dilated == ((2, 2) if end else (1, 1))
 
 
+def test_initial_weights():
+    model = small(embed_dim=32, ff_dim=32)
+    for part in (model.encoder, model.decoder):
+        bound = (6 / 64) ** 0.5
+        for name, parameter in part.named_parameters():
+            if parameter.ndim > 1:
+                largest = parameter.abs().max().item()
+                assert 0.97 * bound < largest <= bound, name  # a linear layer starts with 0.18
+
+
 def test_feature_extractor(device):
     make = dict(channels=(2, 3, 4), stem_channels=5)
     x = mt.randn(2, 3, 64, 32, device=device)

@@ -11,6 +11,7 @@ from minitorch_attn import nn
 from minitorch_attn.autograd import gradcheck_module
 from minitorch_attn.errors import ArgumentError
 from minitorch_attn.models import LocalRelation, LocalSelfAttention, LRNet, lr_net_26, lr_net_50
+from minitorch_attn.models.local_relation import LRBlock
 
 PHI = {
     "product": lambda q, k: q * k,
@@ -217,6 +218,16 @@ def test_sizes_of_the_maps(make, device):
     small = mt.zeros(1, 3, 9, 7, dtype=mt.float64)
     assert [maps.shape[2:] for maps in model.feature_maps(small)] == [(9, 7), (5, 4), (3, 2)]
     assert model(small).shape == (1, 7)
+
+
+def test_a_block_adds_to_its_input(make, device):
+    block = LRBlock(6, 4, 6, 1, lambda width, stride: nn.Conv2d(width, width, 1, stride=stride))
+    block = drawn(block).to(device)
+    x = make(2, 6, 5, 7)
+    y = block(x)
+    assert (y >= 0).all() and (y > 0).any()
+    nn.init.zeros_(block.bn3.weight), nn.init.zeros_(block.bn3.bias)
+    np.testing.assert_array_equal(block(x).detach().numpy(), np.maximum(x.numpy(), 0))
 
 
 def test_gradients_of_the_network(make, device):

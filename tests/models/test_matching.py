@@ -124,6 +124,19 @@ def test_nan_and_infinity_are_matched_last(solver):
     assert [*zip(prediction.tolist(), target.tolist(), strict=True)] == [(0, 1), (2, 0)]
 
 
+@pytest.mark.parametrize("shift", [-1e6, 0.0, 1e6])
+def test_a_pair_without_a_finite_cost_costs_more_than_all_others(solver, shift):
+    cost = np.array([[np.nan, 1.0, 2.0], [1.0, np.inf, 9.0], [2.0, 9.0, 9.0]], np.float32)
+    prediction, target = assign(cost + np.float32(shift))
+    assert np.isfinite(cost[prediction, target]).all() and len(prediction) == 3
+
+
+def test_costs_near_the_largest_number(solver):
+    cost = np.array([[np.nan, np.inf], [3e38, -3e38]], np.float32)
+    prediction, target = assign(cost)
+    assert prediction.tolist() == [0, 1] and target.tolist() == [0, 1]
+
+
 def test_cost_leaves_out_the_overlap_without_its_sign(rng):
     """The better of two boxes wins, whichever class it has."""
     boxes = mt.tensor([[[0.5, 0.5, 0.2, 0.2], [0.52, 0.5, 0.2, 0.2]]])
