@@ -89,7 +89,8 @@ class CtcLoss(Function):
         shift = xp.where(impossible, 0.0, log_p)[:, None]
         posterior = log_probs[:, rows, states]  # log y_t(l'_s), overwritten frame by frame
         for t, beta in _backward_variables(xp, posterior, skip, inside, target_lengths):
-            xp.exp(alpha[t, :, 2:] + beta - shift, out=posterior[t])  # Eq. 14
+            total = xp.where(inside[t][:, None], alpha[t, :, 2:] + beta - shift, -xp.inf)
+            xp.exp(total, out=posterior[t])  # Eq. 14; a frame of padding could overflow
         posterior *= xp.where(inside & ~impossible, -grad_loss, 0.0)[:, :, None]
         # (batch * class, time): the posteriors of the states with the same label add up, Eq. 15
         table = xp.zeros((batch * classes, times), dtype=posterior.dtype)

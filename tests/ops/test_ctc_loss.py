@@ -174,6 +174,16 @@ def test_long_sequences_do_not_underflow(device):
     np.testing.assert_allclose(x.grad.numpy().sum(-1), -1.0, rtol=1e-10)
 
 
+def test_frames_of_padding_get_no_gradient_even_if_they_are_extreme(device):
+    """Their products of probabilities are not those of an alignment, and may overflow."""
+    host = np.full((9, 1, 3), [-200.0, 0.0, -200.0], "float32")
+    host[:2] = drawn(2, 1, 3) * 40
+    x = leaf(host, device, "float32")
+    ctc_loss(x, mt.tensor([[2]], device=device), (2,), (1,)).backward()
+    grad = x.grad.numpy()
+    assert np.isfinite(grad).all() and (grad[2:] == 0).all() and (grad[:2] != 0).any()
+
+
 def test_reductions_and_module(device):
     x, labels = leaf(drawn(7, 3, 5), device), mt.tensor([[1, 2], [3, 0], [0, 0]], device=device)
     lengths, counts = mt.tensor([7, 5, 6]), mt.tensor([[2], [1], [0]])
