@@ -6,7 +6,7 @@ import pytest
 import minitorch_attn as mt
 from minitorch_attn.errors import ArgumentError, ShapeError
 from minitorch_attn.gradcheck import gradcheck_module
-from minitorch_attn.models.image_gpt import ImageGPT
+from minitorch_attn.models.image_gpt import ImageGPT, quick_gelu
 from minitorch_attn.nn import KVCache
 
 CLUSTERS, PIXELS, WIDTH = 7, 11, 6
@@ -27,6 +27,16 @@ def log_softmax(x):
 @pytest.fixture
 def pixels(rng):
     return mt.tensor(rng.integers(0, CLUSTERS, (3, PIXELS)))
+
+
+def test_sizes_and_activation(rng):
+    model = small()
+    assert model.token_embedding.weight.shape == (CLUSTERS + 1, WIDTH)  # and a start token
+    assert model.head.weight.shape == (CLUSTERS, WIDTH)
+    x = rng.normal(size=(3, 5))
+    found = quick_gelu(mt.tensor(x)).numpy()
+    np.testing.assert_allclose(found, x / (1 + np.exp(-1.702 * x)), rtol=1e-12)
+    assert model.blocks[0].feed_forward.activation is quick_gelu
 
 
 def test_next_pixel_loss(pixels):

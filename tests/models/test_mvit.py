@@ -307,6 +307,26 @@ def test_pool_tokens_keeps_the_prefix(rng, device):
         pool_tokens(tokens, (3, 4), nn.MaxPool2d(2))
 
 
+def test_training_draws_nothing_by_default(rng):
+    attention, x = (
+        PoolingAttention(6, 2, *[(3, 3), (3, 3), (1, 1), (1, 1)]),
+        mt.tensor(rng.normal(size=(2, 13, 6))),
+    )
+    found = [
+        attention.double().train(mode)(x, (3, 4))[0].detach().numpy() for mode in (True, False)
+    ]
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("kind", ["separate", "joint"])
+def test_initial_positions_are_small(kind):
+    tables = MViT((8, 8, 8), 0, 64, (1,), positions=kind, patch_kernel=(1, 1, 1),
+                  patch_stride=(1, 1, 1), patch_padding=(0, 0, 0)).positions  # fmt: skip
+    for table in tables.parameters():
+        if table.numel() > 100:
+            assert 0.015 < table.std().item() < 0.025
+
+
 def test_errors():
     with pytest.raises(ArgumentError, match="not divisible by num_heads"):
         PoolingAttention(6, 4)
@@ -320,6 +340,8 @@ def test_errors():
         MViT(**{**VIDEO, "num_heads": (1, 2, 4)})
     with pytest.raises(ShapeError, match="the shape of the input does not match"):
         MViT(**VIDEO)(mt.zeros(2, 4, 7, 10))
+    with pytest.raises(ShapeError, match="the shape of the input does not match"):
+        MViT(**VIDEO)(mt.zeros(2, 3, 4, 7, 10))
     with pytest.raises(ShapeError, match="number of tokens does not match the number of positions"):
         MViT(**VIDEO)(mt.zeros(1, 2, 6, 7, 10))
     with pytest.raises(ShapeError, match="larger than its table"):
