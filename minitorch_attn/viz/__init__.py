@@ -19,6 +19,7 @@ from .superposition import (
     feature_directions_figure,
     superposition_figure,
 )
+from .transport import transport_figure
 from .windows import relative_index_figure, windows_figure
 from .words import meanings_figure, word_map_figure
 
@@ -28,5 +29,6 @@ __all__ = [
     "dimensionality_figure", "feature_directions_figure", "image_rows_figure", "loss_figure",
     "masks_figure", "meanings_figure", "memory_figure", "passes_figure",
     "position_similarity_figure", "query_boxes_figure", "relative_index_figure", "roofline_figure",
-    "sinusoidal_figure", "superposition_figure", "windows_figure", "word_map_figure",
+    "sinusoidal_figure", "superposition_figure", "transport_figure", "windows_figure",
+    "word_map_figure",
 ]  # fmt: skip
