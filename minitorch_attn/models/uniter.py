@@ -59,20 +59,20 @@ class RegionEmbeddings(nn.Module):
 
     Parameters
     ----------
-    feature_dim, embed_dim : int
+    feature_dim, box_dim, embed_dim : int
     dropout, eps : float
     """
 
-    def __init__(self, feature_dim, embed_dim, dropout, eps):
+    def __init__(self, feature_dim, box_dim, embed_dim, dropout, eps):
         super().__init__()
         self.feature_projection = nn.Linear(feature_dim, embed_dim)
-        self.box_projection = nn.Linear(7, embed_dim)
+        self.box_projection = nn.Linear(box_dim, embed_dim)
         self.norm = nn.LayerNorm(embed_dim, eps)
         self.dropout = nn.Dropout(dropout)
 
     @computes("region embeddings")
     def forward(self, features, boxes, segment):
-        # features: (batch, region, feature)   boxes: (batch, region, 7)   segment: (embed,)
+        # features: (batch, region, feature)   boxes: (batch, region, box)   segment: (embed,)
         x = self.feature_projection(features) + self.box_projection(boxes) + segment
         return self.dropout(self.norm(x))  # (batch, region, embed)
 
@@ -86,6 +86,8 @@ class UNITER(BERT):
     feature_dim : int
         Size of a region's feature vector, 2048 in the paper.
     embed_dim, num_heads, num_layers : int
+    box_dim : int, default 7
+        Number of features of a region's place, 7 in the paper.
     **options
         The other arguments of `BERT`.
 
@@ -113,10 +115,12 @@ class UNITER(BERT):
     ((1, 5, 6), (1, 6))
     """
 
-    def __init__(self, vocab_size, feature_dim, embed_dim, num_heads, num_layers, **options):
+    def __init__(
+        self, vocab_size, feature_dim, embed_dim, num_heads, num_layers, box_dim=7, **options
+    ):
         super().__init__(vocab_size, embed_dim, num_heads, num_layers, **options)
-        self.feature_dim = feature_dim
-        self.regions = RegionEmbeddings(feature_dim, embed_dim, self.dropout, self.eps)
+        self.feature_dim, self.box_dim = feature_dim, box_dim
+        self.regions = RegionEmbeddings(feature_dim, box_dim, embed_dim, self.dropout, self.eps)
         self.regions.apply(_initialize)
 
     def forward(
@@ -130,7 +134,7 @@ class UNITER(BERT):
         ids : int64 Tensor of shape (batch, word)
             The first one is [CLS], whose vector stands for the pair of sentence and image.
         features : Tensor of shape (batch, region, feature)
-        boxes : Tensor of shape (batch, region, 7)
+        boxes : Tensor of shape (batch, region, box)
             See `box_features`.
         word_padding_mask : bool Tensor of shape (batch, word), optional
             True for padding.
@@ -154,12 +158,12 @@ class UNITER(BERT):
 
     def _check(self, ids, features, boxes):
         batch, regions = ids.shape[0], features.shape[1]
-        expected = (batch, regions, self.feature_dim), (batch, regions, 7)
+        expected = (batch, regions, self.feature_dim), (batch, regions, self.box_dim)
         if (features.shape, boxes.shape) != expected:
             raise ShapeError(
                 "UNITER: features and boxes do not match the words or the model",
                 got=f"ids {ids.shape}, features {features.shape}, boxes {boxes.shape}",
-                expected=f"(batch, region, {self.feature_dim}) and (batch, region, 7)",
+                expected=f"(batch, region, {self.feature_dim}) and (batch, region, {self.box_dim})",
                 hint="mt.models.uniter.box_features makes seven numbers of each box",
             )
 

@@ -20,6 +20,7 @@ from .superposition import (
     feature_directions_figure,
     superposition_figure,
 )
+from .transport import transport_figure
 from .windows import relative_index_figure, windows_figure
 from .words import meanings_figure, word_map_figure
 
@@ -30,5 +31,5 @@ __all__ = [
     "masks_figure", "meanings_figure", "memory_figure", "passes_figure",
     "position_similarity_figure", "query_boxes_figure", "relative_index_figure", "roofline_figure",
     "sinusoidal_figure", "sound_figure", "superposition_figure", "time_attention_figure",
-    "windows_figure", "word_map_figure",
+    "transport_figure", "windows_figure", "word_map_figure",
 ]  # fmt: skip

@@ -21,7 +21,8 @@ RECIPES = {
     "seq2seq": ("seq2seq", "RecurrentDates"),
     "mask-predict": ("mask_predict", "MaskPredict"),
     "nonlocal": ("non_local", "NonLocal"),
-    "superposition": ("superposition", "Superposition"), "words": ("words", "Words"),
+    "superposition": ("superposition", "Superposition"), "uniter": ("uniter", "Uniter"),
+    "words": ("words", "Words"),
 }  # fmt: skip
 
 _COMMANDS = ("tour", *(f"train {name}" for name in RECIPES))

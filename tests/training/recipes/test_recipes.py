@@ -37,8 +37,9 @@ SMALL = {
     "dino": {"layers": 1, "heads": 2, "dim": 8, "batch": 3, "scenes": 1, "collapse_steps": 11},
     "igpt": {"layers": 1, "heads": 2, "dim": 8, "batch": 5},
     "mvit": {"dim": 4, "layers": 1, "batch": 3, "clips": 23},
+    "uniter": {"layers": 1, "heads": 2, "dim": 8, "batch": 5, "scenes": 23, "labels": 30},
 }
-NEEDS_DIGITS = {"vit", "swin", "mae", "captions", "clip", "detr", "dino", "igpt", "mvit"}
+NEEDS_DIGITS = {"vit", "swin", "mae", "captions", "clip", "detr", "dino", "igpt", "mvit", "uniter"}
 # With batch normalization or a loss over all pairs, a batch cannot be split.
 BATCH_STATISTICS = {"captions", "clip", "detr", "dino", "nonlocal"}
 
