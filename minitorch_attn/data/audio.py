@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from ..backend import array_module, is_array, like
+from ..backend import array_module, device_of, from_host, is_array, like
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..named_errors import names_arguments
 from .spec_augment import spec_augment
@@ -90,7 +90,7 @@ def frames(waveform, size, hop, center=False):
     _check_waveform(waveform, "frames")
     _check_size(size, "frames", "size")
     _check_size(hop, "frames", "hop")
-    xp, length = array_module(waveform), waveform.shape[-1]
+    length = waveform.shape[-1]
     edge = size // 2 if center else 0
     if edge and not length:
         raise ShapeError("frames: an empty waveform cannot be reflected", got=str(waveform.shape))
@@ -99,7 +99,7 @@ def frames(waveform, size, hop, center=False):
     period = max(2 * (length - 1), 1)
     index = np.abs(index) % period  # reflection: ... 2 1 0 1 2 ... n-1 n-2 ...
     index = np.where(index < length, index, period - index)
-    return waveform[..., xp.asarray(index)]
+    return waveform[..., from_host(index, device_of(waveform))]
 
 
 @names_arguments

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..backend import array_module
+from ..backend import array_module, device_of, from_host
 from ..errors import ArgumentError, ShapeError
 from ..named_errors import names_arguments
 
@@ -71,9 +71,10 @@ def spec_augment(
     widest = np.minimum(time_width, (time_fraction * lengths).astype(int))
     bands = _masks(generator, frequency_masks, np.full(batch, mels), frequency_width, mels)
     spans = _masks(generator, time_masks, lengths, widest, frames)
+    hidden = bands[:, None, :] | spans[:, :, None]  # (batch, frame, mel)
     xp = array_module(features)
-    hidden = xp.asarray(bands[:, None, :] | spans[:, :, None])  # (batch, frame, mel)
-    return xp.where(hidden, xp.asarray(fill, dtype=features.dtype), features)
+    fill = xp.asarray(float(fill), dtype=features.dtype)
+    return xp.where(from_host(hidden, device_of(features)), fill, features)
 
 
 def _masks(generator, count, lengths, widest, size):

@@ -16,6 +16,7 @@ References
 .. [3] Klatt 1980, "Software for a Cascade/Parallel Formant Synthesizer", table II.
 """
 
+import operator
 from typing import NamedTuple
 
 import numpy as np
@@ -40,9 +41,9 @@ _SOUNDS = {
     "w": (290, 610, 2150, 70, 0.6, 0), "r": (310, 1060, 1380, 80, 0.7, 0),
     "n": (250, 1340, 2470, 90, 0.45, 0),
     "f": (1100, 2000, 3300, 110, 0, 0.3), "th": (1500, 2600, 3500, 110, 0, 0.25),
-    "s": (2900, 3500, 3850, 120, 0, 0.9), "z": (280, 3400, 3800, 90, 0.3, 0.5),
+    "s": (2900, 3500, 3850, 120, 0, 0.6), "z": (280, 3400, 3800, 90, 0.3, 0.5),
     "v": (250, 1100, 2080, 70, 0.4, 0.15),
-    "t": (2500, 3100, 3700, 30, 0, 1.2), "k": (1500, 1900, 2700, 30, 0, 1.2),
+    "t": (2500, 3100, 3700, 30, 0, 0.7), "k": (1500, 1900, 2700, 30, 0, 0.7),
     "-": (500, 1500, 2500, 55, 0, 0),  # the closed mouth before a "t" or "k"
 }  # fmt: skip
 _WORDS = (
@@ -145,7 +146,7 @@ def say_digits(digits, speaker, generator, gap=(0.03, 0.2)):
     Returns
     -------
     waveform : float32 array of shape (sample,)
-        The root mean square of its words is 0.1.
+        The root mean square of its words is 0.05, so that its peaks are below 1.
     spans : int64 array of shape (word, 2)
         First sample of each word, and the sample after its last one.
 
@@ -158,7 +159,7 @@ def say_digits(digits, speaker, generator, gap=(0.03, 0.2)):
     four 0.03 s to 0.44 s
     two 0.58 s to 0.91 s
     """
-    digits = [int(digit) for digit in digits]
+    digits = [operator.index(digit) for digit in digits]
     if not all(0 <= digit <= 9 for digit in digits):
         raise ArgumentError("say_digits: digits must be from 0 to 9", got=f"{digits!r:.60}")
     knots, values, spans, length = _tracks(digits, speaker, generator, gap)
@@ -168,7 +169,7 @@ def say_digits(digits, speaker, generator, gap=(0.03, 0.2)):
         waveform += _voice(tracks, speaker, generator, length)
         waveform += _noise(tracks, speaker, generator, length)
         spoken = sum(end - start for start, end in spans)
-        waveform *= 0.1 / np.sqrt((waveform**2).sum() / spoken)
+        waveform *= 0.05 / np.sqrt((waveform**2).sum() / spoken)
     return waveform.astype(np.float32), np.array(spans, np.int64).reshape(-1, 2)
 
 
@@ -235,6 +236,8 @@ def add_noise(waveform, snr, generator):
     >>> round(float(noisy.std()), 2)
     0.1
     """
+    if not snr > -np.inf:
+        raise ArgumentError("add_noise: snr must be a number of dB", got=str(snr))
     power = (waveform**2).mean(-1, keepdims=True) if waveform.size else 0.0
     noise = generator.standard_normal(waveform.shape, np.float32)
     return waveform + (noise * np.sqrt(power * 10 ** (-snr / 10))).astype(waveform.dtype)

@@ -73,7 +73,7 @@ def read_wav(path, *, dtype="float32", allow_truncated=False):
     -------
     Sound
         Samples of shape (channel, sample), and the sample rate. Integers are divided by the
-        magnitude of the most negative one, so they are at least -1 and less than 1. Floats are
+        magnitude of the most negative one, so they are from -1 to 1. Floats are
         unchanged and may exceed this range.
 
     Raises
@@ -228,7 +228,7 @@ def _data(file, name, form, position, size, riff, file_size, lenient):
     size = present if unfinished else min(size, present)
     file.seek(position)
     data = read_up_to(file, size - size % block)
-    return data[: len(data) - len(data) % block]  # the file may have become shorter meanwhile
+    return data[: len(data) - len(data) % block]  # the file may be shorter by now
 
 
 def _decoded(data, form, dtype):
@@ -288,24 +288,31 @@ def write_wav(path, samples, sample_rate, sample_format="int16"):
         )  # fmt: skip
     kind, bits = _FORMATS[sample_format]
     channels = 1 if samples.ndim == 1 else len(samples)
+    header = _header(kind, bits, channels, sample_rate, samples.shape[-1])
     data = _encoded(samples.T, kind, bits)  # the samples of all channels side by side
+    with atomic_file(path) as file:
+        file.write(header + data + b"\0" * (len(data) % 2))
+
+
+def _header(kind, bits, channels, rate, count):
+    """Return the bytes before the samples, or raise ArgumentError if they do not fit."""
     block = channels * bits // 8
-    header = b""
-    if 0 < block < 1 << 16 and 0 < sample_rate * block < 1 << 32:
-        values = kind, channels, int(sample_rate), int(sample_rate) * block, block, bits
-        header = b"fmt " + struct.pack("<IHHIIHH", 16, *values)
-    if kind == _FLOAT:  # compressed formats, and formally floats, state the number of samples
-        header += struct.pack("<4sII", b"fact", 4, samples.shape[-1])
-    size = len(header) + len(data) + len(data) % 2 + 12
-    if not header.startswith(b"fmt ") or sample_rate != int(sample_rate) or size >= _UNKNOWN:
+    size = count * block
+    more = b""
+    if kind == _FLOAT:  # all formats but integers state the number of samples, too
+        more = struct.pack("<4sII", b"fact", 4, min(count, _UNKNOWN))
+    whole = 36 + len(more) + size + size % 2
+    fits = 0 < block < 1 << 16 and 0 < rate * block < 1 << 32 and whole < _UNKNOWN
+    if not fits or rate != int(rate):
         raise ArgumentError(
             "write_wav: the sound does not fit into a WAV file",
-            got=f"{channels} channels, {samples.shape[-1]:,} samples, {sample_rate} Hz",
+            got=f"{channels} channels, {count:,} samples, {rate} Hz",
             expected="at least one channel, a sample rate that is an integer, less than 4 GiB",
         )
-    with atomic_file(path) as file:
-        file.write(struct.pack("<4sI4s", b"RIFF", size, b"WAVE") + header)
-        file.write(struct.pack("<4sI", b"data", len(data)) + data + b"\0" * (len(data) % 2))
+    values = kind, channels, int(rate), int(rate) * block, block, bits
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, *values)
+    start = struct.pack("<4sI4s", b"RIFF", whole, b"WAVE")
+    return start + form + more + struct.pack("<4sI", b"data", size)
 
 
 def _encoded(samples, kind, bits):

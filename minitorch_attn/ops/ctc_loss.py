@@ -67,13 +67,7 @@ class CtcLoss(Function):
         rows = xp.arange(len(states))
         emit = log_probs[:, rows[:, None], states]  # (time, batch, state)
         skip = _log_of(xp, skip, emit.dtype)
-        # Two columns of log 0 in front, so that s - 1 and s - 2 exist for every state.
-        alpha = xp.full((len(emit), len(states), states.shape[1] + 2), -xp.inf, dtype=emit.dtype)
-        alpha[0, :, 2:4] = emit[0, :, :2]
-        for t in range(1, len(emit)):  # Eqs. 6 and 7
-            before = alpha[t - 1]
-            total = _log_add(xp, before[:, 2:], before[:, 1:-1], before[:, :-2] + skip)
-            xp.add(total, emit[t], out=alpha[t, :, 2:])
+        alpha = _forward_variables(xp, emit, skip)  # (time, batch, 2 + state)
         last = alpha[xp.maximum(input_lengths - 1, 0), rows]  # (batch, 2 + state)
         end = 2 * target_lengths + 2  # the last state, behind the two columns
         log_p = _log_add(xp, last[rows, end], last[rows, end - 1])  # Eq. 8
@@ -141,8 +135,29 @@ def _lattice(xp, labels, blank):
     return states, skip
 
 
+def _forward_variables(xp, emit, skip):
+    """Return log a_t(s), Eqs. 5 to 7, of shape (time, batch, 2 + state).
+
+    Two columns of log 0 are in front, so that s - 1 and s - 2 exist for every state. `emit`
+    contains log y_t(l'_s). `skip` is 0 where the blank before a state can be skipped, else -inf.
+    """
+    times, batch, count = emit.shape
+    alpha = xp.full((times, batch, count + 2), -xp.inf, dtype=emit.dtype)
+    alpha[0, :, 2:4] = emit[0, :, :2]
+    for t in range(1, times):
+        before = alpha[t - 1]
+        total = _log_add(xp, before[:, 2:], before[:, 1:-1], before[:, :-2] + skip)
+        xp.add(total, emit[t], out=alpha[t, :, 2:])
+    return alpha
+
+
 def _backward_variables(xp, emit, skip, inside, target_lengths):
-    """Yield (t, log b_t) from the last frame to the first, Eqs. 10 and 11; emit[t] is read once."""
+    """Yield (t, log b_t), Eqs. 10 and 11, from the last frame to the first.
+
+    log b_t has shape (batch, state). The caller may overwrite emit[t] once it has received log b_t.
+    `inside` (time, batch) is True for the frames of a sequence; the last of them has b = 1 in the
+    last two states. `emit` and `skip` are as in `_forward_variables`.
+    """
     batch, count = emit.shape[1:]
     state, end = xp.arange(count), 2 * target_lengths[:, None]
     last = _log_of(xp, (state == end) | (state == end - 1), emit.dtype)  # (batch, state)

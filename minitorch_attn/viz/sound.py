@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..errors import ShapeError
+from ..errors import ArgumentError, ShapeError
 from ..named_errors import names_arguments
 from .style import COLOURS, check_axes, host, new_figure
 
@@ -34,6 +34,7 @@ def sound_figure(waveform, features, sample_rate, hop, words=(), title="Sound"):
     """
     check_axes(waveform, 1, "sound_figure", "waveform", "(sample,)")
     check_axes(features, 2, "sound_figure", "features", "(frame, band)")
+    _check_times(sample_rate, hop, "sound_figure")
     waveform = host(waveform)
     figure = new_figure(9, 4.6)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 3))
@@ -86,6 +87,7 @@ def time_attention_figure(
     """
     check_axes(features, 2, "time_attention_figure", "features", "(frame, band)")
     check_axes(weights, 2, "time_attention_figure", "weights", "(output, key)")
+    _check_times(sample_rate, hop, "time_attention_figure")
     features, weights = host(features), host(weights)
     if len(labels) != len(weights) or (spans is not None and len(spans) != len(weights)):
         raise ShapeError(
@@ -109,6 +111,13 @@ def time_attention_figure(
         lower.plot([left, right, right, left, left], heights, color=COLOURS[1], linewidth=1)
     figure.suptitle(title, fontsize=12)
     return figure
+
+
+def _check_times(sample_rate, hop, where):
+    """Raise ArgumentError if the sample rate or the hop is not a positive number."""
+    for name, value in (("sample_rate", sample_rate), ("hop", hop)):
+        if np.ndim(value) or not 0 < value < np.inf:
+            raise ArgumentError(f"{where}: {name} must be a positive number", got=f"{value!r:.60}")
 
 
 def _draw_features(axes, features, sample_rate, hop):

@@ -284,6 +284,22 @@ def _idx(data, rng):
     return Mutation(changed + data[16:], f"axis {place % 3} has size {size}")
 
 
+def _wav(data, rng):
+    """Change one number in the header of a WAV file, or the order of its chunks."""
+    if rng.random() < 0.3:
+        chunks, place = [], 12
+        while place < len(data):
+            end = place + 8 + int.from_bytes(data[place + 4 : place + 8], "little")
+            chunks.append(data[place : end + end % 2])
+            place = end + end % 2
+        chunks = rng.choices(chunks, k=rng.randrange(5))
+        return Mutation(data[:12] + b"".join(chunks), "other chunks")
+    place, size = rng.choice([(4, 4), (16, 4), *((20 + 2 * k, 2) for k in range(12)), (40, 4)])
+    number = rng.choice((0, 1, 2, 3, 8, 16, 24, 32, 64, 0xFFFE, 2**16 - 1, 2**31, *_HUGE))
+    number = (number % (1 << 8 * size)).to_bytes(size, "little")
+    return Mutation(data[:place] + number + data[place + size :], f"{number!r} at byte {place}")
+
+
 def _zip(data, rng):
     """Write the members of a zip file again, one of them with a strange name or other content."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -343,5 +359,6 @@ def _text(data, rng):
 
 FORMATS = {
     "bytes": _bytes, "idx": _idx, "json": _json, "jsonl": _jsonl, "safetensors": _safetensors,
-    "state": _state, "text": _text, "toml": _toml, "zip": _zip,
+    "state": _state, "text": _text, "toml": _toml, "wav": _wav,
+    "zip": _zip,
 }  # fmt: skip

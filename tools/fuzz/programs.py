@@ -17,6 +17,8 @@ NOT_CALLED = {
     "reads or writes files, as `tools.fuzz readers` does": "mt.load mt.save mt.data.cifar10 "
     "mt.data.download mt.data.local_path mt.data.mnist mt.data.read_idx mt.data.read_image "
     "mt.data.read_parallel mt.data.read_text mt.data.read_tsv mt.data.ImageFolder mt.data.ByteBPE "
+    "mt.data.SpeechFolder mt.data.read_wav mt.data.write_wav mt.data.audio.read_wav "
+    "mt.data.audio.write_wav "
     "mt.models.from_pretrained mt.training.Checkpoints mt.training.Loop mt.training.Progress "
     "mt.training.RunFolder",
     "builds a model of millions of parameters": "mt.models.bart_base mt.models.bart_large "

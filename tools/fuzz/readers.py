@@ -31,8 +31,9 @@ def all_readers():
     from .course_readers import COURSE_READERS
     from .learner_readers import LEARNER_READERS
     from .model_readers import MODEL_READERS
+    from .sound_readers import SOUND_READERS
 
-    return [*MODEL_READERS, *COURSE_READERS, *LEARNER_READERS]
+    return [*MODEL_READERS, *COURSE_READERS, *LEARNER_READERS, *SOUND_READERS]
 
 
 class Campaign:

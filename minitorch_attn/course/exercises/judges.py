@@ -22,6 +22,7 @@ from .properties import (
     CTC_PROPERTIES,
     HEAD_PROPERTIES,
     MASK_PROPERTIES,
+    MEL_PROPERTIES,
     PACKED_PROPERTIES,
     POOLED_CLASS_PROPERTIES,
     RELATIVE_PROPERTIES,
@@ -147,6 +148,12 @@ def _views(rng, big):
     return [student, *(rng.normal(size=shape).astype("float32") / 10 for shape in shapes)]
 
 
+def _spectra(rng, big):
+    shape, mels = ((8, 50, 257), 40) if big else ((2, 3, 11), 4)
+    points = np.expm1(np.linspace(0, 3, mels + 2)) / np.expm1(3) * (shape[-1] - 1)
+    return [rng.uniform(0.5, 2, shape), points.astype("float32")]
+
+
 def _project(h, *weights):
     return tuple(h @ weight for weight in weights)
 
@@ -258,6 +265,15 @@ def _pooled_clip(x):
     return ops.stack(pooled, 1)
 
 
+def _log_mel(power, points):
+    points = points.to(power.dtype)
+    frequency = ops.arange(power.shape[-1], dtype=power.dtype).unsqueeze(1)
+    above = frequency - points  # (frequency, point)
+    gaps = points[1:] - points[:-1]
+    rising, falling = above[:, :-2] / gaps[:-1], -above[:, 2:] / gaps[1:]
+    return (power @ ops.minimum(rising, falling).relu()).log()
+
+
 def _relative_scores(query, key, table):
     n, dim = query.shape[1:]
     rows = table[relative_distances(n, n)]  # (query, key, dim)
@@ -350,6 +366,7 @@ JUDGES = {
     "pooled_class_token": Judge(
         "pool_clip", _normal(((2, 7, 3), (8, 65, 32))), _pooled_clip, POOLED_CLASS_PROPERTIES
     ),
+    "mel_filter": Judge("log_mel", _spectra, _log_mel, MEL_PROPERTIES),
     "relative_table": Judge(
         "relative_scores",
         _normal(*[((2, 5, 3), (8, 64, 32))] * 2, ((9, 3), (127, 32))),

@@ -10,8 +10,8 @@ import numpy as np
 __all__ = [
     "ADDITIVE_PROPERTIES", "BASELINE_PROPERTIES", "CAUSAL_PROPERTIES", "CROSS_PROPERTIES",
     "CENTERING_PROPERTIES", "CTC_PROPERTIES", "HEAD_PROPERTIES", "MASK_PROPERTIES",
-    "PACKED_PROPERTIES", "POOLED_CLASS_PROPERTIES", "RELATIVE_PROPERTIES", "SCALE_PROPERTIES",
-    "TEACHER_PROPERTIES", "Property",
+    "MEL_PROPERTIES", "PACKED_PROPERTIES", "POOLED_CLASS_PROPERTIES", "RELATIVE_PROPERTIES",
+    "SCALE_PROPERTIES", "TEACHER_PROPERTIES", "Property",
 ]  # fmt: skip
 
 _LOG_3 = np.log(3.0)
@@ -201,6 +201,19 @@ def _only_that_score(results):
     return _seen(scores, wanted, np.abs(scores - wanted).max())
 
 
+def _tone(rng):
+    """Make two calls whose spectra differ at frequency 3, for triangles that double in width."""
+    spectrum = np.ones((1, 1, 17))
+    spectrum[..., 3] = 11.0
+    points = np.array([0, 1, 2, 4, 8, 16], "float32")
+    return [[np.ones((1, 1, 17)), points], [spectrum, points]]
+
+
+def _bands_above_stay(results):
+    off = np.abs(results[0][0][..., 3] - results[1][0][..., 3]).max()
+    return off < 1e-9, f"its logarithm changes by {off:.2g}"
+
+
 _ROWS = Property("each query's weights sum to 1 over the keys", _cross, _rows_sum_to_one)
 _GOLDEN = Property("scores log 3 and 0 give the weights 3/4 and 1/4", _golden_inputs, _golden)
 _SPREAD = "scores of random queries and keys have standard deviation 1"
@@ -268,6 +281,9 @@ CENTERING_PROPERTIES = (
 )
 POOLED_CLASS_PROPERTIES = (
     Property("the frames do not change the class token", _other_frames, _class_token_stays),
+)
+MEL_PROPERTIES = (
+    Property("a tone at 3 does not change the band from 4 to 16", _tone, _bands_above_stay),
 )
 RELATIVE_PROPERTIES = (
     Property(

@@ -1,0 +1,406 @@
+# %% [markdown]
+# # Sound into tokens: waveform, spectrogram, mel, patches
+#
+# Two seconds of a telephone call are 16,000 numbers, and none of them means anything by itself.
+# What should the tokens of a sound be, so that a Transformer can read it? Why do nearly all speech
+# models start with the same picture, the log-mel spectrogram?
+#
+# *Prerequisites:* attention (lesson 8) and patches of an image (lesson 21).
+
+# %%
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import show, where
+from minitorch_attn.course.your_turn import check
+from minitorch_attn.data import audio
+from minitorch_attn.data.spoken_digits import (
+    DIGIT_WORDS,
+    add_noise,
+    draw_speakers,
+    draw_utterances,
+    say_digits,
+)
+from minitorch_attn.viz.style import COLOURS, new_figure
+
+mt.manual_seed(0)
+rng = np.random.default_rng(0)
+
+# %% [markdown]
+# ## The waveform
+#
+# A microphone measures the pressure of the air, here 8,000 times per second. The speech of this
+# lesson is synthetic: `spoken_digits.py` excites a model of the mouth with pulses (vowels) and
+# noise (consonants), and draws speakers with their own pitch, tempo and timbre. No download is
+# needed, and we know which word was spoken when.
+
+# %%
+RATE = 8000
+speakers = draw_speakers(30, rng)
+utterance = draw_utterances(1, speakers, rng, shortest=4, longest=4, snr=20)[0]
+waveform = utterance.waveform
+print("digits   ", utterance.digits)
+print("samples  ", len(waveform), f"({len(waveform) / RATE:.1f} s)")
+print("scores of one attention head, if each sample were a token:", f"{len(waveform) ** 2:,}")
+
+# %% [markdown]
+# ## Frames
+#
+# Within 25 ms the mouth hardly moves. So we cut the sound into **frames** of this length, one every
+# 10 ms, and multiply each with a **window** that falls to zero at both ends. Below you see why. The
+# Hann window is $w_n = \frac12 - \frac12 \cos(2 \pi n / N)$.
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: windowed frames
+#
+# Write `windowed_frames(waveform, size, hop)`. `waveform` has shape (sample,). Return the frames
+# of `size` samples that start at 0, `hop`, 2 `hop`, ..., each times the Hann window, of shape
+# (frame, size). Leave out what remains after the last complete frame.
+#
+# *Hint:* How many frames fit? An index of shape (frame, size) is a column of starts plus a row
+# `mt.arange(size)`.
+
+
+# %% tags=["answer"]
+def windowed_frames(waveform, size, hop):
+    """Return the frames times the Hann window, shape (frame, size)."""
+    count = (len(waveform) - size) // hop + 1
+    index = mt.arange(count).unsqueeze(1) * hop + mt.arange(size)  # (frame, size)
+    window = 0.5 - 0.5 * mt.cos(2 * np.pi * mt.arange(size, dtype=waveform.dtype) / size)
+    return waveform[index] * window
+
+
+# %% tags=["check"]
+check(
+    windowed_frames,
+    cases=[(mt.randn(23), 7, 3), (mt.randn(11), 5, 6), (mt.randn(5), 5, 2)],
+    expected=lambda waveform, size, hop: mt.stack(
+        [
+            waveform[start : start + size] * mt.tensor(audio.window(size))
+            for start in range(0, len(waveform) - size + 1, hop)
+        ]
+    ),
+    properties={"each frame starts with 0": lambda y, *_: (abs(y[:, 0]) < 1e-9).all()},
+)
+
+# %% [markdown]
+# ## The spectrogram
+#
+# The Fourier transform of a frame tells how strong each frequency is in it, and its squared
+# magnitude is the power. All frames side by side are the **spectrogram**, a picture with time from
+# left to right and frequency upwards. A vowel is a stack of bright bands, the resonances of the
+# mouth ("formants"). An "s" is noise at the top.
+
+# %%
+power = audio.power_spectrogram(waveform, window_size=200, hop=80)  # 25 ms and 10 ms
+print("spectrogram", power.shape, "(frame, frequency)")
+assert power.shape == ((len(waveform) - 200) // 80 + 1, 200 // 2 + 1)
+
+# %% tags=["plot"]
+words = [(*span, DIGIT_WORDS[d]) for span, d in zip(utterance.spans, utterance.digits, strict=True)]
+figure = mt.viz.sound_figure(waveform, np.log(power + 1e-6), RATE, 80, words, "Four spoken digits")
+figure.axes[1].set_yticks(range(0, 101, 25), [f"{40 * k}" for k in range(0, 101, 25)])
+figure.axes[1].set_ylabel("frequency in Hz")
+show(figure, "Each word has its own picture. The waveform above shows little more than loudness.")
+
+# %% [markdown]
+# Short frames tell well *when* something happens, long frames *which frequency* it has. No frame is
+# good at both.
+
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# Two flutes play tones of 1000 and 1040 Hz. We compute spectra with Hann windows of 12.5, 25, 50
+# and 100 ms. Which of them show two peaks? Write down your answer, then run the next cell.
+
+# %%
+time = np.arange(2 * RATE) / RATE
+flutes = np.sin(2 * np.pi * 1000 * time) + np.sin(2 * np.pi * 1040 * time)
+peaks = {}
+for milliseconds in (12.5, 25, 50, 100):
+    size = int(RATE * milliseconds / 1000)
+    spectrum = audio.power_spectrogram(flutes, size, 37, fft_size=4096).mean(0)
+    inner = spectrum[1:-1]
+    is_peak = (inner > spectrum[:-2]) & (inner > spectrum[2:]) & (inner > 0.1 * inner.max())
+    peaks[milliseconds] = (np.flatnonzero(is_peak) + 1) * RATE / 4096
+    print(f"{milliseconds:5} ms: peaks at", peaks[milliseconds].round().astype(int), "Hz")
+assert [len(found) for found in peaks.values()] == [1, 1, 2, 2]
+
+# %% [markdown]
+# A window of $T$ seconds blurs each tone to a band of about $4/T$ Hz: 160 Hz for the usual 25 ms,
+# 40 Hz for 100 ms. Padding the frames with zeros to 4,096 samples made the curves smooth, but added
+# no information. Speech needs short windows, because a "t" lasts 20 ms. In them, the harmonics of a
+# low voice, which are 100 Hz apart, blur into one band, which for words is an advantage.
+#
+# ## Mel: fewer bands, as the ear has them
+#
+# We hear the step from 200 to 300 Hz as large and the step from 3,200 to 3,300 Hz as small. The
+# **mel** scale makes equal steps sound equally large: $m = 2595 \log_{10}(1 + f / 700)$. A mel
+# filter bank sums the power under triangles whose edges $p_0 < p_1 < \dots$ are equally spaced in
+# mel. Triangle $m$ rises from 0 at $p_m$ to 1 at $p_{m+1}$ and falls to 0 at $p_{m+2}$.
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: triangles
+#
+# Write `triangles(frequency, points)`. `frequency` has shape (frequency,), `points` has shape
+# (mel + 2,), both in Hz. Return the values of all triangles, of shape (frequency, mel).
+#
+# *Hint:* Write the rising line through $(p_m, 0)$ and $(p_{m+1}, 1)$ and the falling line, for all
+# m at once. A triangle is the smaller of the two, but nowhere below 0.
+
+
+# %% tags=["answer"]
+def triangles(frequency, points):
+    """Return the filters, shape (frequency, mel)."""
+    left, middle, right = points[:-2], points[1:-1], points[2:]  # (mel,)
+    rising = (frequency.unsqueeze(1) - left) / (middle - left)
+    falling = (right - frequency.unsqueeze(1)) / (right - middle)
+    return mt.minimum(rising, falling).clamp(min=0)
+
+
+# %% tags=["check"]
+check(
+    triangles,
+    cases=[
+        (mt.arange(9) * 4000 / 8, mt.tensor(audio.mel_to_hertz(np.linspace(0, 2146.06, 7)))),
+        (mt.tensor([0.0, 2.0, 9.0]), mt.tensor([1.0, 3.0, 4.0, 8.0])),
+        (mt.tensor([5.0]), mt.tensor([1.0, 3.0, 11.0])),
+    ],
+    expected=lambda frequency, points: mt.stack(
+        [
+            mt.where(
+                f <= points[1:-1],
+                (f - points[:-2]) / (points[1:-1] - points[:-2]),
+                (points[2:] - f) / (points[2:] - points[1:-1]),
+            ).clamp(min=0)
+            for f in frequency
+        ]
+    ),
+    properties={"no value is above 1": lambda y, *_: y.max() <= 1},
+)
+
+# %%
+filters = audio.mel_filters(num_mels=20, fft_size=200, sample_rate=RATE)
+print("filters", filters.shape, "(frequency, mel)")
+print("frequencies under the first and the last triangle:", (filters[:, [0, -1]] > 0).sum(0))
+mel = audio.log_mel_spectrogram(waveform, RATE, num_mels=20, window_size=200, hop=80)
+assert np.allclose(mel, np.log(np.maximum(power @ filters, 1e-10)), atol=1e-4)
+
+# %% tags=["plot"]
+figure = new_figure(9, 4.8)
+upper, lower = figure.subplots(2, 1)
+for m, column in enumerate(filters.T):
+    upper.plot(np.arange(101) * 40, column, color=COLOURS[m % 3], linewidth=1)
+upper.set(xlabel="frequency in Hz", title="20 mel filters", xlim=(0, 4000))
+lower.imshow(mel.T, origin="lower", aspect="auto", cmap="magma", extent=(0, len(mel) / 100, 0, 20))
+lower.set(xlabel="time in seconds", ylabel="mel band", title="log-mel spectrogram")
+show(figure, "Narrow filters for low frequencies, wide ones for high: 101 numbers become 20.")
+
+# %% [markdown]
+# ## What the mel bands and the logarithm are good for
+#
+# Is something lost? We take single words of 20 speakers, and let the nearest of them name the words
+# of 10 *other* speakers, in noise as loud as the speech (0 dB). Each word is reduced to 12 moments.
+
+
+# %%
+def spoken_words(of):
+    """All ten digits of some speakers in noise, as a list of waveforms, and their labels."""
+    found = []
+    for speaker in of:
+        for digit in range(10):
+            sound, ((start, end),) = say_digits([digit], speaker, rng)
+            found.append(add_noise(sound[start:end], 0, rng))
+    return found, np.tile(np.arange(10), len(of))
+
+
+def twelve_moments(features):
+    """Features (frame, ...) at 12 equally spaced times, without their mean."""
+    place = np.linspace(0, len(features) - 1, 12).round().astype(int)
+    return (features[place] - features[place].mean()).ravel()
+
+
+def mel_bands(sound):
+    return audio.log_mel_spectrogram(sound, RATE, 20, 200, 80, floor=1e-6)
+
+
+FEATURES = {
+    "waveform": lambda sound: sound[: len(sound) // 100 * 100].reshape(-1, 100),
+    "power": lambda sound: audio.power_spectrogram(sound, 200, 80),
+    "log power": lambda sound: np.log(audio.power_spectrogram(sound, 200, 80) + 1e-6),
+    "mel": lambda sound: np.exp(mel_bands(sound)),
+    "log-mel": mel_bands,
+}
+known, labels = spoken_words(speakers[:20])
+new, truth = spoken_words(speakers[20:])
+right = {}
+print("                numbers   correct words of new speakers (a guess: 10%)")
+for name, features in FEATURES.items():
+    a, b = (np.array([twelve_moments(features(s)) for s in part]) for part in (known, new))
+    nearest = ((b[:, None] - a) ** 2).sum(-1).argmin(1)
+    right[name] = (labels[nearest] == truth).mean()
+    print(f"{name:15} {a.shape[1]:7} {right[name]:7.0%}")
+assert right["log-mel"] > 0.9 > right["log power"] > right["waveform"] + 0.3
+assert right["log-mel"] > right["mel"] > right["power"]
+
+# %% [markdown]
+# The waveform is useless in this form: two recordings of the same word never have the same waves.
+# The logarithm turns loudness into an offset and lets weak consonants count. But it also lets every
+# noisy frequency count, so a mel band, which averages the noise of several frequencies *before* the
+# logarithm, is better than each frequency alone. The representation became five times smaller and
+# better. What is lost, pitch and fine detail, is noise for this task. (For music it is not.)
+#
+# ## Three kinds of tokens
+#
+# A model of speech has its choice (deck COMP541, "Pre-training in Speech": "with spectrograms
+# instead of images"; `docs/decks.md` lists the decks):
+#
+# - **frames**: Conformer (arXiv:2005.08100v1) and Whisper (arXiv:2212.04356v1) take 80 mel bands
+#   every 10 ms; convolutions with a stride first halve the rate once or twice.
+# - **patches of the spectrogram**, as if it were an image: AST (arXiv:2104.01778v3) uses ViT's
+#   16 x 16.
+# - **pieces of the waveform**: VATT (arXiv:2104.11178v3) projects 128 samples, and leaves it to the
+#   network to find out about frequencies.
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: patches of a spectrogram
+#
+# Write `spectrogram_patches(features, frames, bands)`. `features` has shape (frame, mel). Return
+# patches of `frames` times `bands` values as rows, of shape (token, frames * bands). The tokens are
+# in the order of time, and at the same time from low to high bands. Within a patch, all bands of
+# its first frame come first. Leave out frames and bands that do not fill a patch.
+#
+# *Hint:* After cutting off the rest, reshape to (patch, frame, patch, band). Which two axes must
+# change places?
+
+
+# %% tags=["answer"]
+def spectrogram_patches(features, frames, bands):
+    """Return the patches, shape (token, frames * bands)."""
+    times, heights = features.shape[0] // frames, features.shape[1] // bands
+    whole = features[: times * frames, : heights * bands]
+    parts = whole.reshape(times, frames, heights, bands)
+    return parts.transpose(1, 2).reshape(times * heights, frames * bands)
+
+
+# %% tags=["check"]
+check(
+    spectrogram_patches,
+    cases=[(mt.randn(13, 11), 3, 5), (mt.randn(4, 6), 4, 2), (mt.randn(7, 5), 2, 5)],
+    expected=lambda features, frames, bands: mt.stack(
+        [
+            features[t : t + frames, b : b + bands].flatten()
+            for t in range(0, features.shape[0] - frames + 1, frames)
+            for b in range(0, features.shape[1] - bands + 1, bands)
+        ]
+    ),
+    properties={
+        "the first patch begins in the first frame": lambda y, x, frames, bands: (
+            y[0, :bands] == x[0, :bands]
+        ).all()
+    },
+)
+
+# %%
+seconds = 10
+print(f"{seconds} s of sound                     tokens    scores per head")
+counts = {
+    "samples, 8 kHz": seconds * 8000,
+    "128 samples at 48 kHz (VATT)": seconds * 48000 // 128,
+    "frames, every 10 ms": seconds * 100,
+    "frames, every 40 ms (Conformer)": seconds * 25,
+    "patches of 16 x 16 of 128 bands": seconds * 100 // 16 * (128 // 16),
+}
+for name, tokens in counts.items():
+    print(f"{name:34} {tokens:6,} {tokens**2:18,}")
+
+# %% [markdown]
+# What else differs? Let a word begin a little later: half a millisecond, which nobody can hear. We
+# compare the first representation with the second one by their correlation.
+
+
+# %%
+def correlation(a, b):
+    return np.corrcoef(a.ravel(), b.ravel())[0, 1]
+
+
+word = say_digits([9], speakers[0], rng)[0]
+one, late = word[200:3400], word[196:3396]
+print(f"pieces of the waveform   {correlation(one, late):5.2f}")
+print(f"log-mel spectrogram      {correlation(mel_bands(one), mel_bands(late)):5.2f}")
+assert correlation(one, late) < 0.7 < 0.95 < correlation(mel_bands(one), mel_bands(late))
+
+# %% [markdown]
+# A token of raw samples changes with every shift, and a network has to learn that this means
+# nothing. It can, from much data. The power spectrum has this knowledge built in: a shift changes
+# the phase of a frequency, and the squared magnitude drops the phase.
+#
+# ## What goes wrong without a window
+#
+# Cutting out a frame without a window ends a tone in the middle of a wave. The Fourier transform
+# sees the jump, and spreads the tone over all frequencies ("leakage"). A second tone, 60 dB weaker
+# than the first, disappears under it.
+
+# %%
+tones = np.sin(2 * np.pi * 1015 * time) + 0.001 * np.sin(2 * np.pi * 2500 * time)
+decibels = {}
+for kind in ("rectangular", "hann"):
+    spectrum = audio.power_spectrogram(tones, 200, 200, kind=kind)[3]
+    decibels[kind] = 10 * np.log10(spectrum / spectrum.max())
+    beside, weak = decibels[kind][55], decibels[kind][62:64].max()  # at 2200 and about 2500 Hz
+    print(f"{kind:12} at 2200 Hz: {beside:6.1f} dB   at 2500 Hz: {weak:6.1f} dB")
+assert decibels["rectangular"][55] > -50  # no tone there, but 15 dB above the weak one
+assert decibels["hann"][55] < -80 and -65 < decibels["hann"][62:64].max() < -55
+
+# %% tags=["plot"]
+figure = new_figure(8, 3.2)
+axes = figure.subplots()
+for (kind, curve), colour in zip(decibels.items(), (COLOURS[1], COLOURS[0]), strict=True):
+    axes.plot(np.arange(101) * 40, curve, color=colour, label=f"{kind} window")
+axes.set(xlabel="frequency in Hz", ylabel="power in dB", ylim=(-125, 3))
+axes.legend()
+show(figure, "With the Hann window, the second tone stands out; without a window, it is hidden.")
+
+# %% [markdown]
+# Filters can leak, too. A triangle that does not stop at 0 but goes on below it subtracts loud
+# frequencies far away. The exercise below has a filter that leaks in the other direction.
+#
+# ## In the library
+
+# %%
+where(
+    audio.frames, audio.stft, audio.mel_filters, audio.log_mel_spectrogram, audio.spec_augment,
+    audio.read_wav, say_digits,
+)  # fmt: skip
+
+# %% [markdown]
+# ## Exercise
+#
+# Record yourself, or take any WAV file, and read it with `mt.data.read_wav`. Compute its log-mel
+# spectrogram with 40 bands and plot it with `mt.viz.sound_figure`. Then halve and double the length
+# of the window, and say what becomes sharper and what becomes blurred. At which length do you see
+# the single pulses of the voice, and at which its harmonics?
+#
+# Then practice:
+#
+# ```sh
+# mta exercise start 57
+# ```
+#
+# ## Three questions
+#
+# 1. A word is spoken twice as loud. What happens to its log-mel spectrogram?
+# 2. Why does a mel band above 3 kHz hear less of white noise than a frequency of the transform, in
+#    the sense that its logarithm varies less from frame to frame?
+# 3. From tokens of a waveform the sound can be put together again, from a log-mel spectrogram it
+#    cannot. What is missing, and for which task would that matter?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. The power is multiplied by 4, so all entries grow by $\ln 4 \approx 1.4$, wherever they are
+#    above the floor. Subtracting the mean of an utterance removes this.
+# 2. It is the mean of many frequencies with independent noise, so its relative variation is
+#    smaller. The logarithm turns relative variation into absolute variation.
+# 3. The phases, and the frequencies within a band. For words that is an advantage. To synthesize
+#    speech, a second model (a vocoder) has to invent them.
