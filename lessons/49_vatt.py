@@ -337,7 +337,8 @@ show(
 # %% [markdown]
 # Nobody told the network what a direction is, or which sound means which key. It found the
 # directions because they are what a clip, its sound and its sentence have in common. What they do
-# not have in common, such as the voice or the place of the square, is of no use for the loss.
+# not have in common, such as the voice or the place of the square, is of no use for the loss. Each
+# direction is also most similar to its two neighbors, so the network has put them on a circle.
 #
 # ## What goes wrong if the tokens keep no position
 #
