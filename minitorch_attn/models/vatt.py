@@ -221,7 +221,7 @@ class VATT(nn.Module):
         Parameters
         ----------
         found : Embeddings
-            Of all three senses.
+            Embeddings of all three senses.
         valid : bool Tensor of shape (batch, sentence), optional
             False for sentences that do not exist.
 
