@@ -384,7 +384,7 @@ where(
 # Then practice:
 #
 # ```sh
-# mta exercise start 57
+# mta exercise start 56
 # ```
 #
 # ## Three questions

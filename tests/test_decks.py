@@ -32,7 +32,8 @@ def test_the_page_has_all_five_decks():
 def test_a_topic_has_lesson_file_recipe_and_test(row):
     _, _, numbers, files, recipes, tests = row
     assert numbers and {int(n) for n in numbers.split(", ")} <= {int(n.number) for n in lessons()}
-    assert names(files) and names(recipes) and names(tests)
+    assert names(files) and names(tests)
+    assert names(recipes) or recipes == "none yet"
     missing = [name for name in names(files) if not (ROOT / "minitorch_attn" / name).exists()]
     missing += [name for name in names(recipes) if name not in RECIPES]
     missing += [name for name in names(tests) if not (ROOT / "tests" / name).exists()]

@@ -39,7 +39,7 @@ class CTCRecognizer(nn.Module):
     >>> log_probs.shape, frames  # (frame, batch, class)
     ((7, 2, 5), tensor([7, 5]))
     >>> loss = model.loss(features, lengths, mt.tensor([[1, 1, 4], [2, 0, 0]]), mt.tensor([3, 1]))
-    >>> labels = model.recognize(features, lengths)
+    >>> labels = mt.ctc_decode(log_probs, frames)
     """
 
     named_methods = None  # all public ones
@@ -73,14 +73,6 @@ class CTCRecognizer(nn.Module):
         return F.ctc_loss(
             log_probs, targets, frames, target_lengths, blank=self.blank, zero_infinity=True
         )
-
-    def recognize(self, features, lengths=None, beam_width=None):
-        """Return the labels of each sequence, a list of lists of int; see `mt.ctc_decode`."""
-        from ..generation import ctc_decode
-
-        log_probs, frames = self(features, lengths)
-        found = ctc_decode(log_probs, frames, blank=self.blank, beam_width=beam_width)
-        return [labels.tolist() for labels, _ in found]
 
 
 class SpeechSeq2Seq(nn.Module):

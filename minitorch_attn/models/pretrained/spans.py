@@ -1,12 +1,12 @@
 """Random spans of frames or features to mask during training, as in Hugging Face's SpecAugment."""
 
-import numpy as np
-
-from ...backend import random
+from ...backend import as_device, module_for, random
 from ...errors import ArgumentError
 from ...tensor import tensor
 
 __all__ = ["draw_spans"]
+
+xp = module_for(as_device("cpu"))  # the spans are drawn on the host
 
 
 def draw_spans(lengths, size, share, span, at_least, device):
@@ -48,7 +48,7 @@ def draw_spans(lengths, size, share, span, at_least, device):
         )
     generator = random.host_generator()
     rounding = generator.random()
-    mask = np.zeros((len(lengths), size), dtype=bool)
+    mask = xp.zeros((len(lengths), size), dtype=bool)
     for row, length in zip(mask, lengths, strict=True):
         starts = max(length - span + 1, 0)
         count = min(max(int(share * length / span + rounding), at_least), size // span, starts)
