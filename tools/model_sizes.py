@@ -55,6 +55,8 @@ def row(name):
     elif name.startswith("uniter"):
         inputs = [zeros(1, TOKENS, dtype="int64"), (1, 36, 2048), (1, 36, 7)]
         shown = f"{TOKENS} tokens + 36 regions"
+    elif name.startswith("conformer"):
+        inputs, shown = [(1, 1000, 80)], "1,000 frames of 80"
     elif name.startswith("vilt"):
         inputs = [zeros(1, 40, dtype="int64"), (1, 3, 384, 384)]
         shown = "40 tokens + 384 x 384"

@@ -17,11 +17,11 @@ NOT_CALLED = {
     "reads or writes files, as `tools.fuzz readers` does": "mt.load mt.save mt.data.cifar10 "
     "mt.data.download mt.data.local_path mt.data.mnist mt.data.read_idx mt.data.read_image "
     "mt.data.read_parallel mt.data.read_text mt.data.read_tsv mt.data.ImageFolder mt.data.ByteBPE "
-    "mt.data.SpeechFolder mt.data.read_wav mt.data.write_wav mt.data.audio.read_wav "
-    "mt.data.audio.write_wav "
+    "mt.data.SpeechFolder mt.data.read_wav mt.data.write_wav "
     "mt.models.from_pretrained mt.training.Checkpoints mt.training.Loop mt.training.Progress "
     "mt.training.RunFolder",
     "builds a model of millions of parameters": "mt.models.bart_base mt.models.bart_large "
+    "mt.models.conformer_l mt.models.conformer_m mt.models.conformer_s "
     "mt.models.bert_base mt.models.bert_large "
     "mt.models.bert_medium mt.models.bert_mini mt.models.bert_small mt.models.bert_tiny "
     "mt.models.clip_b_16 mt.models.clip_b_32 mt.models.clip_l_14 "
@@ -372,6 +372,10 @@ _MODELS = {  # settings of a small model, and its usual input
     "VATT": ("video_size=(2, 8, 8)|video_patch=(1, 4, 4)|audio_length=6|audio_patch=2|"
              "vocab_size=11|text_length=7|embed_dim=8|num_heads=2|num_layers=1|mlp_dim=8|"
              "common_dim=5|text_common_dim=3", "mt.rand(2, 3, 2, 8, 8), mt.rand(2, 6)"),
+    "ConformerBlock": ("embed_dim=8|num_heads=2|kernel_size=3", "mt.rand(2, 5, 8)"),
+    "ConformerEncoder": ("input_dim=11|embed_dim=8|num_heads=2|num_layers=1|kernel_size=3",
+                         "mt.rand(2, 17, 11)"),
+    "ConvSubsampling": ("input_dim=11|embed_dim=8", "mt.rand(2, 17, 11)"),
     "VideoMAE": (f"{_IMAGE}|num_frames=2|decoder_dim=8|decoder_layers=1|decoder_heads=2|"
                  "decoder_mlp_dim=8", _CLIP),
     "LRNet": ("layers=[1, 1]|num_classes=5|widths=[4, 6]|channels=[5, 7]|stem_channels=4|"
