@@ -343,6 +343,7 @@ _MULTISCALE = ("input_size=(8, 8)|num_classes=5|embed_dim=8|depths=(1, 1)|patch_
 _CLIP, _TOKENS = "mt.rand(1, 3, 2, 8, 8)", "mt.rand(1, 17, 8), (1, 4, 4)"
 _UNITER = "uniter=mt.models.UNITER(11, 3, 8, 2, 1)"
 _REGIONS = f"{_IDS}, mt.rand(1, 2, 3), mt.rand(1, 2, 7)"
+_FRAMES = "mt.models.ConformerEncoder(11, 8, 2, 1, 3)"
 _MODELS = {  # settings of a small model, and its usual input
     "GPT": (f"{_TEXT}|context_length=8", _IDS),
     "ImageGPT": ("num_clusters=11|num_pixels=8|embed_dim=8|num_heads=2|num_layers=1", _IDS),
@@ -372,6 +373,13 @@ _MODELS = {  # settings of a small model, and its usual input
     "VATT": ("video_size=(2, 8, 8)|video_patch=(1, 4, 4)|audio_length=6|audio_patch=2|"
              "vocab_size=11|text_length=7|embed_dim=8|num_heads=2|num_layers=1|mlp_dim=8|"
              "common_dim=5|text_common_dim=3", "mt.rand(2, 3, 2, 8, 8), mt.rand(2, 6)"),
+    "CTCRecognizer": (f"encoder={_FRAMES}|vocab_size=5", "mt.rand(2, 17, 11)"),
+    "LSTMEncoder": ("input_dim=11|embed_dim=8|hidden_dim=5|num_layers=1", "mt.rand(2, 17, 11)"),
+    "RelativeAttention": ("embed_dim=8|num_heads=2", "mt.rand(2, 5, 8)"),
+    "SpeechSeq2Seq": (f"encoder={_FRAMES}|vocab_size=11|num_layers=1|num_heads=2|ff_dim=8",
+                      f"mt.rand(1, 17, 11), {_IDS}"),
+    "Wav2Vec2Conformer": ("channels=(4, 6)|kernels=(5, 3)|strides=(3, 2)|embed_dim=6|num_heads=3|"
+                          "hidden_dim=8|num_layers=1|kernel_size=3", "mt.rand(2, 50)"),
     "ConformerBlock": ("embed_dim=8|num_heads=2|kernel_size=3", "mt.rand(2, 5, 8)"),
     "ConformerEncoder": ("input_dim=11|embed_dim=8|num_heads=2|num_layers=1|kernel_size=3",
                          "mt.rand(2, 17, 11)"),
