@@ -145,11 +145,11 @@ class Adapter(nn.Module):
         # x: (batch, frame, embed)
         if self.proj is not None:
             x = self.norm(self.proj(x))
-        x = x.transpose(1, 2)
+        channels = x.transpose(1, 2)  # (batch, channel, frame), as convolutions need it
         for layer in self.layers:
             if not is_skipped(self):
-                x = F.glu(layer(x), 1)
-        return x.transpose(1, 2)
+                channels = F.glu(layer(channels), 1)
+        return channels.transpose(1, 2)
 
 
 class Wav2Vec2Conformer(nn.Module):
