@@ -132,7 +132,7 @@ class ViLT(nn.Module):
         real : int64 Tensor of shape (batch, 1 + patch)
             1 for the class token and patches of the image, 0 for padding.
         """
-        patches = self.patch_embedding(images)  # (batch, patch, embed)
+        every = self.patch_embedding(images)  # (batch, patch, embed)
         grid = self.patch_embedding.grid(*images.shape[-2:])
         real = self._real_patches(pixel_mask, len(images), grid, images.device)
         rows, columns = real[:, :, 0].sum(1).tolist(), real[:, 0].sum(1).tolist()
@@ -144,7 +144,7 @@ class ViLT(nn.Module):
             kept = min(kept, self.max_patches)
         chosen = self._chosen(real, kept)  # (batch, kept)
         row = ops.arange(len(images), device=images.device).unsqueeze(1)
-        patches, real = (patches + positions)[row, chosen], real[row, chosen]
+        patches, real = (every + positions)[row, chosen], real[row, chosen]
         first = (self.class_token + self.positions[:, :1]).expand(len(images), 1, self.embed_dim)
         one = ops.ones(len(images), 1, dtype=real.dtype, device=real.device)
         return self.dropout(ops.cat([first, patches], 1)), ops.cat([one, real], 1)
