@@ -240,7 +240,9 @@ def best_path_hard(rng):
         path_check("only blanks", rng, [0, 0, 0]),
         path_check("one frame", rng, [2]),
         path_check("no frames", rng, []),
-        path_check("equal probabilities", rng, [0] * 5, rows=np.full((5, 3), -np.log(3.0))),
+        path_check(
+            "equal probabilities", rng, [0] * 5, blank=1, rows=np.full((5, 3), -np.log(3.0))
+        ),
     ]
 
 

@@ -2,7 +2,8 @@
 
 A step is a call of a function in the student's files, or a call from one of their lines to the
 package: `self.norm1(x)`, `a + b`, `matmul(a, b)`. Calls inside the package are not steps. A step
-stores its line, the arrays it gets and the arrays it returns.
+stores its line, the arrays it gets and the arrays it returns. A generator makes one step for each
+value that it yields.
 
 This file is also copied next to the submission, whose copy of the package does not contain the
 tracer. So it imports only NumPy and the standard library. A submission can manipulate it;
@@ -29,6 +30,7 @@ MOST_BYTES = 16 * MOST_NUMBERS
 
 _NO_STEPS = ("__init__", "__setattr__", "__getattr__")  # the object may be incomplete
 _STARS = (4, 8)  # flags of code with *args, with **kwargs
+_GENERATOR = 32  # flag of code that yields
 _OF_ARRAYS = ("array", "attend")  # attribute of a Tensor, attribute of a Mask
 
 
@@ -143,13 +145,14 @@ class Steps:
         })  # fmt: skip
 
     def _leave(self, frame, value):
-        """Store the return value of a call, or its arguments if it returned nothing."""
+        """Store what a call returned or yielded, or its arguments if it returned nothing."""
         _, number = self._open.pop()
         step = self.steps[number]
-        if not opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN"):
+        code = frame.f_code
+        if not opname[code.co_code[frame.f_lasti]].startswith(("RETURN", "YIELD")):
             return  # the call raised an error
         own = step["defined"] is not None
-        step["left"] = own and value is None
+        step["left"] = own and value is None and not code.co_flags & _GENERATOR
         if step["left"]:
             value = [_inside(argument) for argument in _arguments(frame).values()]
         # Numbers are recorded if the student's function returns them; others are shapes or flags.

@@ -21,11 +21,13 @@ from minitorch_attn.grader.grade.steps import (  # fmt: skip
     Steps,
 )
 from minitorch_attn.models.vit import Block
+from minitorch_attn.ops.ctc_loss import _backward_variables
 from minitorch_attn.ops.softmax import Softmax
 from minitorch_attn.tensor import changes
 
 ROOT = Path(mt.__file__).resolve().parents[1]
 SOFTMAX, VIT = "minitorch_attn/ops/softmax.py", "minitorch_attn/models/vit.py"
+CTC = "minitorch_attn/ops/ctc_loss.py"
 
 
 def recorded(files, run, *arguments):
@@ -109,6 +111,22 @@ def test_an_error_ends_a_step_without_a_result():
     steps, _ = recorded([SOFTMAX], fails)
     tops = [s for s in steps if s["parent"] is None]
     assert [bool(s["made"]) for s in tops] == [False, True, True]
+
+
+def test_a_generator_makes_one_step_for_each_value_that_it_yields():
+    emit = np.log(np.random.default_rng(0).uniform(0.1, 1.0, size=(3, 2, 5)))  # (time, batch, s)
+    skip, inside = np.full((2, 5), -np.inf), np.ones((3, 2), dtype=bool)
+
+    def run():
+        return list(_backward_variables(np, emit, skip, inside, np.array([2, 1])))
+
+    steps, numbers = recorded([CTC], run)
+    tops = [s for s in steps if s["parent"] is None and s["name"] == "_backward_variables"]
+    assert [len(s["made"]) for s in tops] == [2, 2, 2, 0]  # t and log b_t; then the generator ends
+    assert not any(s["left"] for s in tops)
+    for (t, beta), step in zip(run(), tops, strict=False):
+        place, values = (numbers[m["at"] : m["at"] + m["count"]] for m in step["made"])
+        assert place == [t] and np.array_equal(values, beta.reshape(-1))
 
 
 # Reading
