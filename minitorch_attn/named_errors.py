@@ -89,7 +89,7 @@ guards = {  # the code of functions that call `named_error`
 
 
 def under_name(name, function):
-    """Return a copy of `function` with another name, which its errors then contain.
+    """Return a copy of `function` under a new name, which then appears in its error messages.
 
     Examples
     --------

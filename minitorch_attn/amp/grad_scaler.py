@@ -278,7 +278,7 @@ class GradScaler(NamedErrors):
 
 
 class _Stage:
-    """What happened to an optimizer since the last `update`."""
+    """Record of what has happened to an optimizer since the last `update`."""
 
     unscaled = stepped = False
     found = ()  # for each device and dtype, a 0-d array: whether a gradient is not finite

@@ -102,9 +102,9 @@ class LessonRun:
         return passed, text
 
     def evaluate(self, text):
-        """Evaluate an expression, or execute a statement, with the names of the lesson.
+        """Evaluate an expression, or execute a statement, in the lesson's namespace.
 
-        Names that it assigns are stored in `own`, so that the later cells still find the lesson's.
+        Names that `text` assigns are stored in `own`, so later cells still see the lesson's values.
 
         Parameters
         ----------

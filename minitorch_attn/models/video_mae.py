@@ -19,7 +19,7 @@ __all__ = ["VideoMAE", "cubes_of", "tube_masking", "video_mae_b", "video_mae_l",
 
 
 def tube_masking(noise, num_steps, mask_ratio=0.9):
-    """Choose the masked cubes: the same places at all times, those with the largest noise.
+    """Choose the cubes to mask: those at the places with the largest noise, in every time step.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def tube_masking(noise, num_steps, mask_ratio=0.9):
     Raises
     ------
     ArgumentError
-        If `mask_ratio` is not from 0 to 1, or `num_steps` is not a non-negative integer.
+        If `mask_ratio` is not between 0 and 1, or `num_steps` is not a non-negative integer.
     ShapeError
         If `noise` is not a tensor with two axes.
 

@@ -121,7 +121,7 @@ class TransformerEncoderLayer(Module):
 
 
 class TransformerDecoderLayer(Module):
-    """A decoder layer: self-attention, cross-attention to the encoder's output, and a feed-forward.
+    """Decoder layer: self-attention, attention to the encoder's output, and a feed-forward network.
 
     Parameters
     ----------

@@ -275,7 +275,7 @@ class Clip(Recipe):
         return float(np.mean(shares))
 
     def relevance(self, count):
-        """Return the relevance of each cell for each digit's word: (scene, digit, row, column)."""
+        """Return each cell's relevance to each digit's word: (scene, digit, row, column)."""
         scenes = self.test
         with no_grad():
             words = self.class_vectors(self.model)  # (class, output)
