@@ -21,11 +21,11 @@ def solve(path):
 def test_alone_it_begins_with_the_first_and_checks_it_once(mta, tmp_path):
     code, out, err = mta("exercise")
     assert (code, err) == (1, "") and "\x1b" not in out
-    assert out.startswith("exercise 01 of 56: Queries, keys and values\nexercises-work")
+    assert out.startswith("exercise 01 of 58: Queries, keys and values\nexercises-work")
     for part in (
         "Three matrix products", "1 gradient disagrees", "WRONG  h", "WRONG  gradcheck",
         "ok     forward returns the correct values", "not yet: 1 of 2 parts is wrong",
-        "exercise hint 01", "0 of 56 solved", FIRST.old.strip(),
+        "exercise hint 01", "0 of 58 solved", FIRST.old.strip(),
     ):  # fmt: skip
         assert (part in out) is (part != FIRST.old.strip()), part
     assert FIRST.new.strip() not in out and FIRST.explanation[:40] not in out
@@ -34,7 +34,7 @@ def test_alone_it_begins_with_the_first_and_checks_it_once(mta, tmp_path):
 
 def test_from_start_to_solution(mta, tmp_path):
     code, out, _ = mta("exercise", "start", "3")
-    assert code == 0 and "exercise 03 of 56: Softmax" in out and "exercise check 03" in out
+    assert code == 0 and "exercise 03 of 58: Softmax" in out and "exercise check 03" in out
     copy = tmp_path / "exercises-work" / "03_softmax.py"
     assert mta("exercise", "check")[0] == 1
     code, out, err = mta("exercise", "solution", "3")
@@ -44,7 +44,7 @@ def test_from_start_to_solution(mta, tmp_path):
     assert code == 2  # two exercises have it
     code, out, _ = mta("exercise", "check", "3")
     assert code == 0 and "exercise 03 is solved." in out and "Every y depends on every x" in out
-    assert "1 of 56 solved" in out and "next: 04 Softmax with a temperature\n" in out
+    assert "1 of 58 solved" in out and "next: 04 Softmax with a temperature\n" in out
     assert "WRONG" not in out and "large inputs" in out
     code, out, _ = mta("exercise", "solution", "3")
     assert code == 0 and "03_softmax.py, line 28:" in out
@@ -105,7 +105,7 @@ def test_json_everywhere(mta, tmp_path):
     solve(tmp_path / COPY)
     assert json.loads(mta("exercise", "check", "--json")[1])["passed"] is True
     listed = json.loads(mta("exercise", "list", "--json")[1])
-    assert len(listed) == 56 and listed[0]["solved"] and not listed[1]["solved"]
+    assert len(listed) == 58 and listed[0]["solved"] and not listed[1]["solved"]
     assert listed[0]["file"] == str(tmp_path / COPY)
     assert json.loads(mta("exercise", "solution", "1", "--json")[1])["new"] == FIRST.new
     code, out, _ = mta("exercise", "solution", "2", "--json")
@@ -149,7 +149,7 @@ def test_check_all(mta, tmp_path):
     mta("exercise", "start", "3")
     solve(tmp_path / COPY)
     code, out, _ = mta("exercise", "check", "--all")
-    assert code == 1 and "exercise 01 is solved." in out and "exercise 03 of 56" in out
+    assert code == 1 and "exercise 01 is solved." in out and "exercise 03 of 58" in out
     found = json.loads(mta("exercise", "check", "1", "3", "--json")[1])
     assert [entry["passed"] for entry in found] == [True, False]
 
@@ -173,7 +173,7 @@ def test_when_all_are_solved_it_says_so(mta, tmp_path):
     (tmp_path / "state" / "progress.json").write_text(json.dumps(fields))
     code, out, _ = mta("exercise")
     assert code == 0 and "all exercises are solved" in out
-    assert json.loads(mta("exercise", "--json")[1]) == {"solved": 56, "next": None}
+    assert json.loads(mta("exercise", "--json")[1]) == {"solved": 58, "next": None}
     mta("exercise", "reset", "4")
     listed = mta("exercise", "list")[1]
     assert listed.endswith(
@@ -219,7 +219,7 @@ def test_after_a_failed_check_the_next_is_the_one_that_failed(mta, tmp_path):
     again = "next: 03 Softmax\n  python -m minitorch_attn exercise\nfirst unsolved: 01 "
     assert again in mta("exercise", "check", "3")[1]
     assert again in mta("exercise", "list")[1]
-    assert "05 of 56" in mta("exercise", "check", "exercises-work/05_slots.py")[1]
+    assert "05 of 58" in mta("exercise", "check", "exercises-work/05_slots.py")[1]
     assert json.loads(mta("exercise", "--json")[1])["exercise"] == "05_slots"
     assert again in mta("exercise", "check", "--all")[1]  # the first that failed
     mta("exercise", "hint", "5")
@@ -250,10 +250,10 @@ def test_what_is_not_written_is_named_by_its_line(mta):
 
 
 def test_the_overview_names_the_next_exercise(mta):
-    assert "exercises 0 of 56 solved" in mta()[1]
+    assert "exercises 0 of 58 solved" in mta()[1]
     mta("exercise", "start", "7")
     overview = mta()[1]
-    assert "0 of 56 solved; next: 07 A branch with a learned gain; first unsolved: 01" in overview
+    assert "0 of 58 solved; next: 07 A branch with a learned gain; first unsolved: 01" in overview
     listed = mta("exercise", "list")[1]
     assert "first unsolved: 01 Queries, keys and values\n" in listed
     assert listed.endswith("exercise start 01\n")
@@ -317,9 +317,9 @@ def test_on_a_terminal_it_watches(tmp_path, monkeypatch):
     part.write_text(FIRST.solved)
     part.replace(tmp_path / COPY)
     solved = terminal.wait_for(waiting)
-    assert "exercise 01 is solved." in solved and "1 of 56 solved" in solved
+    assert "exercise 01 is solved." in solved and "1 of 58 solved" in solved
     terminal.press("n")
-    assert "exercise 02 of 56" in terminal.wait_for("pair_bias.py to be saved")
+    assert "exercise 02 of 58" in terminal.wait_for("pair_bias.py to be saved")
     assert terminal.leave() == 0
 
 

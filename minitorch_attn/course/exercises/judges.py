@@ -11,6 +11,7 @@ from ... import ops
 from ...models.boxes import paired_generalized_iou
 from ...models.matching import assign, matching_cost
 from ...models.mvitv2 import relative_distances
+from ...models.relative_attention import relative_shift
 from ...nn import functional as F
 from ...ops.windows import window_partition
 from . import inputs
@@ -31,7 +32,9 @@ from .properties import (
     PAIR_PROPERTIES,
     POOLED_CLASS_PROPERTIES,
     RELATIVE_PROPERTIES,
+    REPEATED_PROPERTIES,
     SCALE_PROPERTIES,
+    SHIFT_PROPERTIES,
     TEACHER_PROPERTIES,
 )
 
@@ -303,6 +306,13 @@ JUDGES = {
     "pooled_class_token": Judge(
         "pool_clip", inputs.normal(((2, 7, 3), (8, 65, 32))), _pooled_clip, POOLED_CLASS_PROPERTIES
     ),
+    "relative_shift": Judge(
+        "relative_scores",
+        inputs.normal(((2, 5, 3), (8, 64, 32)), ((9, 3), (127, 32))),
+        lambda query, table: relative_shift(query @ table.T / table.shape[1] ** 0.5),
+        SHIFT_PROPERTIES,
+    ),
+    "repeated_label": Judge("ctc", inputs.frames, _ctc, REPEATED_PROPERTIES),
     "relative_table": Judge(
         "relative_scores",
         inputs.normal(*[((2, 5, 3), (8, 64, 32))] * 2, ((9, 3), (127, 32))),

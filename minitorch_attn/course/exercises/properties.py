@@ -12,7 +12,7 @@ __all__ = [
     "CROSS_PROPERTIES", "CTC_PROPERTIES", "GAP_PROPERTIES", "HEAD_PROPERTIES",
     "LOGIT_SCALE_PROPERTIES", "MASK_PROPERTIES", "MATCHING_PROPERTIES", "MEL_PROPERTIES",
     "PACKED_PROPERTIES", "PAIR_PROPERTIES", "POOLED_CLASS_PROPERTIES", "RELATIVE_PROPERTIES",
-    "SCALE_PROPERTIES", "TEACHER_PROPERTIES", "Property",
+    "REPEATED_PROPERTIES", "SCALE_PROPERTIES", "SHIFT_PROPERTIES", "TEACHER_PROPERTIES", "Property",
 ]  # fmt: skip
 
 _LOG_3 = np.log(3.0)
@@ -202,6 +202,26 @@ def _only_that_score(results):
     return _seen(scores, wanted, np.abs(scores - wanted).max())
 
 
+def _all_distances(rng):
+    """Make a call with queries of 1 and a table that contains the distances themselves."""
+    return [[np.ones((1, 5, 1)), np.arange(4.0, -5.0, -1.0)[:, None]]]
+
+
+def _query_minus_key(results):
+    wanted = np.arange(5.0)[:, None] - np.arange(5.0)
+    return _seen(results[0][0][0], wanted, np.abs(results[0][0][0] - wanted).max())
+
+
+def _five_five(rng):
+    """Make a call with two equal labels in three frames, and all classes equally likely."""
+    return [[np.zeros((3, 1, 3)), np.array([[1, 1]])]]
+
+
+def _with_a_blank(results):
+    wanted = 3 * _LOG_3  # one alignment: label, blank, label
+    return _seen(results[0][0], np.array([wanted]), np.abs(results[0][0] - wanted).max())
+
+
 def _with_gaps(rng):
     """Make a call with two pairs of squares of side 1, with gaps of 1 and 4 between them."""
     first = np.array([[0.0, 0.0, 1.0, 1.0]] * 2)
@@ -347,6 +367,19 @@ RELATIVE_PROPERTIES = (
         "the last row of the table is for the last query and the first key",
         _last_query_and_first_key,
         _only_that_score,
+    ),
+)
+SHIFT_PROPERTIES = (
+    Property(
+        "a table of the distances themselves gives the scores i - j", _all_distances,
+        _query_minus_key,
+    ),
+)  # fmt: skip
+REPEATED_PROPERTIES = (
+    Property(
+        "two equal labels in three frames, with p = 1/3 for each class, have the loss 3 log 3",
+        _five_five,
+        _with_a_blank,
     ),
 )
 MEL_PROPERTIES = (
