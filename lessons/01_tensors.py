@@ -325,7 +325,7 @@ def fit(target):
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# The truth is a slope of 2 and a bias of 1. In the second fit the predictions have the shape
+# The true slope is 2, and the true bias is 1. In the second fit the predictions have the shape
 # (20, 1) and the targets (20,). Does `error = ... - target` raise an error? If not, which slope and
 # which bias does the fit find? Write down two numbers, then run the next cell.
 

@@ -162,7 +162,7 @@ axes.text(LENGTHS[0], 0.12, "guessing", color="0.35", fontsize=9)
 axes.set(xlabel="digits in the source", ylabel="correct digits", ylim=(0, 1.05))
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False, loc="center left")
-show(figure, "both models with one vector fall; the wider vector only delays it")
+show(figure, "both models with one vector get worse; the wider vector only delays this")
 
 # %% [markdown]
 # The assertions state the claim. With one vector, accuracy falls with length. A wider vector delays
@@ -305,7 +305,7 @@ for gate in (0.5, 0.8, 0.95):
 # To keep an early digit, every later gate of this number must stay near 1, but then the number
 # cannot take in anything new. Attention, in lesson 7, also computes a weighted mean, but with new
 # weights at each step of the decoder, so that an early digit can have a large weight when it is
-# needed. (Deck COMP541, "Side-note: gated recurrent units to attention", takes the same path.)
+# needed. (Deck COMP541, "Side-note: gated recurrent units to attention", follows the same path.)
 #
 # Is the vector too small? Count the bits. The numbers in $c$ could store the source many times
 # over. But every step of the recurrence overwrites the same sixteen numbers, and a network of this

@@ -130,8 +130,8 @@ def draw_weights(*shape):
 # (batch, features); `weights` are the $a_i$, of shape (batch, source); `h` has the shape
 # (batch, source, features). Return $\partial L/\partial e_i$, of shape (batch, source).
 #
-# *Hint:* First compute all $g \cdot h_i$; `grad_context[:, None]` has the shape
-# (batch, 1, features). Then, from each of them, subtract their mean, weighted with $a$.
+# *Hint:* First compute all $g \cdot h_i$; `grad_context[:, None]` has the shape (batch, 1,
+# features). Then, from each of them, subtract their mean, weighted by $a$.
 
 
 # %% tags=["answer"]

@@ -286,7 +286,8 @@ check(
 )
 
 # %% [markdown]
-# The lesson's version starts at position 0 and knows two conventions of what a pair is.
+# The lesson's version starts at position 0 and supports two conventions for which features form a
+# pair.
 
 
 # %%

@@ -340,8 +340,8 @@ assert honest > baselines["uniform"]
 
 # %% [markdown]
 # The loss falls to nearly 0, far below anything possible for English text. The causal mask lets a
-# position see itself, so the model only has to learn to copy. It repeats the last letter for ever,
-# and on the next character it is worse than guessing: it is sure that every letter comes twice.
+# position see itself, so the model only has to learn to copy. It repeats the last letter forever,
+# and on the next character it is worse than guessing: it is certain that every letter is repeated.
 
 # %% tags=["plot"]
 figure = new_figure(8, 4)

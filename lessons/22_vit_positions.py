@@ -214,9 +214,9 @@ show(
 # ## Predict, then run
 #
 # A ViT without positions sees each digit as a bag of 16 patches of 2 x 2 pixels. It cannot tell a
-# digit from its shuffled version in the figure above. How many percent of the test digits will it
-# read correctly (guessing gives 10 %), and how many will the variants with positions read? Write
-# down two numbers, then run the next cell.
+# digit from its shuffled version in the figure above. What percentage of the test digits will it
+# read correctly (guessing gives 10 %), and what percentage will the variants with positions read?
+# Write down two numbers, then run the next cell.
 
 # %%
 steps, batch, rate = pick(300, 200), pick(64, 32), 4e-3

@@ -58,9 +58,8 @@ print("attentional state", attentional.shape)
 # key features), `W_c` (query features, key features + query features), without a bias. Return
 # $\tilde h_t$ for all targets, of shape (batch, target, query features).
 #
-# *Hint:* `query @ W` has the size of a key. `key.swapaxes(-1, -2)` has the shape
-# (batch, key features, source). `mt.cat([a, b], -1)` puts vectors side by side, and the context
-# comes first.
+# *Hint:* `query @ W` has the size of a key. `key.swapaxes(-1, -2)` has the shape (batch, key
+# features, source). `mt.cat([a, b], -1)` concatenates vectors, and the context comes first.
 
 
 # %% tags=["answer"]
@@ -94,7 +93,7 @@ check(
 )
 
 # %% [markdown]
-# ## Content against location
+# ## Content versus location
 #
 # The score "location" does not read the keys. So its weights stay the same, whatever the source
 # contains:
@@ -275,7 +274,7 @@ for place, choice in enumerate(order):
     axes.text(right[choice][-1] + 0.01, place, f"{100 * right[choice][-1]:.0f} %", va="center")
 axes.set(xlim=(0, 1.1), xlabel=f"correct digits of {LONGEST}, between as many blanks")
 axes.spines[["top", "right"]].set_visible(False)
-show(figure, "scores that read the keys (blue) solve the task, in a predicted window too")
+show(figure, "scores that read the keys (blue) solve the task, even in a predicted window")
 
 # %% [markdown]
 # ## Input feeding: knowing where the decoder looked
@@ -401,7 +400,7 @@ where(
 #
 # ## Exercise
 #
-# Let the hunter without input feeding see more: give it the **place** of the last step instead of
+# Give the hunter without input feeding more information: the **place** of the last step instead of
 # the bit (`order` in place of `given`, with an embedding for each place and one for the start).
 # Predict the six numbers, then train. You are done when you can say why one look at the keys is not
 # enough, and what input feeding provides that the place does not.

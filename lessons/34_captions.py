@@ -97,7 +97,7 @@ print("annotations", annotations.shape)
 # multiply from the right, and `v` has shape (inner,). Return the context (batch, size) and the
 # weights (batch, position).
 #
-# *Hint:* `h @ W_h` has no axis for the positions. Where does the axis have to be, so that the same
+# *Hint:* `h @ W_h` has no axis for the positions. Where must you insert this axis, so that the same
 # state is added at each position? The softmax is over the positions.
 
 
@@ -136,7 +136,7 @@ check(
 
 # %% [markdown]
 # The library's `SoftAttention` adds one thing: a gate $\beta = \sigma(f_\beta(h))$ that multiplies
-# the context, so that the decoder can turn away from the image.
+# the context, so that the decoder can ignore the image.
 
 # %%
 attention = SoftAttention(annotation_dim=64, hidden_dim=5, attention_dim=7)
@@ -264,8 +264,8 @@ print(f"captions of new handwriting without a mistake: {100 * share:.0f} %")
 assert share > pick(0.7, 0.4)
 
 # %% [markdown]
-# (A caption is without a mistake if each word is the most probable one after the correct words
-# before it.)
+# (A caption has no mistake if each word is the most probable one, given the correct words before
+# it.)
 #
 # ## Where does the eye go?
 
@@ -365,9 +365,9 @@ assert answers["third"][1] > answers["third"][0]
 
 # %% [markdown]
 # The eye decides. The previous words say *that* a digit comes next, and the place where the model
-# looks says *which* one. In this model the weights are an explanation, because nothing else brings
-# the digit into the decoder. In a deep Transformer, a position carries information from many
-# others, and weights alone explain less (lesson 23).
+# looks says *which* one. In this model the weights are an explanation, because the decoder learns
+# the digit in no other way. In a deep Transformer, a position carries information from many others,
+# and weights alone explain less (lesson 23).
 #
 # ## What goes wrong without places
 #
@@ -436,7 +436,7 @@ where(SoftAttention, ShowAttendTell, caption_loss, ConvEncoder, draw_scenes)
 #
 # ## Three questions
 #
-# 1. Why does the encoder stop before the last layers of a classifier, which have no places left?
+# 1. Why does the encoder stop before the last layers of a classifier, in which the places are lost?
 # 2. The softmax in `look` runs over the positions. What would happen if it ran over the batch, and
 #    which property in the check would notice?
 # 3. We forced the eye to one cell, although the model was trained with soft weights. Why does it

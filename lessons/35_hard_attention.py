@@ -106,8 +106,8 @@ check(
 # %% [markdown]
 # An estimator that samples cannot be checked with finite differences, because every run is
 # different. But on a small case its *expectation* can be computed exactly, as the sum over all
-# choices, each with its probability. It must be the exact gradient, for any baseline. The library's
-# tests check `reinforce_loss` in the same way, with all sequences of three looks.
+# choices, weighted by their probabilities. It must be the exact gradient, for any baseline. The
+# library's tests check `reinforce_loss` in the same way, with all sequences of three looks.
 
 
 # %%
@@ -239,7 +239,7 @@ show(figure, "The variance is a parabola in the baseline; no baseline is far fro
 #
 # In a caption, the model looks before each word. The reward of the whole caption also contains the
 # words *before* a look. The look cannot change them, so they only add noise. The *reward to go* of
-# a look is the log probability of the words from there on.
+# a look is the log probability of the words from this point on.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the reward to go
@@ -320,9 +320,9 @@ assert spreads[1] < spreads[0] / 10 and spreads[3] < spreads[2] / 10  # the base
 assert spreads[2] < spreads[0] and spreads[3] < spreads[1]  # the reward to go
 
 # %% [markdown]
-# All four have the same expectation, to ten digits. The baseline buys most: its factor is how many
-# samples it replaces. The reward to go helps little here, where a caption has three words, and more
-# in a longer one.
+# All four have the same expectation, to ten digits. The baseline helps most: if it divides the
+# variance by ten, it replaces ten times as many samples. The reward to go helps little here,
+# because a caption has only three words. It helps more in longer captions.
 #
 # ## Does it matter for learning?
 #
@@ -410,13 +410,13 @@ show(
     figure,
     "Mean over several runs. All places: the exact gradient, which only a small task allows. With "
     "a baseline, sampling follows it. Without one, the steps are large and noisy: it moves early, "
-    "but then it stays behind.",
+    "but then it falls behind.",
 )
 
 # %% [markdown]
 # ## What goes wrong without the detach
 #
-# The reward in the bracket must be a constant. If it is not, the product rule adds
+# The loss must treat the reward as a constant. If it does not, the product rule adds
 # $\log p(s)\, d\log p(y \mid s)$ to the gradient of the layers that read the symbol. Together with
 # the first term of Eq. 12, these layers get the gradient $(1 + \log p(s))\, d\log p(y \mid s)$.
 # Among nine equally likely places, $1 + \log\frac19 = -1.2$: the *sign* is wrong, and the model
@@ -484,8 +484,8 @@ where(hard_attention, reinforce_loss, update_baseline, ShowAttendTell.sample)
 # 1. Without a baseline, all rewards are negative, since they are log probabilities. What does a
 #    step do to the probability of the place that was drawn, even if it was the best one?
 # 2. Soft attention does not need any of this. What does it pay instead, for a large image?
-# 3. An entropy term is often added to the objective. Which failure does it prevent, in a model
-#    that looks where it expects reward, and learns only about the places where it looks?
+# 3. An entropy term is often added to the objective. The model looks where it expects reward, and
+#    learns only about the places where it looks. Which failure does the term prevent?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

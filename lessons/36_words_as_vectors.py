@@ -26,8 +26,8 @@ F = mt.nn.functional
 # %% [markdown]
 # ## A small language with one ambiguous word
 #
-# All sentences have one form: "the ADJECTIVE NOUN was near the PLACE". The noun is an animal or a
-# piece of sports equipment, and "bat" is both. The adjective and the place may fit the meaning
+# All sentences have the same form: "the ADJECTIVE NOUN was near the PLACE". The noun is an animal
+# or a piece of sports equipment, and "bat" is both. The adjective and the place may fit the meaning
 # ("furry", "cave") or both meanings ("old", "road"). At least one of them fits the meaning, so a
 # reader can always tell what "bat" means, sometimes only from the word before it and sometimes only
 # from a word after it.

@@ -109,8 +109,8 @@ assert (outputs[3] - examples[3]).abs().max() > 0.5
 # `p` and `r` are tensors of shape (case,), and the result has shape (case, 2).
 #
 # *Hint:* A present feature has mean 1/2 and mean square 1/3, so $E[x] = p/2$ and $E[x^2] = p/3$.
-# The best constant leaves the variance. If both features are present, both outputs are wrong by
-# $\min(x_1, x_2)$, whose mean square is 1/6.
+# With the best constant, the expected loss is the variance. If both features are present, both
+# outputs are wrong by $\min(x_1, x_2)$, whose mean square is 1/6.
 
 
 # %% tags=["answer"]

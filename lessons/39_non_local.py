@@ -284,7 +284,8 @@ for channels in (64, 256):
 #
 # A network without the block computes a feature for each shape, takes the mean over all positions
 # and applies a linear classifier. So its score is $g_A + g_B$ with one number $g$ per shape. How
-# many pairs can such a sum tell apart? We try many $g$ with the best threshold for each.
+# many pairs can such a sum classify correctly? We try many choices of $g$, each with its best
+# threshold.
 
 # %%
 generator = np.random.default_rng(3)

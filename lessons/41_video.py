@@ -228,7 +228,7 @@ assert growth[0] > 15 and growth[1] < 5
 
 # %%
 def block_flops(kind, frames):
-    """FLOPs of one block of the width 768 for a clip, in 10^9, as the library counts them."""
+    """FLOPs of one block of width 768 for a clip, in 10^9, as the library counts them."""
     sizes = (224, 16, frames, 0, 768, 1, 12, 3072)
     model = TimeSformer(*sizes, in_channels=1, attention=kind).eval()
     with mt.no_grad():

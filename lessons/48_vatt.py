@@ -360,8 +360,8 @@ where(VATT, VideoTokens, AudioTokens, TextTokens, drop_token, nce_loss, mil_nce_
 # ## Exercise
 #
 # Train `make(shared=False)` and `make(shared=True, drop_rate=0.0)` with the same number of steps.
-# Compare the hit rates and the times. Which of the two differences is larger than that between two
-# random seeds?
+# Compare the hit rates and the times. Which of these differences is larger than the difference
+# between two random seeds?
 #
 # ## Three questions
 #
