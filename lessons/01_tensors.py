@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Tensors, strides, broadcasting
 #
-# Which operations copy numbers, and which only read the same numbers in another order? And what is
-# the gradient of a number that is used several times?
+# Which operations copy numbers, and which only read the same numbers in a different order? And what
+# is the gradient of a number that is used several times?
 #
 # *Prerequisites:* NumPy arrays and their shapes; partial derivatives.
 
@@ -77,7 +77,7 @@ check(
 )
 
 # %% [markdown]
-# ## Views: the same memory, another rule
+# ## Views: the same memory, a different rule
 #
 # A transpose swaps two strides. A slice changes the offset or multiplies a stride. Repeating along
 # an axis needs no extra memory, because the stride of that axis is **0**. An operation must copy

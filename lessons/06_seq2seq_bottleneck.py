@@ -262,7 +262,7 @@ def last_state(z, candidates):
 # ## Your turn: what the last state remembers
 #
 # Write `memory_weights(z)`. `z` is a tensor of shape (token,) with the gates $z_1, \dots, z_n$,
-# numbers between 0 and 1. Return the weights $w_1, \dots, w_n$, a tensor of shape (token,), with
+# numbers between 0 and 1. Return the weights $w_1, \dots, w_n$, a tensor of shape (token,), for
 # which the last state is $h_n = \sum_i w_i \tilde h_i$, if the first step starts from 0.
 #
 # *Hint:* The last candidate has the weight $1 - z_n$. The one before enters with $1 - z_{n-1}$, and

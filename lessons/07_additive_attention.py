@@ -356,10 +356,10 @@ assert looks[4] < 0.5 < shares[4]
 
 # %% [markdown]
 # In both models the digit at place 5 determines what this step writes. In the second model its
-# weight is less than one half, and often not even the largest. (If you train with another seed, the
-# picture changes, but the effect of each patch hardly does.) The weights correctly show what was
-# averaged. But a large weight does not imply a large influence: that depends on what the model does
-# with the average.
+# weight is less than one half, and often not even the largest. (If you train with a different seed,
+# the picture changes, but the effect of each patch hardly does.) The weights correctly show what
+# was averaged. But a large weight does not imply a large influence: that depends on what the model
+# does with the average.
 
 # %% tags=["plot"]
 figure = new_figure(8, 3.3)

@@ -349,7 +349,7 @@ assert np.diag(deck_softmax).min() > 0.93  # the deck's largest weight is 0.7
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: find the divisor
 #
-# The weights in the deck are much more even. Did the author divide by another number? You can
+# The weights in the deck are much more even. Did the author divide by a different number? You can
 # compute the divisor from the scores and the weights, without knowing $d_k$. Write
 # `divisor(scores, weights)` for NumPy arrays of shape (row, key), where each row of `weights` is
 # $\mathrm{softmax}(s / c)$ of the same row $s$ of `scores`, with a divisor $c > 0$. Return the $c$

@@ -318,7 +318,7 @@ print(f"{100 * 50257 * 12288 / gpt3:.1f} % of GPT-3")
 # %% [markdown]
 # ## What goes wrong without the shift
 #
-# Suppose we forget the shift, so that the target is the input itself. Everything runs.
+# Suppose we forget the shift, so the target is the input itself. Everything runs.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
@@ -358,7 +358,7 @@ axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
     "With the correct target, the loss falls below the three baselines one after the other. Here "
-    "the baselines are those of the training text, as the curves are. A loss that drops to 0 at "
+    "both baselines and curves belong to the training text. A loss that drops to 0 at "
     "once shows a leak: no model of English text can be that good.",
 )
 

@@ -118,7 +118,7 @@ print(f"{len(tensors)} tensors, {sum(array.size for array in tensors.values()):,
 # per number, in little-endian order. Return a float32 array of the given shape.
 #
 # *Hint:* Read the bytes as unsigned integers of 16 bits (`"<u2"`), convert them to 32 bits, and
-# move the bits to the upper half. `view` then reads the same bits as another type.
+# move the bits to the upper half. `view` then reads the same bits as a different type.
 
 
 # %% tags=["answer"]
@@ -267,7 +267,7 @@ print(f"written, read by `from_pretrained`, and run again: {difference:.1e}")
 assert difference == 0
 
 # %% [markdown]
-# ## What goes wrong when tensors are misread: an error, or only another output
+# ## What goes wrong when tensors are misread: an error, or only a different output
 #
 # Some mistakes raise an error. `c_attn` is not square, so its transpose does not fit:
 

@@ -199,9 +199,9 @@ check(
 # ## One number moves them all
 #
 # The backward pass is linear: if the loss is multiplied by a scale, every gradient is multiplied by
-# it. A power of 2 changes only the exponents, so that nothing is rounded. The figure shows the
-# exponents of the gradients of the logits, for a batch that is 1,024 times as large as ours. Apart
-# from the choice of text, its gradients equal ours divided by 1,024.
+# it. A power of 2 changes only the exponents, so nothing is rounded. The figure shows the exponents
+# of the gradients of the logits, for a batch that is 1,024 times as large as ours. Apart from the
+# choice of text, its gradients equal ours divided by 1,024.
 
 # %% tags=["plot"]
 large_batch = of_logits / 1024
@@ -465,6 +465,6 @@ print("in float32:", " ".join(op_lists.OPERATIONS["float32"].split()[:9]), "..."
 #    limit is meant for the gradient of the loss itself; the scaled gradient is 65,536 times as long
 #    and would always be clipped. `scaler.unscale_(optimizer)` removes the scale first.
 # 2. The scale: the smallest numbers of bfloat16 are as small as those of float32. But its spacing
-#    next to 1 is 0.008, so that sums and updates are lost even earlier.
+#    next to 1 is 0.008, so sums and updates are lost even earlier.
 # 3. An infinity says only that a number was too large, not how large it was. And products mix it
 #    with others: infinity minus infinity is NaN, and the whole gradient of a layer can be wrong.

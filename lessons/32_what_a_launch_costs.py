@@ -257,8 +257,8 @@ assert Memory.reads + Memory.writes < 0.55 * sum(three)
 
 # %% [markdown]
 # Threads (0, 0) and (1, 0) of block 0 have elements 0 and 1: neighboring threads have neighboring
-# elements, so that 32 threads read one piece of memory at once. Threads beyond the last column or
-# row have nothing to do, such as (5, 0) of block 1.
+# elements, so 32 threads read one piece of memory at once. Threads beyond the last column or row
+# have nothing to do, such as (5, 0) of block 1.
 #
 # Three launches became one, and more than half of the reads and writes disappeared. What does this
 # save for the hidden layer of the GPT above?

@@ -358,7 +358,7 @@ assert (walk.argmax(axis=1) == tour)[:-1].all()
 # ## Predict, then run
 #
 # The model without input feeding knows the bits that were written, and the keys of all places. It
-# cannot know at which place it was before. Which of the six bits will it write correctly? (A random
+# cannot know which place it was at before. Which of the six bits will it write correctly? (A random
 # guess is right half of the time. One step is easy to explain. Two others may surprise you.) Write
 # down six numbers, then run the next cell.
 

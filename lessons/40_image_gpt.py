@@ -336,7 +336,7 @@ axes.set_xticks(range(len(after)))
 axes.set_xlabel("layer")
 axes.set_ylabel("test accuracy of\na linear probe (%)")
 axes.legend()
-show(figure, "Linear probes on every layer, beside raw pixels and the untrained model.")
+show(figure, "Linear probes on every layer, compared with raw pixels and the untrained model.")
 
 # %% [markdown]
 # The paper's second objective is BERT's: hide 15 % of the pixels, and let a model without a causal
@@ -377,9 +377,9 @@ where(ImageGPT, ImageGPT.masked_loss, ImageGPT.features, ColorClusters, pixel_ta
 #
 # ## Exercise
 #
-# Read the pixels in another order: column by column, in a spiral from the center, or in a random
-# but fixed order. Train with each and compare the bits per pixel. Which orders do you expect to be
-# as good as raster order? Transposing the images is the simplest test.
+# Read the pixels in a different order: column by column, in a spiral from the center, or in a
+# random but fixed order. Train with each and compare the bits per pixel. Which orders do you expect
+# to be as good as raster order? Transposing the images is the simplest test.
 #
 # ## Three questions
 #

@@ -65,8 +65,8 @@ show(
 # tokens in this order: True where the query attends to the key. The scheme is "space", "time"
 # (the first half of divided attention) or "joint".
 #
-# *Hint:* `np.divmod` gives the place and the frame of every token. Compare those of the queries
-# with those of the keys, along two axes.
+# *Hint:* `np.divmod` gives the place and the frame of every token. Compare the values of the
+# queries with those of the keys, along two axes.
 
 
 # %% tags=["answer"]

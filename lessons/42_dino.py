@@ -78,8 +78,8 @@ show(
 #   \qquad q = \mathrm{softmax}\Big(\frac{s}{T_s}\Big)$$
 #
 # *Centering* subtracts $c$, a running mean of the teacher's outputs. *Sharpening* means that the
-# teacher's temperature $T_t$ is smaller than the student's $T_s$, so that its distribution has a
-# clearer peak. Only the student gets a gradient.
+# teacher's temperature $T_t$ is smaller than the student's $T_s$, so its distribution has a clearer
+# peak. Only the student gets a gradient.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the loss of one pair of views
@@ -305,7 +305,8 @@ show(
 #
 # The surprise of the paper is where a ViT looks after this training: the class token's attention
 # finds the objects (Figure 1), and the attention of a patch on an object stays on it (Figure 8, in
-# the deck). We train a small ViT on the cluttered digits, for a much shorter time than the paper.
+# the deck). We train a small ViT on the cluttered digits, for a much shorter time than in the
+# paper.
 
 
 # %%

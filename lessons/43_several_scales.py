@@ -6,7 +6,8 @@
 # Swin's windows, and how does a score know the distance between tokens of two different maps?
 #
 # *Prerequisites:* ViT (lesson 21) and Swin (lesson 25). The deck COMP541 shows both versions of
-# MViT beside Swin V2 ("Other Hierarchical Vision Transformers"); `docs/decks.md` lists the decks.
+# MViT together with Swin V2 ("Other Hierarchical Vision Transformers"); `docs/decks.md` lists the
+# decks.
 
 # %%
 import math
@@ -362,10 +363,10 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Give `layers_of` another plan: a model of ten blocks that does not shrink its map of 56 x 56, with
-# a width of 96 in all blocks, whose keys are pooled with a step of 4. How many scores does it have
-# in total, compared with MViTv2-T? Which part of the saving comes from pooled queries? Then train a
-# MViT on clips: `mta train mvit`.
+# Give `layers_of` a different plan: a model of ten blocks that does not shrink its map of 56 x 56,
+# with a width of 96 in all blocks, whose keys are pooled with a step of 4. How many scores does it
+# have in total, compared with MViTv2-T? Which part of the saving comes from pooled queries? Then
+# train a MViT on clips: `mta train mvit`.
 #
 # Then practice:
 #

@@ -248,8 +248,8 @@ assert greedy == 11 and best == 4
 # matching gives up the best pair. The Hungarian method (Kuhn 1955) finds it in a time that grows
 # with the cube of the size, not with the number $n!$ of matchings.
 #
-# Here are made-up predictions for one scene: the targets in another order, moved at random, and two
-# boxes without a target.
+# Here are made-up predictions for one scene: the targets in a different order, moved at random, and
+# two boxes without a target.
 
 # %%
 generator = np.random.default_rng(2)
@@ -523,6 +523,6 @@ where(
 #    changes it, so its derivative is 0 where it exists.
 # 2. If targets share a prediction, it gets two different goals, and one object is missed. If every
 #    prediction takes a target, none says "no object", and each object is found several times, so
-#    that duplicates must be removed afterwards.
+#    duplicates must be removed afterwards.
 # 3. The L1 distance is larger for large boxes with the same relative error. The generalized IoU
 #    does not depend on the scale.

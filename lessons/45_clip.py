@@ -357,7 +357,7 @@ assert min(found) > 0.3 and zero_shot(other, places=True) < 0.4
 #
 # ## The evidence for a word
 #
-# The class token attends to the same cells, whatever the sentence is. But the gradient of the
+# The class token attends to the same cells, whatever the sentence says. But the gradient of the
 # similarity with one word shows which of its weights should grow for this word. The positive
 # products of weights and gradients form a map for each word (Chefer et al. 2021,
 # arXiv:2103.15679v1, Eq. 5).

@@ -48,7 +48,7 @@ for n in range(4):
 # %% [markdown]
 # UNITER (Chen et al. 2020, arXiv:1909.11740, section 3.1) puts both into one sequence. A word's
 # embedding is the sum of vectors for the word, its position and a segment, as in BERT. A region's
-# embedding is the sum of its projected features, its projected box and another segment. The box is
+# embedding is the sum of its projected features, its projected box and a second segment. The box is
 # seven numbers: left, top, right, bottom, width, height and area. From there on it is a plain BERT.
 # Every word attends to every region, and every region to every word.
 

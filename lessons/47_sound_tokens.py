@@ -381,7 +381,7 @@ where(
 # Record yourself, or take any WAV file, and read it with `mt.data.read_wav`. Compute its log-mel
 # spectrogram with 40 bands and plot it with `mt.viz.sound_figure`. Then halve and double the length
 # of the window, and say what becomes sharper and what becomes blurred. At which length do you see
-# the single pulses of the voice, and at which its harmonics?
+# the individual pulses of the voice, and at which its harmonics?
 #
 # Then practice:
 #

@@ -139,8 +139,9 @@ check(
 # ## What "tokenize anything" costs
 #
 # The paper's clips have 32 frames of 224 x 224 pixels and 3.2 s of sound at 48 kHz. How many tokens
-# is that, and how much does a layer of the base size ($d = 768$) compute for them? The projections
-# and the feed-forward network need $12 n d^2$ multiply-adds for $n$ tokens, attention $2 n^2 d$.
+# is that, and how many operations does a layer of the base size ($d = 768$) need for them? The
+# projections and the feed-forward network need $12 n d^2$ multiply-adds for $n$ tokens, attention
+# $2 n^2 d$.
 
 
 # %%
