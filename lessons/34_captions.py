@@ -272,10 +272,10 @@ assert share > pick(0.7, 0.4)
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the focus
 #
-# Write `focus(alphas, named)`: how many times more attention does the named digit get than it would
-# from uniform attention? `alphas` are weights (batch, word, position). `named` are integers (batch,
-# word): the position of the digit that the word names, or -1 for words that do not name a digit.
-# Average over the words that name a digit. Uniform attention must give 1.
+# Write `focus(alphas, named)`: the attention on the named digit, as a multiple of what uniform
+# attention would give it. `alphas` are weights (batch, word, position). `named` are integers
+# (batch, word): the position of the digit that the word names, or -1 for words that do not name a
+# digit. Average over the words that name a digit. Uniform attention must give 1.
 #
 # *Hint:* `mt.nonzero(named >= 0, as_tuple=True)` gives the batch and word indices of these words.
 

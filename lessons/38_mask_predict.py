@@ -249,8 +249,8 @@ show(
 #
 # ## A trained model
 #
-# In the next task each source has three correct answers, like "thank you". The source consists of 8
-# letters. A target repeats them in two styles, one for each half:
+# In the next task, every source is like "thank you": it has three correct answers. The source
+# consists of 8 letters. A target repeats them in two styles, one for each half:
 #
 # | probability | first half | second half | example for "fhcabgde" |
 # | --- | --- | --- | --- |
@@ -478,6 +478,6 @@ where(
 # 1. $19 \log 2$, about 13.2 nats. The first of 10 passes keeps 2 of 20 tokens, which agree in half
 #    of the texts. Later passes repair others, so the share is larger than one half.
 # 2. All tokens are written at once, and a masked token must also see the tokens that are already
-#    written after it. A causal mask would hide it.
+#    written after it. A causal mask would hide them.
 # 3. Yes. There is one correct target, so each character is certain given the source, and the
 #    product of the marginals equals the joint distribution.

@@ -232,8 +232,8 @@ show(
 # %% [markdown]
 # ## Training
 #
-# The recipe `mta train clip` trains these towers for 1,000 steps. Here we train for a shorter time,
-# with a function that also takes sentences with places, for later.
+# The recipe `mta train clip` trains these towers for 1,000 steps. Here we train for fewer steps.
+# Our function also takes sentences with places, which we need later.
 
 
 # %%
@@ -351,9 +351,9 @@ assert min(found) > 0.3 and zero_shot(other, places=True) < 0.4
 # %% [markdown]
 # Retrieval is good, but reading is at chance level. A model can see where ink is without reading.
 # The 100 scenes have so many different layouts that a layout and a guess find about 60 % of the
-# sentences. The loss first falls through whatever is easiest to see. With more steps these towers
-# learn to read, too, but later. So a high retrieval accuracy does not show what a model has
-# understood: ask what else could tell the pairs apart.
+# sentences. Training first exploits whatever is easiest to see. With more steps these towers learn
+# to read, too, but later. So a high retrieval accuracy does not show what a model has understood:
+# ask what else could tell the pairs apart.
 #
 # ## The evidence for a word
 #

@@ -254,7 +254,7 @@ assert right["log-mel"] > right["mel"] > right["power"]
 #
 # ## Three kinds of tokens
 #
-# A speech model can choose between three kinds (deck COMP541, "Pre-training in Speech": "with
+# A speech model can use any of three kinds of tokens (deck COMP541, "Pre-training in Speech": "with
 # spectrograms instead of images"; `docs/decks.md` lists the decks):
 #
 # - **frames**: Conformer (arXiv:2005.08100v1) and Whisper (arXiv:2212.04356v1) take 80 mel bands
