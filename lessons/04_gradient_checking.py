@@ -5,7 +5,7 @@
 # which mistakes can such a check never find?
 #
 # *Prerequisites:* Function and context (lesson 3), the sum over broadcast axes (lesson 1). The
-# example is attention, which you need not know yet.
+# example is attention, which you do not need to know yet.
 
 # %%
 import numpy as np
@@ -244,7 +244,7 @@ check(
 # entry it is. For small layers the entry-by-entry check is better.
 #
 # Now we check the library's attention with inputs of shape (batch 2, token 5, dim 4) and a range of
-# step sizes. You need not know attention yet (lessons 7 and 8): for the checker it is just a
+# step sizes. You do not need to know attention yet (lessons 7 and 8): for the checker it is just a
 # function of three tensors.
 
 # %%

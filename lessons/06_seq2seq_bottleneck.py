@@ -266,7 +266,7 @@ def last_state(z, candidates):
 # which the last state is $h_n = \sum_i w_i \tilde h_i$, if the first step starts from 0.
 #
 # *Hint:* The last candidate has the weight $1 - z_n$. The one before enters with $1 - z_{n-1}$, and
-# the last step multiplies it by $z_n$. Go on from the end; `mt.stack` makes a tensor of a list.
+# the last step multiplies it by $z_n$. Go on from the end; `mt.stack` turns a list into a tensor.
 
 
 # %% tags=["answer"]

@@ -64,9 +64,9 @@ assert np.allclose(context.detach().numpy(), library_context[:, 0].detach().nump
 # `W` is (hidden, query features), `U` is (hidden, key features), `v` is (hidden,). Return the
 # weights $a_{t,i}$, a tensor of shape (batch, target, source), without a loop.
 #
-# *Hint:* Every query is added to every key. Give the projected queries the shape
-# (batch, target, 1, hidden) with `unsqueeze`. Which shape must the projected keys have, so that
-# broadcasting (lesson 1) makes all pairs?
+# *Hint:* Every query is added to every key. Give the projected queries the shape (batch, target, 1,
+# hidden) with `unsqueeze`. Which shape must the projected keys have, so that broadcasting
+# (lesson 1) forms all pairs?
 
 
 # %% tags=["answer"]

@@ -384,7 +384,7 @@ assert total == 2048 and weight == 1 and ones.sum().item() == 4096
 # Next to 2,048 the spacing is 2: adding 1 gives a number halfway between two others, which is
 # rounded to the even one, 2,048. Below 1 the spacing is 0.0005: the nearest number to 0.9999 is 1.
 # An update that is smaller than half the spacing is lost, however often it is repeated. A learning
-# rate of 0.0001 makes such updates.
+# rate of 0.0001 causes such updates.
 #
 # ## What goes wrong without master weights
 #
