@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Tensors, strides, broadcasting
 #
-# Which operations copy numbers, and which only read the same numbers in another order? And what is
-# the gradient of a number that is used several times?
+# Which operations copy numbers, and which only read the same numbers in a different order? And what
+# is the gradient of a number that is used several times?
 #
 # *Prerequisites:* NumPy arrays and their shapes; partial derivatives.
 
@@ -77,7 +77,7 @@ check(
 )
 
 # %% [markdown]
-# ## Views: the same memory, another rule
+# ## Views: the same memory, a different rule
 #
 # A transpose swaps two strides. A slice changes the offset or multiplies a stride. Repeating along
 # an axis needs no extra memory, because the stride of that axis is **0**. An operation must copy
@@ -325,7 +325,7 @@ def fit(target):
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# The truth is a slope of 2 and a bias of 1. In the second fit the predictions have the shape
+# The true slope is 2, and the true bias is 1. In the second fit the predictions have the shape
 # (20, 1) and the targets (20,). Does `error = ... - target` raise an error? If not, which slope and
 # which bias does the fit find? Write down two numbers, then run the next cell.
 

@@ -276,10 +276,10 @@ show(figure, "compare the turns of h: above, s, z and a come before h; below, on
 # ## Predict, then run
 #
 # The correct gradient is $\partial L/\partial x = w\,\partial L/\partial h$ with
-# $\partial L/\partial h = 1 + a + h\,(1 - a^2)$: one term for each use of $h$, by $s$, $z$ and
-# $a$. In the lower picture, $h$ has its turn right after $s$. Is there an error? If not, which
-# formula does $\partial L/\partial x$ now follow, and is the gradient at $h$ itself correct in the
-# end? Write down your answers, then run the next cell.
+# $\partial L/\partial h = 1 + a + h\,(1 - a^2)$: one term for each use of $h$, by $s$, $z$ and $a$.
+# In the lower picture, $h$ is processed right after $s$. Is there an error? If not, which formula
+# does $\partial L/\partial x$ now follow, and is the gradient at $h$ itself correct in the end?
+# Write down your answers, then run the next cell.
 
 # %%
 wrong = backward(loss.grad_fn, breadth_first)
@@ -294,8 +294,9 @@ assert np.allclose(wrong[h.grad_fn], grads[h.grad_fn])  # complete in the end, b
 
 # %% [markdown]
 # **A wrong order gives a wrong gradient, without an error.** The printed gradient is exactly $w$:
-# at its turn, $h$ had only the 1 from $s$, and it passed on $w \cdot 1$. The contributions from $z$
-# and $a$ arrived later. They make the gradient at $h$ complete, but they are never passed on.
+# when $h$ was processed, it had only the 1 from $s$, and it passed on $w \cdot 1$. The
+# contributions from $z$ and $a$ arrived later. They make the gradient at $h$ complete, but they are
+# never passed on.
 #
 # **Without an order, the correct gradient costs too much.** Each node could pass on every
 # contribution separately, as soon as it arrives. The sum is correct, but the backward function of a
@@ -403,7 +404,7 @@ check(
 # %% [markdown]
 # This is the backward pass with every slope equal to 1. For 50 blocks there are $2^{50}$ paths from
 # the end to $x$, about $10^{15}$. Try `count_paths(residual_graph(50))[0]`: a pass in topological
-# order adds them all up in 101 turns.
+# order adds them all up in 101 steps.
 #
 # **Why store arrays in a context, and not in the Function itself?** The same Function is called
 # many times. The class below remembers only its latest call, so backward uses the wrong numbers for

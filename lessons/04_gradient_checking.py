@@ -5,7 +5,7 @@
 # which mistakes can such a check never find?
 #
 # *Prerequisites:* Function and context (lesson 3), the sum over broadcast axes (lesson 1). The
-# example is attention, which you need not know yet.
+# example is attention, which you do not need to know yet.
 
 # %%
 import numpy as np
@@ -77,8 +77,8 @@ def library_gradients(f, *inputs):
 # ## Your turn: the gradient of an array by central differences
 #
 # Write `numeric_gradient(f, x, h)`. `x` is a NumPy array of any shape, and `f(x)` is one number.
-# Return an array of the shape of `x`: at each place the central difference with step `h` for this
-# one entry, while all others stay as they are.
+# Return an array of the shape of `x`. Each entry is the central difference with step `h` if only
+# this entry of `x` changes.
 #
 # *Hint:* `np.ndindex(x.shape)` goes through all places. Change a copy of `x`, not `x` itself.
 
@@ -198,8 +198,8 @@ def gradient_errors(fn, inputs, h=1e-5, plain_sum=False):
 #
 # The checker evaluates the function twice for every single number of its inputs. For a model with
 # millions of parameters this takes too long. A cheaper check moves **all** numbers at once, each
-# input $x_k$ along a random direction $d_k$ of its shape. With the gradients $g_k$ the slope
-# along this way must be $\sum_k \sum (g_k \odot d_k)$.
+# input $x_k$ along a random direction $d_k$ of its shape. With the gradients $g_k$, the slope along
+# this direction must be $\sum_k \sum (g_k \odot d_k)$.
 #
 # Write `slope_along(f, inputs, directions, h)`. `inputs` and `directions` are two lists of NumPy
 # arrays, and `f(*inputs)` is one number. Return the central difference of `f` if every input moves
@@ -244,7 +244,7 @@ check(
 # entry it is. For small layers the entry-by-entry check is better.
 #
 # Now we check the library's attention with inputs of shape (batch 2, token 5, dim 4) and a range of
-# step sizes. You need not know attention yet (lessons 7 and 8): for the checker it is just a
+# step sizes. You do not need to know attention yet (lessons 7 and 8): for the checker it is just a
 # function of three tensors.
 
 # %%

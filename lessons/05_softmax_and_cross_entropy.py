@@ -182,7 +182,7 @@ check(
 
 # %% [markdown]
 # The last case of the check is a row with the weights 1, 0, 0. Its gradient is 0 for every
-# `grad_p`: a softmax that is sure cannot learn any more. This will matter below, and in lesson 9.
+# `grad_p`: a softmax that is certain can no longer learn. This will matter below, and in lesson 9.
 #
 # ## Cross-entropy: minus the log-probability of the correct class
 #
@@ -352,14 +352,14 @@ assert row[0] < 1e-6 and row[2] >= floor - 1e-9 and np.isclose(row[2], floor, at
 # %% [markdown]
 # **Squared error on the probabilities.** Why not use $(1 - p_t)^2$ as the loss? It is 0 for a
 # perfect prediction and 1 for the worst. The next cell compares it with cross-entropy for two
-# classes, by the score of the correct class minus the other score.
+# classes, as a function of the score of the correct class minus the other score.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# The model is **sure and wrong**: the score of the correct class is 12 below the other one. How
-# large is the slope of cross-entropy there, and how large is the slope of the squared error? Write
-# down two numbers, then run the next cell.
+# The model is **confident and wrong**: the score of the correct class is 12 below the other one.
+# How large is the slope of cross-entropy there, and how large is the slope of the squared error?
+# Write down two numbers, then run the next cell.
 
 # %%
 margins = np.linspace(-12, 12, 97)  # score of the correct class minus that of the only other one
@@ -370,10 +370,10 @@ print(f"at a margin of -12: cross-entropy {slope_ce[0]:.6f}, squared error {slop
 assert slope_ce[0] > 0.99 and slope_mse[0] < 1e-4
 
 # %% [markdown]
-# The gradient of the squared error passes through $J$, and $J$ is almost 0 when the model is sure,
-# whether it is right or **wrong**. So the worst prediction is hardly corrected. Cross-entropy has a
-# slope of 1 there. Remember this for attention, whose weights are a softmax *inside* a network:
-# nothing cancels $J$ there, and a confident softmax stops learning (lesson 9).
+# The gradient of the squared error passes through $J$, and $J$ is almost 0 when the model is
+# confident, whether it is right or **wrong**. So the worst prediction is hardly corrected.
+# Cross-entropy has a slope of 1 there. Remember this for attention, whose weights are a softmax
+# *inside* a network: nothing cancels $J$ there, and a confident softmax stops learning (lesson 9).
 
 # %% tags=["plot"]
 figure = new_figure(7, 3.4)
@@ -381,11 +381,14 @@ axes = figure.add_subplot()
 axes.plot(margins, slope_ce, color=COLOURS[0], label="cross-entropy")
 axes.plot(margins, slope_mse, "--", color=COLOURS[1], label="squared error on probabilities")
 axes.set(xlabel="score of the correct class minus the other", ylabel="size of the gradient")
-axes.annotate("sure and wrong", (-11.5, 0.06), fontsize=9, color="0.3")
+axes.annotate("confident and wrong", (-11.5, 0.06), fontsize=9, color="0.3")
 axes.annotate("sure and correct", (6.7, 0.06), fontsize=9, color="0.3")
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False)
-show(figure, "on the left the model is sure and wrong: only cross-entropy still has a slope there")
+show(
+    figure,
+    "on the left the model is confident and wrong: only cross-entropy still has a slope there",
+)
 
 # %% [markdown]
 # **The wrong axis.** For scores of shape (batch, class) the softmax must run over the classes. A

@@ -162,7 +162,7 @@ axes.text(LENGTHS[0], 0.12, "guessing", color="0.35", fontsize=9)
 axes.set(xlabel="digits in the source", ylabel="correct digits", ylim=(0, 1.05))
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False, loc="center left")
-show(figure, "both models with one vector fall; the wider vector only delays it")
+show(figure, "both models with one vector get worse; the wider vector only delays this")
 
 # %% [markdown]
 # The assertions state the claim. With one vector, accuracy falls with length. A wider vector delays
@@ -262,11 +262,11 @@ def last_state(z, candidates):
 # ## Your turn: what the last state remembers
 #
 # Write `memory_weights(z)`. `z` is a tensor of shape (token,) with the gates $z_1, \dots, z_n$,
-# numbers between 0 and 1. Return the weights $w_1, \dots, w_n$, a tensor of shape (token,), with
+# numbers between 0 and 1. Return the weights $w_1, \dots, w_n$, a tensor of shape (token,), for
 # which the last state is $h_n = \sum_i w_i \tilde h_i$, if the first step starts from 0.
 #
 # *Hint:* The last candidate has the weight $1 - z_n$. The one before enters with $1 - z_{n-1}$, and
-# the last step multiplies it by $z_n$. Go on from the end; `mt.stack` makes a tensor of a list.
+# the last step multiplies it by $z_n$. Go on from the end; `mt.stack` turns a list into a tensor.
 
 
 # %% tags=["answer"]
@@ -305,7 +305,7 @@ for gate in (0.5, 0.8, 0.95):
 # To keep an early digit, every later gate of this number must stay near 1, but then the number
 # cannot take in anything new. Attention, in lesson 7, also computes a weighted mean, but with new
 # weights at each step of the decoder, so that an early digit can have a large weight when it is
-# needed. (Deck COMP541, "Side-note: gated recurrent units to attention", takes the same path.)
+# needed. (Deck COMP541, "Side-note: gated recurrent units to attention", follows the same path.)
 #
 # Is the vector too small? Count the bits. The numbers in $c$ could store the source many times
 # over. But every step of the recurrence overwrites the same sixteen numbers, and a network of this

@@ -64,9 +64,9 @@ assert np.allclose(context.detach().numpy(), library_context[:, 0].detach().nump
 # `W` is (hidden, query features), `U` is (hidden, key features), `v` is (hidden,). Return the
 # weights $a_{t,i}$, a tensor of shape (batch, target, source), without a loop.
 #
-# *Hint:* Every query is added to every key. Give the projected queries the shape
-# (batch, target, 1, hidden) with `unsqueeze`. Which shape must the projected keys have, so that
-# broadcasting (lesson 1) makes all pairs?
+# *Hint:* Every query is added to every key. Give the projected queries the shape (batch, target, 1,
+# hidden) with `unsqueeze`. Which shape must the projected keys have, so that broadcasting
+# (lesson 1) forms all pairs?
 
 
 # %% tags=["answer"]
@@ -130,8 +130,8 @@ def draw_weights(*shape):
 # (batch, features); `weights` are the $a_i$, of shape (batch, source); `h` has the shape
 # (batch, source, features). Return $\partial L/\partial e_i$, of shape (batch, source).
 #
-# *Hint:* First compute all $g \cdot h_i$; `grad_context[:, None]` has the shape
-# (batch, 1, features). Then, from each of them, subtract their mean, weighted with $a$.
+# *Hint:* First compute all $g \cdot h_i$; `grad_context[:, None]` has the shape (batch, 1,
+# features). Then, from each of them, subtract their mean, weighted by $a$.
 
 
 # %% tags=["answer"]
@@ -356,10 +356,10 @@ assert looks[4] < 0.5 < shares[4]
 
 # %% [markdown]
 # In both models the digit at place 5 determines what this step writes. In the second model its
-# weight is less than one half, and often not even the largest. (If you train with another seed, the
-# picture changes, but the effect of each patch hardly does.) The weights correctly show what was
-# averaged. But a large weight does not imply a large influence: that depends on what the model does
-# with the average.
+# weight is less than one half, and often not even the largest. (If you train with a different seed,
+# the picture changes, but the effect of each patch hardly does.) The weights correctly show what
+# was averaged. But a large weight does not imply a large influence: that depends on what the model
+# does with the average.
 
 # %% tags=["plot"]
 figure = new_figure(8, 3.3)

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Query, key, value: a worked example, number by number
 #
-# Four words look at each other. Which numbers does attention compute, one after the other, until
-# each word has a weighted mean of all words? A lecture shows such an example, too. Which of its
-# numbers follow from the formula, and which do not?
+# Four words look at each other. Which numbers does attention compute, step by step, until each word
+# has a weighted mean of all words? A lecture shows such an example, too. Which of its numbers
+# follow from the formula, and which do not?
 #
 # *Prerequisites:* softmax (lesson 5), matrix products. The lecture is the deck GRID, "Self
 # attention details" and "Look ahead Mask"; `docs/decks.md` lists the decks.
@@ -58,8 +58,8 @@ assert abs(result - 20) < 1e-9
 # A query and a key have the same number of entries, $d_k$; here $d_k = 4$.
 #
 # * $W_q$, what a word looks for: a noun looks for adjectives (4) and a little for verbs (1). A verb
-#   looks for nouns (4), and rather for dark ones (1).
-# * $W_k$, by what a word can be found: by its own features. Being a verb counts twice.
+#   looks for nouns (4), and prefers dark ones (1).
+# * $W_k$, what a word can be found by: its own features. Being a verb counts twice.
 # * $W_v$, what a word passes on: its darkness, and 1 for a noun or -1 for a verb.
 
 # %%
@@ -112,8 +112,8 @@ assert np.allclose(library.numpy(), context)
 # and 4.48 sum to 20.38, so "cat" gets the weight $12.18/20.38 = 0.598$. The context of "eats" is
 # $0.133\,(2, 0) + 0.598\,(1, 1) + 0.049\,(0, -1) + 0.220\,(-1, 1)$. And "cat" looks mainly at
 # "black": its context is darker than its own value. The scores are not symmetric: "cat" looks for
-# "black" (4), but "black" looks for "cat" with 2 only, because queries and keys have matrices of
-# their own.
+# "black" (4), but "black" looks for "cat" with only 2, because queries and keys have their own
+# matrices.
 
 
 # %% tags=["plot"]
@@ -145,7 +145,7 @@ show(figure, "go along the row of a word: its darkest cell is the word that it l
 # context, of shape (..., query, features). `mt.softmax(scores, -1)` is the softmax along the last
 # axis.
 #
-# *Hint:* `key.transpose(-1, -2)` exchanges the last two axes, whatever is in front. Which axis is
+# *Hint:* `key.transpose(-1, -2)` swaps the last two axes, whatever is in front. Which axis is
 # $d_k$?
 
 
@@ -349,7 +349,7 @@ assert np.diag(deck_softmax).min() > 0.93  # the deck's largest weight is 0.7
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: find the divisor
 #
-# The weights in the deck are much more even. Did the author divide by another number? You can
+# The weights in the deck are much more even. Did the author divide by a different number? You can
 # compute the divisor from the scores and the weights, without knowing $d_k$. Write
 # `divisor(scores, weights)` for NumPy arrays of shape (row, key), where each row of `weights` is
 # $\mathrm{softmax}(s / c)$ of the same row $s$ of `scores`, with a divisor $c > 0$. Return the $c$
@@ -385,9 +385,9 @@ check(
 )
 
 # %% [markdown]
-# Each **pair** of keys tells the divisor: $c = (s_a - s_b) / \log(w_a / w_b)$. If the weights come
-# from the scores, all pairs of a row give the same $c$, up to rounding. The next cell asks up to
-# four pairs of each row of the deck.
+# Each **pair** of keys gives the divisor: $c = (s_a - s_b) / \log(w_a / w_b)$. If the weights come
+# from the scores, all pairs of a row give the same $c$, up to rounding. The next cell uses up to
+# four pairs from each row of the deck.
 
 # %%
 suspects = []
@@ -548,8 +548,8 @@ where(
 # variance 1/64) and four word vectors of 64 standard normal numbers. Compute scores, scaled scores,
 # weights and contexts step by step, with words as rows. You are done when your contexts equal
 # `mt.nn.functional.scaled_dot_product_attention(...)` to six digits, your grid is not symmetric,
-# and a softmax along the wrong axis gives other contexts. (What does a softmax along the wrong axis
-# give for the deck's grid?)
+# and a softmax along the wrong axis gives different contexts. (What does a softmax along the wrong
+# axis give for the deck's grid?)
 #
 # Then practice:
 #

@@ -48,8 +48,8 @@ assert np.allclose(weights, np.tril(np.ones((n, n))) / np.arange(1, n + 1)[:, No
 # ## Your turn: a mask for the last tokens only
 #
 # A decoder that writes text token by token does not need all rows of the triangle. It has `keys`
-# tokens so far, and only the last `queries` of them are new and ask a question. Query 0 is then the
-# token at position `keys - queries`, not the token at position 0.
+# tokens so far, and only the last `queries` of them are new and serve as queries. Query 0 is then
+# the token at position `keys - queries`, not the token at position 0.
 #
 # Write `visible(queries, keys)`. It returns a boolean tensor of shape (query, key) that is True
 # where the query may look: at every token up to and including itself. `visible(4, 4)` is the
@@ -255,7 +255,7 @@ figure = mt.viz.masks_figure(
 )
 show(
     figure,
-    "Look-ahead gives every query another row, padding the same row to all. Where both apply, the "
+    "Look-ahead gives each query its own row, padding gives all the same. Where both apply, the "
     "rows of I, am and fine are those of look-ahead alone.",
 )
 
@@ -313,8 +313,8 @@ assert quiet[0, 1] == 1.0 and quiet[1, 2] == 1.0  # exactly the masked keys with
 
 # %% [markdown]
 # The weights are 0, 1 and 0: all attention goes **to the future**. $-0.4 \cdot -10^9$ is a large
-# positive score, so the masked key wins. NaN was the better case, because you notice it. Here
-# nothing looks wrong: each row sums to 1.
+# positive score, so the masked key wins. NaN was better, because you notice it. Here nothing looks
+# wrong: each row sums to 1.
 
 # %% tags=["plot"]
 panels = {

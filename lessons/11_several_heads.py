@@ -494,7 +494,7 @@ where(mt.ops.scaled_dot_product_attention, mt.viz.attention_figure)
 #    map.
 # 2. The table of places shows weight on both one and three places back, with a little more on one
 #    of them. The mean contains both letters, as the printed mean of red and blue does. Only the
-#    small difference tells which letter was where, and it helps with only one answer.
+#    small difference shows which letter was where, and it helps with only one answer.
 # 3. The assertion above shows that the wrong split and the wrong merge cancel each other. To find
 #    the mistake, take the gradient of each output with respect to each input: the wrong versions
 #    see the future, or do not see all of the past.

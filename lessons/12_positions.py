@@ -63,7 +63,7 @@ assert broken > 1e-3  # the mask itself contains information about the order
 # tensor of shape (position, d); d is even. Compute in float64 (`mt.arange(..., dtype="float64")`).
 #
 # *Hint:* A column of positions times a row of the d / 2 frequencies gives all angles. In the table,
-# sine and cosine alternate: `mt.stack([...], -1)` makes pairs, and `flatten(-2)` lines them up.
+# sine and cosine alternate: `mt.stack([...], -1)` forms pairs, and `flatten(-2)` lines them up.
 
 
 # %% tags=["answer"]
@@ -286,7 +286,8 @@ check(
 )
 
 # %% [markdown]
-# The lesson's version starts at position 0 and knows two conventions of what a pair is.
+# The lesson's version starts at position 0 and supports two conventions for which features form a
+# pair.
 
 
 # %%

@@ -57,7 +57,7 @@ assert same
 #
 # The network of a large model does not fit on one device. It can be cut: each device stores a part
 # of the hidden features, that is, some rows of $W_1$ and $b_1$ and the matching columns of $W_2$.
-# It computes its part without asking the others, and the sum of all results is the output.
+# It computes its part without the others, and the sum of all results is the output.
 #
 # Write `in_parts(x, w1, b1, w2, b2, parts)`, which computes the network in this way, one part after
 # the other. The weights have the shapes above, and the hidden width is divisible by `parts`.
@@ -287,9 +287,9 @@ def train(kind, tokens, steps):
 # ## Predict, then run
 #
 # The third block has no network at all, only attention. How often is it correct if the text
-# consists of a single token? And how often if three other tokens with random numbers stand beside
-# it, which have nothing to do with the answer? Guessing is correct in 50 percent of the cases.
-# Write down two numbers, then run the next cell.
+# consists of a single token? And how often if the text also has three other tokens with random
+# numbers, which have nothing to do with the answer? Guessing is correct half of the time. Write
+# down two numbers, then run the next cell.
 
 # %%
 alone, among = {}, {}
@@ -402,8 +402,8 @@ where(mt.models.gpt.Block.forward, mt.ops.relu, mt.ops.gelu)
 # 1. A model of width 768 reads texts of 512 tokens. Someone makes its attention twice as fast. By
 #    what fraction can the time per block decrease at most?
 # 2. Does the feed-forward network move information from one token to another?
-# 3. For a single token, attention alone is correct in half of the cases. With three other tokens it
-#    is correct more often. Where does the difference come from?
+# 3. For a single token, attention alone is correct half of the time. With three other tokens it is
+#    correct more often. Where does the difference come from?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -166,7 +166,7 @@ check(
 
 # %% [markdown]
 # The memory is a set for the decoder, as the second property says. The decoder knows the order of
-# the source only because the encoder added its positions before.
+# the source only because the encoder added positions to its tokens.
 #
 # ## Training: teacher forcing
 #

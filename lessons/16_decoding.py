@@ -318,10 +318,10 @@ assert different(results["sampled"][0]) > 0.9
 assert np.log(greedy_chances).mean() > np.log(real).mean()  # more likely than human text
 
 # %% [markdown]
-# The greedy text is more likely (about -0.5) than the text from which the model was counted (about
-# -0.8), and yet useless: it repeats the same phrase, and most of its pieces are copies of others.
-# The sampled text has about the log p of the human text, and no repetitions. What is most likely at
-# each step is not what people write.
+# The greedy text is more likely (about -0.5) than the human text (about -0.8), and yet it is
+# useless: it repeats the same phrase, and most of its pieces are copies of others. The sampled text
+# has about the log p of the human text, and no repetitions. What is most likely at each step is not
+# what people write.
 
 # %% tags=["plot"]
 figure = new_figure(8, 4.2)

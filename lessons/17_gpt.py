@@ -318,7 +318,7 @@ print(f"{100 * 50257 * 12288 / gpt3:.1f} % of GPT-3")
 # %% [markdown]
 # ## What goes wrong without the shift
 #
-# Suppose we forget the shift, so that the target is the input itself. Everything runs.
+# Suppose we forget the shift, so the target is the input itself. Everything runs.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
@@ -340,8 +340,8 @@ assert honest > baselines["uniform"]
 
 # %% [markdown]
 # The loss falls to nearly 0, far below anything possible for English text. The causal mask lets a
-# position see itself, so the model only has to learn to copy. It repeats the last letter for ever,
-# and on the next character it is worse than guessing: it is sure that every letter comes twice.
+# position see itself, so the model only has to learn to copy. It repeats the last letter forever,
+# and on the next character it is worse than guessing: it is certain that every letter is repeated.
 
 # %% tags=["plot"]
 figure = new_figure(8, 4)
@@ -358,7 +358,7 @@ axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
     "With the correct target, the loss falls below the three baselines one after the other. Here "
-    "the baselines are those of the training text, as the curves are. A loss that drops to 0 at "
+    "both baselines and curves belong to the training text. A loss that drops to 0 at "
     "once shows a leak: no model of English text can be that good.",
 )
 

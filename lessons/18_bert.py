@@ -83,8 +83,8 @@ print(len(WORDS), "different words")
 # Return what the model reads, and the labels: the original id of every chosen word, and -100
 # everywhere else.
 #
-# *Hint:* `np.where(condition, a, b)` takes a where the condition is true and b elsewhere. Compute
-# first who is chosen, then what a chosen word turns into, then combine the two.
+# *Hint:* `np.where(condition, a, b)` takes a where the condition is true and b elsewhere. First
+# compute which words are chosen, then what a chosen word turns into, then combine the two.
 
 
 # %% tags=["answer"]

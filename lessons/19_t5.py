@@ -113,9 +113,9 @@ check(
 # The second property is a trick of the published code: called with `~hidden`, the same function
 # gives the target. There each run of *visible* tokens becomes a sentinel, and the hidden ones stay.
 #
-# T5 masks 15 percent of the tokens, in spans of 3 tokens on average. How long a text fits into an
-# encoder input of 512 tokens, and how long is its target? Of $n$ tokens, $0.15n$ are masked, in
-# $0.05n$ spans:
+# T5 masks 15 percent of the tokens, in spans of 3 tokens on average. How many tokens of text fit
+# into an encoder input of 512 tokens, and how long is the target? Of $n$ tokens, $0.15n$ are
+# masked, in $0.05n$ spans:
 
 # %%
 for n in (128, 568):
@@ -173,8 +173,8 @@ print("decoder reads   ", shift_right(labels)[0].numpy(), "(<pad> starts every a
 # ## Your turn: what the decoder reads
 #
 # Write `decoder_reads(labels, start)`. The labels have shape (example, token). The decoder reads
-# them shifted by one place to the right: first `start`, then the label before. It cannot read -100,
-# which is not a word, so `start` stands in these places, too.
+# them shifted by one place to the right: first `start`, then the previous label. It cannot read
+# -100, which is not a word, so it reads `start` in these places, too.
 #
 # *Hint:* `mt.cat` joins a column of `start` (`mt.full`, `dtype="int64"`) with all labels but the
 # last. `masked_fill` replaces the -100 that are left.

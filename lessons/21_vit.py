@@ -380,7 +380,7 @@ assert round(millions) == 307 and round(count(1024, 24, 16)[0] / 1e6) == 303
 #
 # A 224 x 224 image gives ViT-B/16 197 tokens, and each of its 144 heads computes 197 x 197 scores.
 # What share of the model's operations belongs to the quadratic term: about 5 %, 25 % or 50 %? And
-# from which image side on is it more than half: 384, 512, 1024 or 2048 pixels? Write down both,
+# at which image side is it first more than half: 384, 512, 1024 or 2048 pixels? Write down both,
 # then run the next cell.
 
 # %%
@@ -506,8 +506,8 @@ where(
 #
 # 1. A ViT with patches of 32 x 32 pixels has more parameters than the same model with patches of
 #    16 x 16. Why, and why is it cheaper anyway?
-# 2. A colleague wants to speed up ViT-B/16 at 224 px by computing the score products in no time.
-#    How much can that help at most? At which image size would you try it?
+# 2. A colleague wants to speed up ViT-B/16 at 224 px by computing the score products instantly. How
+#    much can that help at most? At which image size would you try it?
 # 3. `image.reshape(196, 768)` has the correct shape. Name two printed results that show that it is
 #    wrong.
 

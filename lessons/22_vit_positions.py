@@ -214,9 +214,9 @@ show(
 # ## Predict, then run
 #
 # A ViT without positions sees each digit as a bag of 16 patches of 2 x 2 pixels. It cannot tell a
-# digit from its shuffled version in the figure above. How many percent of the test digits will it
-# read correctly (guessing gives 10 %), and how many will the variants with positions read? Write
-# down two numbers, then run the next cell.
+# digit from its shuffled version in the figure above. What percentage of the test digits will it
+# read correctly (guessing gives 10 %), and what percentage will the variants with positions read?
+# Write down two numbers, then run the next cell.
 
 # %%
 steps, batch, rate = pick(300, 200), pick(64, 32), 4e-3
@@ -278,9 +278,9 @@ show(
 # %% [markdown]
 # ## Does the 1-D variant ignore the second dimension?
 #
-# No: the table has one freely learned vector for each patch. It *labels* a position and does
-# not encode its number in the sequence. The model does not change if you number the positions in
-# another order.
+# No: the table has one freely learned vector for each patch. It *labels* a position and does not
+# encode its number in the sequence. The model does not change if you number the positions in a
+# different order.
 
 # %%
 learned = models["1d", 0]
@@ -394,7 +394,7 @@ assert abs(found["1-D untrained"][0] - found["1-D untrained"][1]) < 0.1
 
 # %% tags=["answer"]
 def resize_positions(table, old, new):
-    """Return the position table for a grid of another size, shape (1 + patch, embed)."""
+    """Return the position table for a grid of a different size, shape (1 + patch, embed)."""
     embed = table.shape[1]
     picture = table[1:].reshape(1, *old, embed).permute(0, 3, 1, 2)  # (1, embed, row, column)
     picture = F.interpolate(picture, size=new, mode="bicubic")
@@ -512,8 +512,8 @@ where(
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. It cannot tell an image from the same patches in another order: the largest change of a logit
-#    after shuffling is round-off, while with positions it is thousands of times larger.
+# 1. It cannot tell an image from the same patches in a different order: the largest change of a
+#    logit after shuffling is round-off, while with positions it is thousands of times larger.
 # 2. An untrained 2-D table has such crosses, too. The table of mean similarities shows a much
 #    higher value for patches in the same row or column than for other patches, as they share half
 #    of their vector.

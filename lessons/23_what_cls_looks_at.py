@@ -108,7 +108,7 @@ rng = np.random.default_rng(4)  # for examples
 # of shape (token, token).
 #
 # *Hint:* Start with the identity: before the first layer, each token is its own patch. Matrix
-# products do not commute. On which side of the paths so far does the next layer stand?
+# products do not commute. On which side of the product so far does the next layer belong?
 
 
 # %% tags=["answer"]

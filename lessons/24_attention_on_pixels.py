@@ -313,8 +313,8 @@ print(
 # %% [markdown]
 # ## What goes wrong without the mask at the border
 #
-# Suppose we leave out the mask at the border, so that the zeros that `unfold` puts outside the
-# image are keys and values like any others. In a convolution, such zeros are harmless.
+# Suppose we leave out the mask at the border, so the zeros that `unfold` puts outside the image are
+# keys and values like any others. In a convolution, such zeros are harmless.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run

@@ -361,8 +361,8 @@ assert reached["W W"] == 16 and reached["W SW"] == 64 and reached["W SW W SW"] =
 
 # %% [markdown]
 # Without a shift the change never leaves its window of 16 tokens. The first block spreads it over
-# that window, and each quarter of the window lies in another shifted window: 4 x 16 = 64 tokens. A
-# second pair of blocks reaches all 144.
+# that window, and each quarter of the window lies in a different shifted window: 4 x 16 = 64
+# tokens. A second pair of blocks reaches all 144.
 
 # %% tags=["plot"]
 figure, axes = plt.subplots(1, 3, figsize=(8, 3), layout="constrained")

@@ -95,7 +95,7 @@ axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "The three blue curves (res-post-norm) are nearly one; the orange ones (pre-norm) spread with "
+    "The three blue curves (res-post-norm) nearly coincide; the orange ones (pre-norm) spread with "
     "the gain.",
 )
 
@@ -147,9 +147,9 @@ assert abs(peaks[30][1] - peaks[1][1]) < 1e-4
 # ## Your turn: cosine attention with several heads
 #
 # Write `cosine_attention(query, key, value, tau, bias)`, as V2 computes it: query, key and value
-# have shape (heads, token, dim). Each head has its own temperature, `tau` of shape (heads,), of
-# which values below 0.01 count as 0.01. `bias` has shape (heads, query, key) and is added to the
-# scores. Return the context of shape (heads, token, dim).
+# have shape (heads, token, dim). Each head has its own temperature in `tau`, of shape (heads,).
+# Values below 0.01 count as 0.01. `bias` has shape (heads, query, key) and is added to the scores.
+# Return the context of shape (heads, token, dim).
 #
 # *Hint:* `F.normalize(x, dim=-1)` divides each vector by its length. Give `tau` two more axes, so
 # that it lines up with (heads, query, key). `clamp(min=...)` bounds it.
@@ -196,7 +196,7 @@ check(
 # $\partial L / \partial x$ for each row. The check tests that each row is perpendicular to its $x$.
 #
 # *Hint:* The result is $(g - c\,y)/|x|$ with one number $c$ for each row, which removes from $g$
-# the part along $y$. Which scalar product is $c$?
+# the part along $y$. Which dot product is $c$?
 
 
 # %% tags=["answer"]

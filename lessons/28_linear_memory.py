@@ -179,7 +179,7 @@ assert (safe - full_attention(huge, key, value)).abs().max().item() < 1e-10
 # `target` (token,).
 #
 # *Hint:* The loss of a token is $m + \log l$ minus the logit of its target. Compute $m$ and $l$ as
-# in `online_attention`, without values. The logit of the target is a scalar product of two rows.
+# in `online_attention`, without values. The logit of the target is a dot product of two rows.
 
 
 # %% tags=["answer"]

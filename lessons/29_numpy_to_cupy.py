@@ -397,7 +397,7 @@ print("transfers to move one attention layer:", backend.transfer_count() - befor
 # %% [markdown]
 # The strict device cannot find everything. Only a GPU shows wrong results of CuPy's own functions
 # and round-off differences due to a different order of additions, and only a GPU can be timed.
-# Lesson 32 estimates the times, and explains the kernels that make this library's steps shorter.
+# Lesson 32 estimates the times, and explains the kernels that make this library's steps faster.
 #
 # ## In the library
 

@@ -118,7 +118,7 @@ print(f"{len(tensors)} tensors, {sum(array.size for array in tensors.values()):,
 # per number, in little-endian order. Return a float32 array of the given shape.
 #
 # *Hint:* Read the bytes as unsigned integers of 16 bits (`"<u2"`), convert them to 32 bits, and
-# move the bits to the upper half. `view` then reads the same bits as another type.
+# move the bits to the upper half. `view` then reads the same bits as a different type.
 
 
 # %% tags=["answer"]
@@ -267,7 +267,7 @@ print(f"written, read by `from_pretrained`, and run again: {difference:.1e}")
 assert difference == 0
 
 # %% [markdown]
-# ## What goes wrong when tensors are misread: an error, or only another output
+# ## What goes wrong when tensors are misread: an error, or only a different output
 #
 # Some mistakes raise an error. `c_attn` is not square, so its transpose does not fit:
 
@@ -279,7 +279,7 @@ with fails(ValueError):
 # %% [markdown]
 # Other mistakes do not raise an error. `attn.c_proj` is square, so its transpose fits. The columns
 # of `c_attn` could also be read head by head, as other model families store them. Query and key
-# could be exchanged. And two formulas share the name GELU.
+# could be swapped. And two formulas share the name GELU.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
@@ -357,12 +357,12 @@ show(
 # ## Your turn: convert to the order of another family
 #
 # GPT-NeoX stores the same weights head by head: query, key and value of head 0, then those of head
-# 1, and so on. To load GPT-2's weights into such a model, the columns must change places. Write
+# 1, and so on. To load GPT-2's weights into such a model, the columns must be reordered. Write
 # `to_by_head(weight, heads)`: from `c_attn.weight` of shape (in, 3 * embed), where the columns are
 # all queries, all keys, all values, to the same shape in the order head by head.
 #
 # *Hint:* Every column has three numbers: which of the three, which head, which place in the head.
-# Give the columns three axes in this order. Which two of them change places?
+# Give the columns three axes in this order. Which two of them must be swapped?
 
 
 # %% tags=["answer"]

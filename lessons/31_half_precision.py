@@ -102,8 +102,8 @@ show(
 # %% [markdown]
 # ## A small GPT, trained in float32
 #
-# Which of these limits does a training step meet? We train a small character model in float32, and
-# then look at its gradients.
+# Which of these limits does a training step run into? We train a small character model in float32,
+# and then look at its gradients.
 
 # %%
 text = mt.data.default_text()  # Python's help topics
@@ -199,9 +199,9 @@ check(
 # ## One number moves them all
 #
 # The backward pass is linear: if the loss is multiplied by a scale, every gradient is multiplied by
-# it. A power of 2 changes only the exponents, so that nothing is rounded. The figure shows the
-# exponents of the gradients of the logits, for a batch that is 1,024 times as large as ours: apart
-# from the choice of the text, its gradients are ours divided by 1,024.
+# it. A power of 2 changes only the exponents, so nothing is rounded. The figure shows the exponents
+# of the gradients of the logits, for a batch that is 1,024 times as large as ours. Apart from the
+# choice of text, its gradients equal ours divided by 1,024.
 
 # %% tags=["plot"]
 large_batch = of_logits / 1024
@@ -226,7 +226,8 @@ show(
 #
 # `mt.autocast` runs the products in float16, and functions with a large range, such as softmax and
 # the loss, in float32. The parameters and their gradients remain float32. Now we compute the
-# gradient of all parameters with autocast, for many scales, and compare it with the one of float32.
+# gradient of all parameters with autocast, for many scales, and compare it with the float32
+# gradient.
 
 
 # %%
@@ -318,7 +319,8 @@ check(
 #
 # Four lines of the training loop change. `scaler.step` divides the gradients by the scale, in
 # float32, and calls the optimizer only if all of them are finite. PyTorch doubles the scale after
-# 2,000 good steps. Here it is 10, to see something, and the first scale is much too large.
+# 2,000 good steps. Here we use 10 steps, so that you can see the changes, and the first scale is
+# much too large.
 
 # %%
 student = copy.deepcopy(model)
@@ -356,7 +358,7 @@ show(
 # %% [markdown]
 # ## Sums
 #
-# Why does autocast not run everything in float16? A sum is the second difficulty.
+# Why does autocast not run everything in float16? Sums are the second difficulty.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
@@ -382,7 +384,7 @@ assert total == 2048 and weight == 1 and ones.sum().item() == 4096
 # Next to 2,048 the spacing is 2: adding 1 gives a number halfway between two others, which is
 # rounded to the even one, 2,048. Below 1 the spacing is 0.0005: the nearest number to 0.9999 is 1.
 # An update that is smaller than half the spacing is lost, however often it is repeated. A learning
-# rate of 0.0001 makes such updates.
+# rate of 0.0001 causes such updates.
 #
 # ## What goes wrong without master weights
 #
@@ -423,11 +425,11 @@ assert moved["float16"] < 0.5 * moved["float16, master weights"]
 assert error["float16, master weights"] < 0.5 * error["float16"]
 
 # %% [markdown]
-# Without master weights, the steps of most weights are lost. They are not lost because the gradient
-# is 0: the scale cannot help here. With master weights, a float16 weight stands still too, until
-# its master has moved far enough; then it moves by one spacing. So half precision needs three
-# things: products in float16 and sums in float32, a scale for the gradients, and float32 weights
-# for the updates (Micikevicius et al. 2018, arXiv:1710.03740v3, section 3).
+# Without master weights, the steps of most weights are lost. The gradient is not 0, so a scale
+# cannot help here. With master weights, a float16 weight also stays the same until its master has
+# moved far enough. Then it moves by one spacing. So half precision needs three things: products in
+# float16 and sums in float32, a scale for the gradients, and float32 weights for the updates
+# (Micikevicius et al. 2018, arXiv:1710.03740v3, section 3).
 #
 # ## In the library
 
@@ -442,27 +444,27 @@ print("in float32:", " ".join(op_lists.OPERATIONS["float32"].split()[:9]), "..."
 # %% [markdown]
 # ## Exercise
 #
-# The figure of the errors has a scale for all parameters. Compute the same curve for each parameter
-# of the model by itself: `model.named_parameters()` gives their names. You are done when you can
-# name the parameter whose gradients are lost first, that is, at the largest scale, and the one
-# that becomes infinite first. Then divide the loss by 1,024, as a larger batch does, and predict
-# how the curves move before you run it.
+# The figure of the errors treats all parameters together. Compute the same curve for each parameter
+# of the model separately: `model.named_parameters()` gives their names. You are done when you can
+# name the parameter whose gradients are lost first, that is, at the largest scale, and the one that
+# becomes infinite first. Then divide the loss by 1,024, as a larger batch does, and predict how the
+# curves move before you run it.
 #
 # ## Three questions
 #
 # 1. Why is the scale a power of 2, and why must it be removed before the gradients are clipped?
-# 2. Bfloat16 has 8 bits for the exponent, as float32, and 7 for the digits. Which of the three
-#    things of this lesson does it not need?
+# 2. Bfloat16 has 8 bits for the exponent, like float32, and 7 for the digits. Which of the three
+#    things in this lesson does it not need?
 # 3. `GradScaler` skips a step if a gradient is infinite. Why does it not replace the infinite
 #    elements by large numbers?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. Multiplying by a power of 2 changes only the exponent, so no digit is rounded. The limit of the
-#    clipping is meant for the gradient of the loss itself; the scaled gradient is 65,536 times as
-#    long and would always be clipped. `scaler.unscale_(optimizer)` divides it before.
+# 1. Multiplying by a power of 2 changes only the exponent, so no digit is rounded. The clipping
+#    limit is meant for the gradient of the loss itself; the scaled gradient is 65,536 times as long
+#    and would always be clipped. `scaler.unscale_(optimizer)` removes the scale first.
 # 2. The scale: the smallest numbers of bfloat16 are as small as those of float32. But its spacing
-#    next to 1 is 0.008, so that sums and updates are lost even earlier.
+#    next to 1 is 0.008, so sums and updates are lost even earlier.
 # 3. An infinity says only that a number was too large, not how large it was. And products mix it
 #    with others: infinity minus infinity is NaN, and the whole gradient of a layer can be wrong.

@@ -184,7 +184,7 @@ def compute_slope(i, v, slope):
 
 
 def launch(kernel, threads, *arguments):
-    """Run the kernel in so many threads. A GPU runs thousands of them at the same time."""
+    """Run the kernel in that many threads. A GPU runs thousands of them at the same time."""
     for thread in range(threads):
         kernel(thread, *arguments)
 
@@ -220,9 +220,9 @@ for name in ("Tile", "bias_and_activation"):
 
 # %% [markdown]
 # A launch has *blocks* of threads. Each thread knows the index of its block (`blockIdx.x`) and its
-# place in the block (`threadIdx`), here one of 32 x 8 places. A block has a tile of 32 columns and
-# 64 rows of the matrix, and each of its threads has one column and up to eight rows. Here is the
-# same kernel in Python, line by line:
+# place in the block (`threadIdx`), here one of 32 x 8 places. A block handles a tile of 32 columns
+# and 64 rows of the matrix, and each of its threads handles one column and up to eight rows. Here
+# is the same kernel in Python, line by line:
 
 
 # %%
@@ -257,8 +257,8 @@ assert Memory.reads + Memory.writes < 0.55 * sum(three)
 
 # %% [markdown]
 # Threads (0, 0) and (1, 0) of block 0 have elements 0 and 1: neighboring threads have neighboring
-# elements, so that 32 threads read one piece of memory at once. Threads beyond the last column or
-# row have nothing to do, such as (5, 0) of block 1.
+# elements, so 32 threads read one piece of memory at once. Threads beyond the last column or row
+# have nothing to do, such as (5, 0) of block 1.
 #
 # Three launches became one, and more than half of the reads and writes disappeared. What does this
 # save for the hidden layer of the GPT above?
@@ -271,9 +271,9 @@ for launches, arrays in ((3, 6), (1, 3)):  # arrays read or written; the bias is
           f"memory: {1e-6 * nbytes:3.1f} MB, {1e6 * nbytes / BANDWIDTH:.1f} us")  # fmt: skip
 
 # %% [markdown]
-# At this size, the launches are what counts. With much larger arrays, it is the memory.
+# At this size, the launches matter most. With much larger arrays, the memory matters most.
 #
-# An activation without a bias has a kernel of its own, whose threads share the elements in another
+# An activation without a bias has its own kernel, whose threads divide the elements in a different
 # way:
 
 # %%
@@ -335,8 +335,8 @@ print(source_of(code, "warp_sum"))
 # %% [markdown]
 # `__shfl_xor_sync(mask, value, step)` returns the value of the lane whose number differs in one
 # bit: with step 16, lane 3 reads from lane 19, and lane 19 from lane 3. An array with one number
-# for each lane is a good picture of a warp, because all lanes do the same. After the first step,
-# each sum covers 2 lanes, then 4, 8, 16 and 32:
+# for each lane is a good model of a warp, because all lanes do the same. After the first step, each
+# sum covers 2 lanes, then 4, 8, 16 and 32:
 
 # %%
 lanes = np.arange(32)
@@ -355,9 +355,9 @@ assert (sums == sums[0]).all() and abs(sums[0] - values.sum()) < 1e-5
 print(f"5 steps instead of {len(values) - 1} additions in a row; all lanes have {sums[0]:.6f}")
 
 # %% [markdown]
-# Adding in pairs is also more accurate than adding one number after the other. In a row, the first
-# number takes part in all $n - 1$ additions, each of which rounds. In pairs, each number takes part
-# in only $\log_2 n$ additions.
+# Adding in pairs is also more accurate than adding one number after the other. When adding in a
+# row, the first number takes part in all $n - 1$ additions, each of which rounds. When adding in
+# pairs, each number takes part in only $\log_2 n$ additions.
 
 
 # %%

@@ -2,8 +2,8 @@
 # # Luong attention: scores, windows, input feeding
 #
 # Additive attention gave each step of a decoder its own context. Which parts of it are needed? What
-# if the score is a single product, or reads no keys at all, or only a window of them? And how does
-# the decoder know where it looked before?
+# happens if the score is a single product, ignores the keys, or covers only a window of them? And
+# how does the decoder know where it looked before?
 #
 # *Prerequisites:* the bottleneck of a single context vector (lesson 6), additive attention
 # (lesson 7).
@@ -31,9 +31,9 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 # $$a_t = \mathrm{softmax}_s\, \mathrm{score}(h_t, \bar h_s), \qquad c_t = \sum_s a_t(s)\, \bar h_s,
 # \qquad \tilde h_t = \tanh(W_c\, [c_t; h_t]) .$$
 #
-# The next word is computed from $\tilde h_t$. The recurrent steps do not wait for the attention, so
-# all of them can run first, and attention for all targets is one product of matrices. For the score
-# the paper compares three formulas that read the key $\bar h_s$, and one that does not:
+# The next word is computed from $\tilde h_t$. The recurrent steps do not depend on the attention,
+# so all of them can run first. Attention for all targets is then a single matrix product. The paper
+# compares four scores. Three of them use the key $\bar h_s$, and one does not:
 #
 # | score | formula | parameters |
 # | --- | --- | --- |
@@ -58,9 +58,8 @@ print("attentional state", attentional.shape)
 # key features), `W_c` (query features, key features + query features), without a bias. Return
 # $\tilde h_t$ for all targets, of shape (batch, target, query features).
 #
-# *Hint:* `query @ W` has the size of a key. `key.swapaxes(-1, -2)` has the shape
-# (batch, key features, source). `mt.cat([a, b], -1)` puts vectors side by side, and the context
-# comes first.
+# *Hint:* `query @ W` has the size of a key. `key.swapaxes(-1, -2)` has the shape (batch, key
+# features, source). `mt.cat([a, b], -1)` concatenates vectors, and the context comes first.
 
 
 # %% tags=["answer"]
@@ -94,10 +93,10 @@ check(
 )
 
 # %% [markdown]
-# ## Content against location
+# ## Content versus location
 #
-# The score "location" does not read the keys. So its weights stay the same whatever the source
-# says:
+# The score "location" does not read the keys. So its weights stay the same, whatever the source
+# contains:
 
 # %%
 other = mt.randn(1, 5, 6)
@@ -110,11 +109,11 @@ for score in ("general", "location"):
 # %% [markdown]
 # How much does that matter? The task is to write digits in reverse, as in lessons 6 and 7, but now
 # the source contains as many **blanks** as digits, at random places. Content helps here: a key can
-# say "I am the third digit from the end". A score by location has to be told the place of every
-# digit through one vector.
+# say "I am the third digit from the end". The location score has to get the position of every digit
+# from a single vector.
 #
 # The models are the library's: `RecurrentEncoder` with GRUs in both directions, `RecurrentDecoder`,
-# and an attention that we exchange.
+# and an attention layer that we swap.
 
 # %%
 parts = digit_batch(np.random.default_rng(0), 5, size=1, blanks=5)
@@ -165,9 +164,9 @@ for choice, row in right.items():
     print(f"{choice:31}" + "".join(f"{100 * share:6.0f}%" for share in row))
 
 # %% [markdown]
-# All three scores that read the keys solve the task, also the plain dot product, which has no
-# parameters at all. The score "location" is closer to the model without attention: what it knows
-# about the blanks also came through one vector, the bottleneck of lesson 6.
+# All three scores that read the keys solve the task, even the plain dot product, which has no
+# parameters. The score "location" is closer to the model without attention: what it knows about the
+# blanks also has to pass through one vector, the bottleneck of lesson 6.
 
 # %%
 longest = {choice: row[-1] for choice, row in right.items()}
@@ -186,12 +185,12 @@ assert min(row[0] for row in right.values()) > 0.95  # two digits fit into one v
 # $$p_t = S\, \sigma(v_p^\top \tanh(W_p h_t)), \qquad
 # a_t(s) \leftarrow a_t(s)\, \exp\!\Big(\!-\frac{(s - p_t)^2}{2 (D/2)^2}\Big) .$$
 #
-# Without the Gaussian, $p_t$ would get no gradient: the ends of a window move in jumps.
+# Without the Gaussian, $p_t$ would get no gradient: the edges of the window move in whole steps.
 
 
 # %%
 def library_window(scores, center, D):
-    """Return the weights of one target after the other, from exponentials of the window alone."""
+    """Return the weights, one target at a time, from the exponentials inside the window."""
     rows = []
     for row, p in zip(scores, center, strict=True):
         s = [i for i in range(len(row)) if abs(i - p.item()) <= D]
@@ -246,10 +245,10 @@ assert abs(right["local-m"][-1] - right["no attention"][-1]) < 0.15
 
 # %% [markdown]
 # The predicted window finds its place, although its center is computed from the state alone: the
-# state only needs to know about where to look, and the keys in the window do the rest. The window
-# that moves with the target is hardly better than no attention: reversed digits are near position
-# $t$ only in the middle of the source. (Where source and target do run in parallel, as sound and
-# text do in speech, it is a good choice.)
+# state only needs to know roughly where to look, and the keys in the window do the rest. The window
+# that moves with the target is hardly better than no attention: a reversed digit is close to
+# position $t$ only in the middle of the source. (Where source and target do run in parallel, as
+# sound and text do in speech, it is a good choice.)
 
 # %% tags=["plot"]
 source, given, target = digit_batch(np.random.default_rng(8), 8, size=1, blanks=8)
@@ -261,7 +260,7 @@ for choice in names:
     maps.append((found[0][1][0, 0].numpy(), labels, [str(i) for i in written[0].tolist()]))
 show(
     mt.viz.cross_attention_figure(maps, "Where each decoder looks while it writes", names),
-    "general and local-p climb from digit to digit and leave out the blanks; location looks at "
+    "general and local-p climb from digit to digit and skip the blanks; location looks at "
     "about the right place; local-m looks near step t, which helps in the middle only",
 )
 
@@ -275,19 +274,19 @@ for place, choice in enumerate(order):
     axes.text(right[choice][-1] + 0.01, place, f"{100 * right[choice][-1]:.0f} %", va="center")
 axes.set(xlim=(0, 1.1), xlabel=f"correct digits of {LONGEST}, between as many blanks")
 axes.spines[["top", "right"]].set_visible(False)
-show(figure, "scores that read the keys (blue) solve the task, in a predicted window too")
+show(figure, "scores that read the keys (blue) solve the task, even in a predicted window")
 
 # %% [markdown]
-# ## Input feeding: knowing where one has looked
+# ## Input feeding: knowing where the decoder looked
 #
 # In lesson 7 the context entered the recurrent step, so the state knew what had been read. In
 # Luong's decoder the state $h_t$ is computed before attention, from the written words alone. The
-# paper therefore feeds $\tilde h_{t-1}$ into the next step, beside the word (section 3.3).
+# paper therefore feeds $\tilde h_{t-1}$ into the next step, together with the word (section 3.3).
 #
-# When is that needed? When the written words do not tell where the decoder looked. Take a treasure
+# This is needed when the written words do not show where the decoder looked. Consider a treasure
 # hunt: each of six places holds one bit and the number of the next place. The decoder starts at
-# place 0, writes its bit, goes on to the next place, and so on. A bit does not say from which place
-# it came. Only the attention has seen the number of the next place.
+# place 0, writes its bit, goes on to the next place, and so on. A bit does not say which place it
+# came from. Only the attention has seen the number of the next place.
 
 
 # %%
@@ -347,20 +346,21 @@ assert fed.min() > 0.97
 assert (walk.argmax(axis=1) == tour)[:-1].all()
 
 # %% [markdown]
-# With input feeding the decoder follows the numbers: each step looks at the place that the step
-# before has read.
+# With input feeding the decoder follows the numbers: each step looks at the place whose number the
+# previous step read.
 #
 # ## What goes wrong without input feeding
 #
-# Now the same decoder, keys and training, without the arrow from $\tilde h_{t-1}$ to the next step.
+# Now we keep the decoder, the keys and the training, but do not feed $\tilde h_{t-1}$ into the next
+# step.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
 # The model without input feeding knows the bits that were written, and the keys of all places. It
-# cannot know at which place it was before. Which of the six bits will it write correctly? (A guess
-# is right in half of the cases. One step is easy to explain. Two other steps are the surprise.)
-# Write down six numbers, then run the next cell.
+# cannot know which place it was at before. Which of the six bits will it write correctly? (A random
+# guess is right half of the time. One step is easy to explain. Two others may surprise you.) Write
+# down six numbers, then run the next cell.
 
 # %%
 blind, _, blind_walk = right_bits(train_hunter(False, pick(600, 450)))
@@ -370,10 +370,10 @@ assert blind[4:].min() > 0.9
 
 # %% [markdown]
 # The first bit is easy: a tour starts at place 0. In the middle the model can only bet on the bits
-# that are left, which is better than a guess. And the end? The **last** place is the one whose next
-# place is 0, and that stands in its key: the model finds it by content, without having walked
-# there. Then the bit before the last is the only one left, so counting the ones is enough. The
-# decoder has not followed the tour. It has found another solution for the steps where there is one.
+# that are left, which is better than a random guess. And the end? The key of the **last** place
+# says that its next place is 0, so the model finds this place by its content, without following the
+# tour. Then only one bit is left for the step before it, so counting the ones is enough. The
+# decoder has not followed the tour. It has found another solution for the steps that have one.
 
 # %% tags=["plot"]
 figure = new_figure(8, 3.4)
@@ -385,7 +385,7 @@ for axes, (title, weights) in zip(figure.subplots(1, 2, sharey=True), panels.ite
     axes.set_yticklabels(range(1, PLACES + 1))
 figure.axes[0].set_ylabel("step")
 figure.colorbar(image, ax=figure.axes, shrink=0.8, label="weight").outline.set_visible(False)
-show(figure, "the tour (line): with input feeding attention follows it, without it does not")
+show(figure, "the tour (line): attention follows it with input feeding, but not without")
 
 # %% [markdown]
 # ## In the library
@@ -400,7 +400,7 @@ where(
 #
 # ## Exercise
 #
-# Let the hunter without input feeding see more: give it the **place** of the last step instead of
+# Give the hunter without input feeding more information: the **place** of the last step instead of
 # the bit (`order` in place of `given`, with an embedding for each place and one for the start).
 # Predict the six numbers, then train. You are done when you can say why one look at the keys is not
 # enough, and what input feeding provides that the place does not.
@@ -411,18 +411,18 @@ where(
 #    Bahdanau's decoder has to go step by step?
 # 2. The score "location" was trained on sources of at most 24 positions. What happens at position
 #    25, and why do the other scores have no such limit?
-# 3. The weights of local-p do not sum to 1. Which printed check says so, and what would be lost if
-#    they were divided by their sum?
+# 3. The weights of local-p do not sum to 1. Which property in a check says so, and what would be
+#    lost if they were divided by their sum?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The state $h_t$ depends only on the given words and the state before, not on any context. In
+# 1. The state $h_t$ depends only on the given words and the previous state, not on any context. In
 #    Bahdanau's decoder the context of step $t$ is an input of the recurrent step $t$, and it
 #    depends on the state of step $t - 1$.
 # 2. $W_a h_t$ has one number for each known position, so keys after the last of them get weight 0.
 #    The other scores compute a number for each key from the key itself.
 # 3. The property "no row sums to more than 1" of the second check. The Gaussian makes the context
 #    small if the chosen keys are far from the predicted center, and this pulls the center toward
-#    them. Divided by its sum, a window with a single key would give the same context for every
-#    center, and no gradient for $p_t$.
+#    them. If the weights were divided by their sum, a window with a single key would give the same
+#    context for every center, and $p_t$ would get no gradient.

@@ -2,8 +2,8 @@
 # # Captions: where the eye goes
 #
 # A model describes an image: "seven above two, left of four". Before each word it looks at the
-# image again. How does it choose where to look, what keeps the image's places in its vectors, and
-# does the place that it looks at decide the word?
+# image again. How does it choose where to look, how do the vectors of the image encode their
+# places, and does the place that it looks at determine the word?
 #
 # *Prerequisites:* additive attention (lesson 7), ViT (lesson 21). The deck COMP541 shows the model
 # ("Image Captioning with Visual Attention"); `docs/decks.md` lists the decks. This lesson needs
@@ -27,8 +27,8 @@ mt.manual_seed(0)
 # ## A small world
 #
 # An image has nine cells. One to three of them hold a handwritten digit. The caption names the
-# digits in reading order, and says where the first one is from the others. The test images use
-# handwriting that does not occur in training.
+# digits in reading order, and says where the first one is relative to the others. The test images
+# use handwriting that does not occur in training.
 
 # %%
 *training, images, labels = digits_split()
@@ -97,7 +97,7 @@ print("annotations", annotations.shape)
 # multiply from the right, and `v` has shape (inner,). Return the context (batch, size) and the
 # weights (batch, position).
 #
-# *Hint:* `h @ W_h` has no axis for the positions. Where does the axis have to be, so that the same
+# *Hint:* `h @ W_h` has no axis for the positions. Where must you insert this axis, so that the same
 # state is added at each position? The softmax is over the positions.
 
 
@@ -136,7 +136,7 @@ check(
 
 # %% [markdown]
 # The library's `SoftAttention` adds one thing: a gate $\beta = \sigma(f_\beta(h))$ that multiplies
-# the context, so that the decoder can turn away from the image.
+# the context, so that the decoder can ignore the image.
 
 # %%
 attention = SoftAttention(annotation_dim=64, hidden_dim=5, attention_dim=7)
@@ -160,7 +160,7 @@ assert (context - beta * mean).abs().max().item() < 1e-5
 # ## Your turn: the doubly stochastic penalty
 #
 # Write `penalty(alphas, targets)` for weights (batch, word, position) and target ids (batch, word).
-# Steps whose target is 0, padding, do not count. Return the sum over the places, averaged over the
+# Steps whose target is 0 (padding) do not count. Return the sum over the places, averaged over the
 # captions.
 #
 # *Hint:* Set the weights of the padded steps to 0 before you add them up. `targets != 0` needs
@@ -195,10 +195,10 @@ check(
 # %% [markdown]
 # ## Training
 #
-# The encoder of the paper knows 1,000 kinds of objects before it sees a caption. Ours first learns
-# to read the digit in each cell; without this, the captions would take many times as long, because
-# a caption only says indirectly which cell holds its seven. Then encoder and decoder learn captions
-# together.
+# The paper's encoder has learned to recognize 1,000 kinds of objects before it sees a caption. Ours
+# first learns to read the digit in each cell; without this step, learning the captions would take
+# many times as long, because a caption says only indirectly which cell holds its seven. Then
+# encoder and decoder learn captions together.
 
 
 # %%
@@ -264,18 +264,18 @@ print(f"captions of new handwriting without a mistake: {100 * share:.0f} %")
 assert share > pick(0.7, 0.4)
 
 # %% [markdown]
-# (A caption is without a mistake if each word is the most probable one after the correct words
-# before it.)
+# (A caption has no mistake if each word is the most probable one, given the correct words before
+# it.)
 #
 # ## Where does the eye go?
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the focus
 #
-# Write `focus(alphas, named)`: how many times its share of the image is the attention on the digit
-# that is named? `alphas` are weights (batch, word, position). `named` are integers (batch, word):
-# the position of the digit that the word names, or -1 for words that name none. Average over the
-# words that name a digit. Uniform attention must give 1.
+# Write `focus(alphas, named)`: the attention on the named digit, as a multiple of what uniform
+# attention would give it. `alphas` are weights (batch, word, position). `named` are integers
+# (batch, word): the position of the digit that the word names, or -1 for words that do not name a
+# digit. Average over the words that name a digit. Uniform attention must give 1.
 #
 # *Hint:* `mt.nonzero(named >= 0, as_tuple=True)` gives the batch and word indices of these words.
 
@@ -341,11 +341,11 @@ show(
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# Weights can be pretty without mattering. So we interfere. In images with three digits, we stop
-# just before the *second* digit is named: the model has read "seven above". Now we force the eye:
-# all weight goes to the cell of the *third* digit. What will the model write most often: the second
-# digit, because of the words that it has read, or the third one, at which it looks? How often?
-# Write down your answer, then run the next cell.
+# Attention weights can look convincing without having any effect. So we intervene. In images with
+# three digits, we stop just before the *second* digit is named: the model has read "seven above".
+# Now we force the eye: all weight goes to the cell of the *third* digit. What will the model write
+# most often: the second digit, because of the words that it has read, or the third one, because it
+# looks there? How often? Write down your answer, then run the next cell.
 
 # %%
 chosen = three[test.digits[three, 1] != test.digits[three, 2]]
@@ -364,16 +364,16 @@ assert answers["second"][0] > answers["second"][1]
 assert answers["third"][1] > answers["third"][0]
 
 # %% [markdown]
-# The eye decides. The words before say *that* a digit comes next, the place where the model looks
-# says *which* one. In this model the weights are an explanation, because nothing else brings the
-# digit into the decoder. In a deep Transformer, a position carries information from many others,
+# The eye decides. The previous words say *that* a digit comes next, and the place where the model
+# looks says *which* one. In this model the weights are an explanation, because the decoder learns
+# the digit in no other way. In a deep Transformer, a position carries information from many others,
 # and weights alone explain less (lesson 23).
 #
 # ## What goes wrong without places
 #
-# The weighted mean does not know from where its summands come. If the annotations do not contain
-# their places, then two images with the same digits in different cells look the same to the
-# decoder, word by word, whatever it has learned. But their captions differ.
+# The weighted mean does not know where its terms come from. If the annotations do not contain their
+# places, then two images with the same digits in different cells look the same to the decoder, word
+# by word, whatever it has learned. But their captions differ.
 
 # %%
 blind = train_captioner(Captioner(places=False), pick(500, 60))
@@ -392,9 +392,10 @@ print(f"captions without a mistake: {100 * exact(blind)[0]:.0f} % instead of {10
 assert exact(blind)[0] < share - pick(0.2, 0.0)
 
 # %% [markdown]
-# The model without places still names the digits of an image with one digit. With more, it guesses
-# their order and the relations. A convolutional network with a large receptive field sees borders,
-# and so it knows places a little; the paper relies on that. For a small one, add positions.
+# The model without places still names the digits of an image with one digit. With several digits,
+# it guesses their order and the relations. A convolutional network with a large receptive field
+# sees the borders of the image, so its features contain some information about places, and the
+# paper relies on this. For a small network, add positions.
 
 # %% tags=["plot"]
 figure = new_figure(6, 2.8)
@@ -424,7 +425,7 @@ where(SoftAttention, ShowAttendTell, caption_loss, ConvEncoder, draw_scenes)
 
 # %% [markdown]
 # `mta train captions` trains a model with 64 smaller places instead of nine cells, and draws where
-# it looks before each word. Lesson 35 replaces the weighted mean by a single place.
+# it looks before each word. Lesson 35 replaces the weighted mean with a single place.
 #
 # ## Exercise
 #
@@ -435,7 +436,7 @@ where(SoftAttention, ShowAttendTell, caption_loss, ConvEncoder, draw_scenes)
 #
 # ## Three questions
 #
-# 1. Why does the encoder stop before the last layers of a classifier, which have no places left?
+# 1. Why does the encoder stop before the last layers of a classifier, in which the places are lost?
 # 2. The softmax in `look` runs over the positions. What would happen if it ran over the batch, and
 #    which property in the check would notice?
 # 3. We forced the eye to one cell, although the model was trained with soft weights. Why does it
@@ -447,7 +448,7 @@ where(SoftAttention, ShowAttendTell, caption_loss, ConvEncoder, draw_scenes)
 # 1. Attention needs one vector for each place. After global pooling there is only one vector, and
 #    the decoder would be back at the bottleneck of lesson 6.
 # 2. Each position would be normalized over images that have nothing to do with each other. The
-#    weights of an image would no longer sum to 1, which the property checks; with a batch of one,
-#    all weights would be 1.
+#    weights of an image would no longer sum to 1, and the property would notice this. With a batch
+#    of one, all weights would be 1.
 # 3. Before a digit, the trained weights are almost all on one cell, so the context is almost one
 #    annotation. A single annotation is close to what the decoder knows from training.

@@ -2,7 +2,8 @@
 # # Hard attention: a gradient through a choice
 #
 # Hard attention looks at a single place, which is drawn at random. A draw has no derivative. How
-# can the weights learn nevertheless, why is their gradient so noisy, and what does a baseline buy?
+# can the model learn where to look anyway, why is the gradient so noisy, and what does a baseline
+# buy?
 #
 # *Prerequisites:* softmax (lesson 5), soft attention on images (lesson 34).
 
@@ -54,14 +55,14 @@ assert not looked.requires_grad and log_p_s.requires_grad
 # %% [markdown]
 # ## The log-derivative trick
 #
-# The way out needs one identity, $d\alpha_s = \alpha_s \, d\log\alpha_s$:
+# One identity, $d\alpha_s = \alpha_s \, d\log\alpha_s$, solves this problem:
 #
 # $$dL = \sum_s R_s \, d\alpha_s = \sum_s \alpha_s \, R_s \, d\log\alpha_s$$
 #
 # Now the sum has the form of an expectation again: draw $s$ from $\alpha$, and take
 # $R_s \, d\log\alpha_s$. This is REINFORCE (Williams 1992; Eqs. 11 and 12 of the paper). And since
-# $\sum_s \alpha_s \, d\log\alpha_s = d\sum_s \alpha_s = d1 = 0$, we may subtract any constant $b$
-# from the reward, a *baseline*, without a change of the expectation.
+# $\sum_s \alpha_s \, d\log\alpha_s = d\sum_s \alpha_s = d1 = 0$, we may subtract any constant $b$,
+# a *baseline*, from the reward without changing the expectation.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the estimate of each sample
@@ -103,10 +104,10 @@ check(
 )
 
 # %% [markdown]
-# An estimator that samples cannot be checked with finite differences of one run: every run is
+# An estimator that samples cannot be checked with finite differences, because every run is
 # different. But on a small case its *expectation* can be computed exactly, as the sum over all
-# choices, each with its probability. It must be the exact gradient, for any baseline. This is the
-# test of `reinforce_loss` in the library, too, with all sequences of three looks.
+# choices, weighted by their probabilities. It must be the exact gradient, for any baseline. The
+# library's tests check `reinforce_loss` in the same way, with all sequences of three looks.
 
 
 # %%
@@ -126,9 +127,9 @@ for baseline in (0.0, -4.0, 100.0):
 # %% [markdown]
 # ## The variance
 #
-# The expectation is the same, but not the noise. A measure of it is the total variance
-# $\mathrm{E}\,|g|^2 - |\mathrm{E}\,g|^2$, where $g$ is the estimate of one sample. To halve the
-# standard error, we need four times as many samples.
+# A baseline changes the noise, although it does not change the expectation. We measure the noise by
+# the total variance $\mathrm{E}\,|g|^2 - |\mathrm{E}\,g|^2$, where $g$ is the estimate of one
+# sample. To halve the standard error, we need four times as many samples.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the exact variance
@@ -183,16 +184,16 @@ assert variance(rewards, best) <= variance(rewards, average) < variance(rewards,
 assert variance(rewards, best) < min(variance(rewards, best - 0.1), variance(rewards, best + 0.1))
 
 # %% [markdown]
-# The variance is a parabola in $b$. Its lowest point is a mean of the rewards, weighted with
-# $\alpha_s |d\log\alpha_s|^2$; the plain mean is close to it, and easier to get.
+# The variance is a parabola in $b$. Its lowest point is a mean of the rewards, weighted by
+# $\alpha_s |d\log\alpha_s|^2$. The plain mean is close to it and easier to compute.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# The caption gets ten more words that do not depend on the look. Each has the log probability -2,
+# The caption gets ten more words that do not depend on the look. Each has a log probability of -2,
 # so every reward falls by 20. What happens to the expected gradient, to the variance without a
-# baseline, and to the variance with the mean reward as baseline? Write down three answers, then
-# run the next cell.
+# baseline, and to the variance with the mean reward as baseline? Write down three answers, then run
+# the next cell.
 
 # %%
 for name, shift in (("as before", 0.0), ("all rewards 20 lower", -20.0)):
@@ -207,7 +208,7 @@ assert abs(variance(rewards - 20, average - 20) - variance(rewards, average)) < 
 # %% [markdown]
 # The expectation does not change, but without a baseline the variance is many times larger: the
 # estimate is a small difference between large numbers. With a baseline nothing changes at all. The
-# paper takes a moving average of the rewards, which needs no further computation:
+# paper uses a moving average of the rewards as its baseline, which costs almost nothing:
 
 # %%
 baseline = 0.0
@@ -236,15 +237,15 @@ show(figure, "The variance is a parabola in the baseline; no baseline is far fro
 # %% [markdown]
 # ## A caption has many choices
 #
-# In a caption, the model looks before each word. The reward of the whole caption contains the words
-# *before* a look, too, which the look cannot change. They only add noise. The *reward to go* of a
-# look is the log probability of the words from there on.
+# In a caption, the model looks before each word. The reward of the whole caption also contains the
+# words *before* a look. The look cannot change them, so they only add noise. The *reward to go* of
+# a look is the log probability of the words from this point on.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the reward to go
 #
 # Write `to_go(log_p)` for log probabilities of shape (sample, word). Entry $t$ of the result is the
-# sum of the entries $t, t + 1, \dots$ of its row. Use no loop over the words.
+# sum of the entries $t, t + 1, \dots$ of its row. Do not loop over the words.
 #
 # *Hint:* `cumsum` adds from the left. Which method reverses an axis?
 
@@ -270,7 +271,7 @@ check(
 
 # %% [markdown]
 # We measure all of this on the decoder of lesson 34: three places and a caption of three words,
-# that is 27 sequences of looks. For each of them we compute the gradient estimate of the layer
+# which makes 27 sequences of looks. For each of them we compute the gradient estimate of the layer
 # that scores the places, and then the exact expectation and variance over all sequences.
 
 # %%
@@ -319,15 +320,16 @@ assert spreads[1] < spreads[0] / 10 and spreads[3] < spreads[2] / 10  # the base
 assert spreads[2] < spreads[0] and spreads[3] < spreads[1]  # the reward to go
 
 # %% [markdown]
-# All four have the same expectation, to ten digits. The baseline buys most: its factor is how many
-# samples it replaces. The reward to go helps little here, where a caption has three words, and more
-# in a longer one.
+# All four have the same expectation, to ten digits. The baseline helps most: if it divides the
+# variance by ten, it replaces ten times as many samples. The reward to go helps little here,
+# because a caption has only three words. It helps more in longer captions.
 #
 # ## Does it matter for learning?
 #
-# A small task: nine places hold one of six symbols each, and one place carries a mark. The model
-# must look at the marked place and name its symbol. It starts without any idea where to look. The
-# reward also contains five more words, with the log probability -1 each, whatever the model does.
+# Here is a small task: each of nine places holds one of six symbols, and one place is marked. The
+# model must look at the marked place and name its symbol. It starts without any idea where to look.
+# The reward also contains five more words, each with a log probability of -1, whatever the model
+# does.
 
 
 # %%
@@ -408,17 +410,17 @@ show(
     figure,
     "Mean over several runs. All places: the exact gradient, which only a small task allows. With "
     "a baseline, sampling follows it. Without one, the steps are large and noisy: it moves early, "
-    "but then it stays behind.",
+    "but then it falls behind.",
 )
 
 # %% [markdown]
 # ## What goes wrong without the detach
 #
-# The reward in the bracket must be a constant. If it is not, the product rule adds
+# The loss must treat the reward as a constant. If it does not, the product rule adds
 # $\log p(s)\, d\log p(y \mid s)$ to the gradient of the layers that read the symbol. Together with
-# the first term of Eq. 12 they get $(1 + \log p(s))\, d\log p(y \mid s)$. Among nine equally likely
-# places, $1 + \log\frac19 = -1.2$: the *sign* is wrong, and the model learns to make the correct
-# symbol less likely, wherever it looks.
+# the first term of Eq. 12, these layers get the gradient $(1 + \log p(s))\, d\log p(y \mid s)$.
+# Among nine equally likely places, $1 + \log\frac19 = -1.2$: the *sign* is wrong, and the model
+# learns to make the correct symbol less likely, wherever it looks.
 
 # %%
 mt.manual_seed(0)
@@ -452,7 +454,7 @@ print(f"training without the detach: log probability {worse[0]:.2f}, then {worse
 assert worse[-1] < worse[0] - 1
 
 # %% [markdown]
-# The loss has the right *value* with and without the detach, and a gradient check of the loss
+# The loss has the correct *value* with and without the detach, and a gradient check of the loss
 # passes. Only the expectation over all choices shows the mistake.
 #
 # ## In the library
@@ -482,16 +484,17 @@ where(hard_attention, reinforce_loss, update_baseline, ShowAttendTell.sample)
 # 1. Without a baseline, all rewards are negative, since they are log probabilities. What does a
 #    step do to the probability of the place that was drawn, even if it was the best one?
 # 2. Soft attention does not need any of this. What does it pay instead, for a large image?
-# 3. An entropy term is often added to the objective. Which failure does it prevent, in a model
-#    that looks where it expects reward, and learns only about the places where it looks?
+# 3. An entropy term is often added to the objective. The model looks where it expects reward, and
+#    learns only about the places where it looks. Which failure does the term prevent?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. It lowers it. Good places only win because bad places are lowered more when they are drawn, so
-#    the signal is a difference between large numbers. A baseline makes good draws positive.
+# 1. It lowers this probability. Good places only win because bad places are lowered more when they
+#    are drawn, so the signal is a difference between large numbers. A baseline makes good draws
+#    positive.
 # 2. It computes with all places at every step, and its context is a mixture of them. Hard attention
 #    reads one place.
-# 3. The probabilities can become certain early, at a place that was lucky. Then no other place is
-#    drawn any more, the gradient vanishes, and the model never learns better. The entropy term
+# 3. The model can become certain too early, about a place that was merely lucky. Then it never
+#    draws another place, the gradient vanishes, and the model never learns better. The entropy term
 #    keeps the choice open.

@@ -26,11 +26,11 @@ F = mt.nn.functional
 # %% [markdown]
 # ## A small language with one ambiguous word
 #
-# All sentences have one form: "the ADJECTIVE NOUN was near the PLACE". The noun is an animal or a
-# piece of sports equipment, and "bat" is both. The adjective and the place may fit the meaning
+# All sentences have the same form: "the ADJECTIVE NOUN was near the PLACE". The noun is an animal
+# or a piece of sports equipment, and "bat" is both. The adjective and the place may fit the meaning
 # ("furry", "cave") or both meanings ("old", "road"). At least one of them fits the meaning, so a
-# reader can always know what a bat is, but sometimes only from the word before, and sometimes only
-# from a word after.
+# reader can always tell what "bat" means, sometimes only from the word before it and sometimes only
+# from a word after it.
 
 # %%
 NOUNS = (("owl", "mouse", "fox", "bat"), ("club", "racket", "paddle", "bat"))
@@ -77,8 +77,8 @@ for row, meaning in zip(*sentences(5, np.random.default_rng(0), only_bat=True)[:
 # neighbor) with all neighbors at a distance of at most `window`: first those of the first word,
 # from left to right, then those of the second word, and so on. A word is not its own neighbor.
 #
-# *Hint:* The neighbors of word `i` have the places from `i - window` to `i + window`. Which of
-# these exist at the begin and at the end of the list?
+# *Hint:* The neighbors of word `i` are at positions `i - window` to `i + window`. Which of these
+# exist at the beginning and at the end of the list?
 
 
 # %% tags=["answer"]
@@ -100,7 +100,7 @@ check(
         zip(*(part.tolist() for part in skip_gram_pairs(mt.tensor(ids), window)), strict=True)
     ),
     properties={
-        "with each pair, its reverse occurs, too": lambda pairs, ids, window: (
+        "every pair also occurs in reverse": lambda pairs, ids, window: (
             sorted(map(tuple, pairs)) == sorted((b, a) for a, b in pairs)
         )
     },
@@ -108,7 +108,7 @@ check(
 
 # %% [markdown]
 # A softmax over all words would be expensive for a large vocabulary. *Negative sampling* asks an
-# easier question: is this pair from the text, or is the second word drawn at random? With a
+# easier question: is this pair from the text, or was the second word drawn at random? With a
 # neighbor $o$ and random words $n_1, \dots, n_k$, Eq. 4 of the paper maximizes
 #
 # $$\log \sigma(v'_o \cdot v) + \sum_{i=1}^{k} \log \sigma(-v'_{n_i} \cdot v)$$
@@ -116,12 +116,12 @@ check(
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: negative sampling
 #
-# Write `pair_loss(v, positive, negative)`, minus the mean of Eq. 4 over a batch. `v` has shape
-# (batch, embed), `positive` (batch, embed) holds the vectors $v'_o$, and `negative` (batch, k,
-# embed) the vectors $v'_{n_i}$. It must not overflow for scores of 1000.
+# Write `pair_loss(v, positive, negative)`, which returns minus the mean of Eq. 4 over a batch. `v`
+# has shape (batch, embed), `positive` (batch, embed) holds the vectors $v'_o$, and `negative`
+# (batch, k, embed) the vectors $v'_{n_i}$. It must not overflow for scores of 1000.
 #
 # *Hint:* $\log \sigma$ is `mt.nn.functional.logsigmoid`. The scores of the negatives have shape
-# (batch, k): how must `v` look to be multiplied with `negative`?
+# (batch, k): which shape must `v` have, so that you can multiply it by `negative`?
 
 
 # %% tags=["answer"]
@@ -203,8 +203,8 @@ show(
 )  # fmt: skip
 
 # %% [markdown]
-# The bat lies between the groups, close to neither. Its vector is the best compromise for two
-# meanings, and it is the same in every sentence.
+# The word "bat" lies between the groups and is close to neither. Its vector is the best compromise
+# for two meanings, and it is the same in every sentence.
 #
 # ## ELMo: read the sentence in both directions
 #
@@ -341,9 +341,9 @@ assert results["BERT", "clue before"] > 0.9 and results["BERT", "clue after"] > 
 assert results["ELMo, both", "clue before"] > 0.9 and results["ELMo, both", "clue after"] > 0.9
 
 # %% [markdown]
-# word2vec is right in half of the cases, because its vector is always the same. Each of ELMo's
-# LSTMs knows only its side of the sentence, so it is right where the clue is on that side. ELMo
-# puts both vectors side by side. BERT reads both sides in every layer.
+# word2vec is right half of the time, because its vector is always the same. Each of ELMo's LSTMs
+# knows only its side of the sentence, so it is right where the clue is on that side. ELMo
+# concatenates the two vectors. BERT reads both sides in every layer.
 
 # %% tags=["plot"]
 rows, meanings, kinds = sentences(80, np.random.default_rng(5), only_bat=True)
@@ -357,16 +357,16 @@ show(
         ("animal", "sports"),
         'Vectors of "bat" in 80 sentences',
     ),
-    "Where do the colors mix? Read the sentences there: they hold their clue on the other side.",
+    "Where do the colors mix? In the sentences there, the clue is on the other side.",
 )
 
 # %% [markdown]
 # ## What goes wrong with one vector, and with one direction
 #
-# More training does not help a vector that is the same in every sentence, and neither does a
-# larger one. Any classifier of a constant gives one answer, so it is right in half of the cases. A
-# reader of one direction has the same problem for clues on the other side: its vector cannot depend
-# on words that it has not read. We change only the last word of a sentence:
+# If a vector is the same in every sentence, neither more training nor more dimensions will help. A
+# classifier always gives the same answer to the same input, so it is right half of the time. A
+# model that reads in one direction has the same problem with clues on the other side: its vector
+# cannot depend on words that it has not read. We change only the last word of a sentence:
 
 # %%
 pair = ["the old bat was near the cave".split(), "the old bat was near the gym".split()]
@@ -382,7 +382,8 @@ assert results["ELMo, left to right", "clue after"] < 0.7
 assert results["ELMo, right to left", "clue before"] < 0.7
 
 # %% [markdown]
-# A GPT reads in one direction, too. The vector of a word in a GPT knows nothing of what follows.
+# A GPT reads in one direction, too. The vector of a word in a GPT contains nothing about the words
+# that follow.
 #
 # ## In the library
 
@@ -399,7 +400,7 @@ where(SkipGram, negative_sampling_loss, ELMo, BiLM, ScalarMix, mt.models.BERTMas
 # its own adjectives and places). Train word2vec again, and write down where the bat lies now. Then
 # use CBOW (`minitorch_attn.models.CBOW`) instead of skip-gram: the mean of the vectors of the
 # neighbors predicts the word. You are done when you can say whether this mean tells the meanings
-# apart, and why that is not a vector of the word.
+# apart, and why it is not a vector of the word itself.
 #
 # Then practice:
 #
@@ -413,15 +414,15 @@ where(SkipGram, negative_sampling_loss, ELMo, BiLM, ScalarMix, mt.models.BERTMas
 #    sentence?
 # 2. The left-to-right LSTM predicts the word after "bat", which is always "was". Why does its state
 #    still keep what kind of bat it is?
-# 3. ELMo's two directions are trained apart and joined at the end. What can BERT compute in its
-#    second layer that ELMo cannot?
+# 3. ELMo's two directions are trained separately and combined at the end. What can BERT compute in
+#    its second layer that ELMo cannot?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
 # 1. They have the same neighbors: the same adjectives and places. Words with the same neighbors
-#    must make the same predictions, so their vectors become alike.
+#    must make the same predictions, so their vectors become similar.
 # 2. Because of the place at the end of the sentence. If the adjective fits a meaning, the place
-#    often does, too, and the LSTM can only predict it if it remembers.
+#    often does, too, and the LSTM can only predict the place if it remembers the adjective.
 # 3. Anything that depends on the left and on the right context together, such as whether the two
 #    agree. ELMo's directions meet only in the mixture, which is linear.

@@ -95,9 +95,10 @@ assert (outputs[3] - examples[3]).abs().max() > 0.5
 
 # %% [markdown]
 # The output is exact as long as only one feature is present: it pushes the other one below 0, and
-# the ReLU removes that. Only if both are present do they cancel. If each is present with
-# probability $p = 1 - S$, this happens with probability $p^2$. A feature that is dropped instead
-# costs something whenever it is present: with probability $p$. For small $p$, $p^2$ is much less.
+# the ReLU sets this to 0. The two cancel only if both are present. If each is present with
+# probability $p = 1 - S$, this happens with probability $p^2$. A feature that is dropped costs
+# something whenever it is present, which happens with probability $p$. For small $p$, $p^2$ is much
+# smaller.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: drop it or share?
@@ -108,8 +109,8 @@ assert (outputs[3] - examples[3]).abs().max() > 0.5
 # `p` and `r` are tensors of shape (case,), and the result has shape (case, 2).
 #
 # *Hint:* A present feature has mean 1/2 and mean square 1/3, so $E[x] = p/2$ and $E[x^2] = p/3$.
-# The best constant leaves the variance. If both features are present, both outputs are wrong by
-# $\min(x_1, x_2)$, whose mean square is 1/6.
+# With the best constant, the expected loss is the variance. If both features are present, both
+# outputs are wrong by $\min(x_1, x_2)$, whose mean square is 1/6.
 
 
 # %% tags=["answer"]
@@ -142,7 +143,8 @@ check(
 #
 # Which solution is best depends on the density and on the importance of feature 2. The theory
 # predicts three regions with sharp borders. Do trained models agree? We train several models for
-# each point of a grid and keep the best one. All of them are trained at once, in one product.
+# each point of a grid and keep the best one. All of them are trained at once, with batched matrix
+# products.
 
 
 # %%
@@ -208,7 +210,8 @@ show(
 # %% [markdown]
 # ## Polygons
 #
-# Now five features in two dimensions, each a little less important than the one before.
+# Now we store five features in two dimensions. Each feature is a little less important than the one
+# before.
 
 # %%
 sparsities = (0.0, 0.8, 0.9)
@@ -278,10 +281,9 @@ assert abs(feature_dimensionality(mt.tensor(plane[2])) - 0.4).max() < 0.05
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# The paper's first experiment: 20 features in 5 dimensions, where feature $i$ has importance
-# $0.7^i$. How many features does the model store at the sparsities 0, 0.9 and 0.99? Count a
-# feature if its column has a squared norm above 1/2. Write down three numbers, then run the next
-# cell.
+# The paper's first experiment stores 20 features in 5 dimensions. Feature $i$ has importance
+# $0.7^i$. How many features does the model store at the sparsities 0, 0.9 and 0.99? Count a feature
+# if its column has a squared norm above 1/2. Write down three numbers, then run the next cell.
 
 # %%
 sparsities = (0.0, 0.7, 0.9, 0.97, 0.99)
@@ -296,9 +298,9 @@ for S, count in zip(sparsities, counts, strict=True):
 assert counts[0] == 5 and counts[2] > 7 and counts[4] > 8
 
 # %% [markdown]
-# Dense features get one dimension each, so 5 are stored: the most important ones. Then pairs
-# appear, as in the case of one dimension: with $S = 0.9$, four or five of the dimensions hold a
-# pair. Beyond that, features share planes and spaces, as in the pentagon.
+# Dense features get one dimension each, so the 5 most important ones are stored. Then pairs appear,
+# as they did in one dimension: with $S = 0.9$, four or five of the dimensions hold a pair. Beyond
+# that, features share planes and spaces, as in the pentagon.
 
 # %% tags=["plot"]
 show(
@@ -314,8 +316,8 @@ show(
 # %% [markdown]
 # ## What goes wrong for dense features, and without the ReLU
 #
-# Superposition is not simply the better code. Give dense features the pentagon by hand, with the
-# best bias we can find: it loses against two features that are stored alone.
+# Superposition is not always better. We store dense features in a pentagon that we set by hand,
+# with the best bias we can find. The pentagon loses to two features that are stored alone.
 
 # %%
 pentagon, alone = polygon(5), mt.eye(2, 5)
@@ -374,8 +376,8 @@ where(ToyModel, ToyModels, feature_dimensionality, interference, phase_losses)
 #
 # ## Exercise
 #
-# Give the features groups: features 0 and 1 are always present together, and so are 2 and 3. Train
-# four such features in two dimensions at a sparsity of 0.9, and plot them with
+# Put the features into groups: features 0 and 1 are always present together, and so are 2 and 3.
+# Train four such features in two dimensions at a sparsity of 0.9, and plot them with
 # `mt.viz.feature_directions_figure`. Before you run it, write down which features you expect at
 # right angles, and which ones opposite. You are done when you can explain the picture with the
 # table of `W = [1, -1]` above.
@@ -392,10 +394,10 @@ where(ToyModel, ToyModels, feature_dimensionality, interference, phase_losses)
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. At $p = 4/7$: then $p/3 - p^2/4 = p^2/3$. Below it, both features cost less together.
+# 1. At $p = 4/7$: then $p/3 - p^2/4 = p^2/3$. Below this density, sharing costs less.
 # 2. There are only five here. With more, each new corner moves the others closer together, so the
 #    interference grows, and the bias must remove more of each feature's own value. Sparser features
 #    allow more corners.
 # 3. A neuron then responds to several unrelated features, and a feature is spread over several
-#    neurons. The features are still directions, but no longer the axes. Finding these directions
-#    needs other tools, such as sparse autoencoders.
+#    neurons. The features are still directions, but these are no longer the axes. Finding these
+#    directions needs other tools, such as sparse autoencoders.

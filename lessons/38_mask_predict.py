@@ -59,8 +59,8 @@ assert joint[at_once] == 0
 # ## Your turn: the cost of independence
 #
 # Write `total_correlation(joint)` for two tokens: `joint` has shape (first, second) and sums to 1.
-# Return $C$ in nats, a tensor of shape (). Some entries are 0. Such a term counts as 0, as its
-# limit does.
+# Return $C$ in nats, a tensor of shape (). Some entries are 0. Count such a term as 0, which is its
+# limit.
 #
 # *Hint:* `joint.sum(1, keepdim=True) * joint.sum(0, keepdim=True)` is the product of the marginals.
 # Where `joint` is 0, replace the ratio by 1 with `mt.where`: the logarithm is then 0.
@@ -96,13 +96,13 @@ check(
 
 # %% [markdown]
 # Two equally probable targets that differ in all of their $N$ tokens have $C = (N - 1) \log 2$: the
-# first token decides all others, but every position draws again. If there is only one correct
-# target, $C = 0$, and independence costs nothing.
+# first token determines all others, but every position makes its own draw. If there is only one
+# correct target, $C = 0$, and independence costs nothing.
 #
 # ## Mask-Predict: write everything, then doubt the least probable
 #
 # Mask-Predict (Ghazvininejad et al. 2019, arXiv:1904.09324, section 3) keeps the parallel passes
-# and removes the independence step by step. Its decoder is a masked language model, as BERT is: it
+# and removes the independence step by step. Its decoder is a masked language model like BERT: it
 # sees the tokens that are already written, before *and* after a masked one.
 #
 # 1. First pass, $t = 0$: all $N$ tokens are masked, and all are predicted.
@@ -114,8 +114,8 @@ check(
 # ## Your turn: which tokens are masked again?
 #
 # Write `mask_again(log_probs, counts)`. `log_probs` has shape (text, token), and `counts`, int64 of
-# shape (text,), says how many tokens each text loses. Return a bool tensor (text, token) that is
-# True at the `counts[i]` least probable tokens of text i. No two entries of a row are equal.
+# shape (text,), says how many tokens of each text to mask. Return a bool tensor (text, token) that
+# is True at the `counts[i]` least probable tokens of text i. No two entries of a row are equal.
 #
 # *Hint:* `x.argsort(1)` lists the positions from the least to the most probable. `argsort` of
 # *that* gives each position its rank.
@@ -142,7 +142,7 @@ check(
         ]
     ),
     properties={
-        "each text loses its number of tokens": lambda masked, log_probs, counts: (
+        "each text has the given number of masked tokens": lambda masked, log_probs, counts: (
             masked.sum(1).tolist() == counts.tolist()
         )
     },
@@ -181,18 +181,18 @@ assert words == ["danke", "schön"]
 #
 # ## How many passes?
 #
-# The first pass of $T$ keeps $k = N - \lfloor N (T - 1) / T \rfloor = \lceil N / T \rceil$ tokens,
-# and these were written independently. Suppose that there are two equally probable targets which
-# differ everywhere, say a word in capitals and in small letters. The $k$ kept tokens agree with
-# probability $2^{1 - k}$. If they do not agree, a later pass may still mask the wrong ones.
+# The first of $T$ passes keeps $k = N - \lfloor N (T - 1) / T \rfloor = \lceil N / T \rceil$
+# tokens, and these were written independently. Suppose that there are two equally probable targets
+# that differ in every token, such as a word in capitals and the same word in small letters. The $k$
+# kept tokens agree with probability $2^{1 - k}$. If they do not agree, a later pass may still mask
+# the wrong ones.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
 # A text has 8 tokens and two equally probable targets. The model is perfect, apart from a tiny
-# random number that decides between equals. What share of the texts is one of the two targets,
-# rather than a mixture, after 1, 2, 4 and 8 passes? Write down four numbers, then run the next
-# cell.
+# random number that breaks ties. What share of the texts equals one of the two targets, rather than
+# a mixture, after 1, 2, 4 and 8 passes? Write down four numbers, then run the next cell.
 
 
 # %%
@@ -220,7 +220,7 @@ for passes, share in shares.items():
 assert shares[1] < 0.03 and shares[2] < 0.25 and shares[8] == 1
 
 # %% [markdown]
-# One pass almost never writes one target, and with two passes, four tokens are written
+# One pass almost never writes one of the targets. With two passes, four tokens are written
 # independently and kept. Four passes do better than $2^{1 - k}$. Tokens that were written blindly
 # have a probability of one half, so they are the first to be masked again, and the majority of the
 # other tokens decides.
@@ -238,19 +238,19 @@ axes.set_ylabel("share that is one target")
 axes.legend(title="dotted: $2^{1-k}$")
 show(
     figure,
-    "Two equally probable targets. One or two passes mix them, the more so the longer the text is. "
+    "Two equally probable targets. One or two passes mix them, and long texts more often. "
     "From about five passes on, masking again repairs most mixtures. (The dips: an even number of "
     "kept tokens may have no majority.)",
 )
 
 # %% [markdown]
-# The paper finds the same in translation (section 5.1). Its measure is repeated words, a trace of
-# mixed translations: they become rare within a few passes.
+# The paper finds the same in translation (section 5.1). It counts repeated words, which are a sign
+# of mixed translations. They become rare within a few passes.
 #
 # ## A trained model
 #
-# The next task has three correct answers for each source, as "thank you" has. The source consists
-# of 8 letters. A target repeats them in two styles, one for each half:
+# In the next task, every source is like "thank you": it has three correct answers. The source
+# consists of 8 letters. A target repeats them in two styles, one for each half:
 #
 # | probability | first half | second half | example for "fhcabgde" |
 # | --- | --- | --- | --- |
@@ -258,9 +258,9 @@ show(
 # | 0.25 | small | digits | fhca2745 |
 # | 0.45 | CAPITAL | small | FHCAbgde |
 #
-# We train two models of the same size: `Transformer` token by token, and `ConditionalMaskedLM` with
-# a random number of masked tokens (section 2.2). The masked model takes more steps, because it
-# learns to predict each token from any set of other tokens.
+# We train two models of the same size: a `Transformer` that writes token by token, and a
+# `ConditionalMaskedLM`, trained with a random number of masked tokens (section 2.2). The masked
+# model takes more steps, because it learns to predict each token from any set of other tokens.
 
 # %%
 STYLES = ("abcdefgh", "ABCDEFGH", "12345678")
@@ -334,7 +334,7 @@ train(in_parallel, masked_loss, pick(800, 500))
 # %% [markdown]
 # ## What goes wrong in one pass
 #
-# We count the answers that are one of the three targets, on new sources.
+# On new sources, we count the answers that equal one of the three targets.
 
 # %%
 sources, _ = draw_pairs(200)
@@ -362,10 +362,10 @@ assert correct[1] < 0.2 and letters_right > 0.95
 assert correct[1] < correct[2] < correct[4] and correct[4] > 0.8 < correct["token by token"]
 
 # %% [markdown]
-# One pass knows all letters, and yet almost no answer is correct. Each position chooses its style
-# alone. In both halves, small letters are the best guess by a small margin (0.55 and 0.45), but no
-# target has both halves small. It is the mistake "danke dank", made by a trained model. Two passes
-# repair some answers, and four passes repair most.
+# One pass gets the letters right, and yet almost no answer is correct. Each position chooses its
+# style independently. In both halves, small letters are the best guess by a small margin (0.55 and
+# 0.45), but no target has both halves small. A trained model makes the same mistake as in "danke
+# dank". Two passes repair some answers, and four passes repair most.
 
 
 # %%
@@ -401,8 +401,8 @@ show(
 )
 
 # %% [markdown]
-# A second mistake has no repair: **the length**. It is predicted before the first token, and no
-# pass changes it. We ask for one token less or more than the source has.
+# A second mistake cannot be repaired: **the length**. The model predicts it before the first token,
+# and no pass changes it. We ask for one token fewer or more than the source has.
 
 # %%
 with mt.no_grad():
@@ -417,13 +417,13 @@ assert (length_logits.argmax(1) == 8).all()
 
 # %% [markdown]
 # This is why Mask-Predict decodes several lengths and keeps the text with the best mean
-# log-probability (section 3.3). Here the length is always 8, so the model has no doubt about it.
+# log-probability (section 3.3). Here the length is always 8, so the model is certain about it.
 #
 # ## What the passes cost
 #
-# Token by token with a cache, a text of $N$ tokens takes $N$ steps of one position. Mask-Predict
-# takes $T$ passes of $N$ positions. It does *more* work in fewer steps. It is faster only while a
-# step costs about the same for one position as for $N$.
+# A decoder that writes token by token, with a cache, takes $N$ steps of one position for $N$
+# tokens. Mask-Predict takes $T$ passes of $N$ positions. It does *more* work in fewer steps. It is
+# faster only while a step costs about the same for one position as for $N$.
 
 # %%
 print("texts at once    8 steps with a cache    4 passes")
@@ -442,8 +442,9 @@ for texts in (1, 16, 200):
     print(f"{texts:13} {times[0]:19.1f} ms {times[1]:10.1f} ms")
 
 # %% [markdown]
-# One text at a time, each step mostly waits, and 4 passes win. With 200 texts at once, the
-# positions count. `mta train mask-predict` measures the same for texts of 36 characters.
+# With one text at a time, each step is mostly overhead, and 4 passes win. With 200 texts at once,
+# the number of positions matters. `mta train mask-predict` measures the same for texts of 36
+# characters.
 #
 # ## In the library
 
@@ -465,7 +466,8 @@ where(
 # ## Three questions
 #
 # 1. Two equally probable targets differ in all of their 20 tokens. How large is the total
-#    correlation, and what share of the texts is one target after 10 passes of a perfect model?
+#    correlation, and what share of the texts equals one of the targets after 10 passes of a perfect
+#    model?
 # 2. Why does the decoder of Mask-Predict have no causal mask?
 # 3. Would one pass of a *perfect* model write dates such as "1987-07-03" correctly, if the source
 #    is "3 July 1987"?
@@ -475,7 +477,7 @@ where(
 #
 # 1. $19 \log 2$, about 13.2 nats. The first of 10 passes keeps 2 of 20 tokens, which agree in half
 #    of the texts. Later passes repair others, so the share is larger than one half.
-# 2. All tokens are written at once, and a masked token must see what is already written after it,
-#    too. A causal mask would hide it.
+# 2. All tokens are written at once, and a masked token must also see the tokens that are already
+#    written after it. A causal mask would hide them.
 # 3. Yes. There is one correct target, so each character is certain given the source, and the
 #    product of the marginals equals the joint distribution.

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Non-local blocks and local relations
 #
-# A convolution multiplies a small window by fixed weights. What can it not compute, and how does
-# attention help: as a block between convolutions, or as a layer in their place? What do the two
-# ideas cost, and why did Swin replace both?
+# A convolution multiplies a small window by fixed weights. What can it not compute? Attention can
+# help as a block between convolutions, or as a layer that replaces them. What do these two ideas
+# cost, and why did Swin replace both?
 #
 # *Prerequisites:* attention (lesson 9), ViT (lesson 21) and Swin (lesson 25). The deck COMP541
 # shows both ideas ("Idea #1: Add attention to existing CNNs", "Idea #2: Replace Convolution with
@@ -26,8 +26,8 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## Same or different?
 #
-# Here are images of two shapes. Are both shapes the same? The shapes are far apart, so no window of
-# a small network contains both.
+# Each image shows two shapes. Are they the same? The shapes are far apart, so no window of a small
+# network contains both.
 
 # %% tags=["plot"]
 pairs = draw_shape_pairs(8, np.random.default_rng(12))
@@ -70,10 +70,10 @@ for depth, layer in enumerate(layers, 1):
 # ## Your turn: the Gaussian non-local mean
 #
 # Write `non_local_mean(x, g)` for a map `x` of shape (channel, row, column) and a map `g` of shape
-# (inner channel, row, column). Return $y$ of the shape of `g`, with $f = \exp(x_i \cdot x_j)$ and
-# $C$ the sum of $f$ over all positions.
+# (inner channel, row, column). Return $y$, which has the shape of `g`. Here
+# $f = \exp(x_i \cdot x_j)$, and $C$ is the sum of $f$ over all positions.
 #
-# *Hint:* Flatten rows and columns to one axis. Which product of matrices gives all $x_i \cdot x_j$?
+# *Hint:* Flatten rows and columns to one axis. Which matrix product gives all $x_i \cdot x_j$?
 
 
 # %% tags=["answer"]
@@ -102,8 +102,8 @@ check(
 )  # fmt: skip
 
 # %% [markdown]
-# To see what the weights do, let the feature of each position be the 5 x 5 patch around it. We need
-# no training for that: equal shapes have equal patches.
+# To see what the weights do, let the feature of each position be the 5 x 5 patch around it. This
+# needs no training, because equal shapes have equal patches.
 
 # %%
 images = mt.tensor(pairs.images[pairs.same == 1][:3])
@@ -147,7 +147,7 @@ assert (network(images) == before).all()
 #
 # The map after res3 of a ResNet has 28 x 28 positions. A non-local block computes a weight for each
 # pair of positions. With `subsample=True`, it max-pools the keys and values by 2 along both axes.
-# How many weights does it compute without and with subsampling? How many times as much attention
+# How many weights does it compute without and with subsampling? How many times as many weights
 # would a map of 56 x 56 need? Write down three numbers, then run the next cell.
 
 # %%
@@ -161,13 +161,14 @@ assert small.array.size == sizes[28, True] == 784 * 196
 
 # %% [markdown]
 # 784 x 784 = 614,656 weights become 784 x 196 = 153,664, a quarter. A map of 56 x 56 needs 16 times
-# as many. So non-local blocks stand late in a network, where the maps are small.
+# as many. This is why non-local blocks are placed late in a network, where the maps are small.
 #
 # ## Idea 2: attention in place of a convolution
 #
 # A local relation layer keeps the window of a convolution, but computes its weights (Hu et al.
-# 2019, arXiv:1904.11491v2, section 3): a softmax over the window of how well each place fits the
-# center (appearance), plus a number for each offset (geometry).
+# 2019, arXiv:1904.11491v2, section 3). The score of each place says how well it fits the center
+# (appearance), plus a number for its offset (geometry). A softmax over the window turns the scores
+# into weights.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the weights of a window
@@ -247,9 +248,9 @@ show(
 # %% [markdown]
 # ## What do they cost?
 #
-# Count multiply-adds per position with $C$ channels and $m$ channels that share weights. A 3 x 3
-# convolution needs $9C^2$. A local relation layer needs $2C^2/m$ for query and key, $k^2 C/m$ for
-# the scores, $k^2 C$ for the sums and $C^2$ for its last 1 x 1 convolution.
+# We count the multiply-adds per position for $C$ channels, where $m$ channels at a time share their
+# weights. A 3 x 3 convolution needs $9C^2$. A local relation layer needs $2C^2/m$ for query and
+# key, $k^2 C/m$ for the scores, $k^2 C$ for the sums and $C^2$ for its last 1 x 1 convolution.
 
 
 # %%
@@ -264,11 +265,11 @@ for channels in (64, 256):
     assert costs[2] < costs[0] < costs[1]
 
 # %% [markdown]
-# The arithmetic is cheap, but the windows overlap, and each position has weights of its own: there
-# is no large matrix product. PyTorch users write this layer with `unfold`, which copies all
-# windows: 49 times the memory of the map. The library reads the windows in place (see below).
-# Swin's windows do not overlap, so all positions of a window share their keys. Attention is again
-# a product of matrices.
+# The arithmetic is cheap, but the windows overlap, and each position has its own weights, so the
+# layer is not one large matrix product. PyTorch users write it with `unfold`, which copies all
+# windows and takes 49 times the memory of the map. The library reads the windows in place (see
+# below). Swin's windows do not overlap, so all positions of a window share their keys, and
+# attention is a matrix product again.
 #
 # | | weights of a position | from where | cost |
 # | --- | --- | --- | --- |
@@ -279,11 +280,12 @@ for channels in (64, 256):
 # | 4: ViT | computed | all patches | quadratic, on few patches |
 # | 5: Swin | computed | windows that do not overlap | linear, as matrix products |
 #
-# ## What goes wrong without a look at the other shape
+# ## What goes wrong without looking at the other shape
 #
 # A network without the block computes a feature for each shape, takes the mean over all positions
 # and applies a linear classifier. So its score is $g_A + g_B$ with one number $g$ per shape. How
-# many pairs can such a sum tell apart? We try many $g$ with the best threshold for each.
+# many pairs can such a sum classify correctly? We try many choices of $g$, each with its best
+# threshold.
 
 # %%
 generator = np.random.default_rng(3)
@@ -302,7 +304,8 @@ assert best < 0.7 and compared.all()
 
 # %% [markdown]
 # Training cannot help: the mean of $g_A + g_B$ over all equal pairs is the same as over all
-# different ones. `mta train nonlocal` trains both networks, with exactly as many parameters.
+# different ones. `mta train nonlocal` trains both networks, which have the same number of
+# parameters.
 #
 # ## In the library
 
@@ -316,7 +319,7 @@ where(NonLocalBlock, non_local.add_non_local, LocalRelation, SlidingWindowAttent
 # %% [markdown]
 # ## Exercise
 #
-# The dot-product form has $f = \theta_i \cdot \phi_j$ and $C = N$, the number of positions. Write
+# The dot-product form uses $f = \theta_i \cdot \phi_j$ and $C = N$, the number of positions. Write
 # `dot_product_mean(theta, phi, g)` without computing the $N \times N$ weights. You are done when it
 # agrees with the product of the weights and $g$. For which $N$ is it cheaper?
 #
@@ -325,16 +328,16 @@ where(NonLocalBlock, non_local.add_non_local, LocalRelation, SlidingWindowAttent
 # ## Three questions
 #
 # 1. Why can a non-local block be inserted into a trained network, and which parameter ensures it?
-# 2. Query and key of a local relation layer have one number for each group of channels. Why does it
-#    not need a vector, as attention in a Transformer does?
+# 2. In a local relation layer, the query and the key are one number for each group of channels. Why
+#    does it not need vectors, as attention in a Transformer does?
 # 3. The layer with 7 x 7 windows needs fewer multiply-adds than a 3 x 3 convolution. Why can it
 #    still be slower?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. $W_z$ starts at zero, so that $z = x$. The residual connection passes the input on.
-# 2. It compares only what a window contains, and there are many groups: each compares one feature.
-#    The geometry adds what depends on the offset.
-# 3. Each position has its own weights, so the sums are not one product of matrices. They read all
-#    windows, and time then depends on memory more than on arithmetic.
+# 1. $W_z$ starts at zero, so $z = x$ at first. The residual connection passes the input on.
+# 2. It compares only the positions of one window, and there are many groups, each of which compares
+#    one feature. The geometry adds the part that depends on the offset.
+# 3. Each position has its own weights, so the sums are not one matrix product. They read all
+#    windows, so the time depends more on memory than on arithmetic.

@@ -29,10 +29,10 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## The words: colors
 #
-# A GPT needs a vocabulary. A pixel with three channels of 256 levels has 16 million colors, far too
-# many. Image GPT (Chen et al. 2020, "Generative Pretraining from Pixels") keeps 512 of them, found
-# with k-means, and replaces each pixel by the nearest one (section 3.2). Eight are enough for a
-# sunset:
+# A GPT needs a vocabulary. A pixel with three channels of 256 levels can have 16 million colors,
+# which is far too many. Image GPT (Chen et al. 2020, "Generative Pretraining from Pixels") keeps
+# 512 of them, found with k-means, and replaces each pixel with the nearest one (section 3.2). Eight
+# are enough for a sunset:
 
 # %%
 row, column = np.mgrid[0:48, 0:64] / 48
@@ -62,8 +62,8 @@ show(figure, "An image in a vocabulary of 8 colors, and of 3.")
 # %% [markdown]
 # ## The sentence: raster order
 #
-# The pixels are read row by row, as a page is. The model factors the probability of an image into
-# those of its pixels, each given all earlier ones (Eq. 1), exactly as in lesson 17:
+# The pixels are read row by row, like a page. The model factorizes the probability of an image into
+# those of its pixels, each given all earlier pixels (Eq. 1), exactly as in lesson 17:
 #
 # $$p(x) = \prod_{i=1}^{n} p(x_i \mid x_1, \dots, x_{i-1})$$
 #
@@ -85,8 +85,8 @@ print("a digit as a sentence:", *test[0, :24], "...")
 # ## Your turn: the inputs
 #
 # At position $i$, the model must predict pixel $i$ from the pixels before it. Write
-# `inputs_of(pixels, start)` for ids (batch, pixel): the ids that the model reads, of the same
-# shape. The first one is the id `start`, because nothing comes before the first pixel.
+# `inputs_of(pixels, start)` for ids (batch, pixel). It returns the ids that the model reads, of the
+# same shape. The first one is the id `start`, because nothing comes before the first pixel.
 #
 # *Hint:* Pixel $i$ is read at position $i + 1$. Which pixel is never read?
 
@@ -117,7 +117,7 @@ check(
 #
 # A model that gives pixel $x_i$ the probability $p_i$ needs $-\log_2 p_i$ bits to store it. Sixteen
 # equally likely levels cost 4 bits. A table that counts which level follows which neighbors needs
-# less. It is the n-gram model of images.
+# fewer bits. It is the n-gram model of images.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: bits per pixel
@@ -131,7 +131,7 @@ check(
 
 # %% tags=["answer"]
 def bits_per_pixel(logits, pixels):
-    """Return the mean number of bits, a tensor without axes."""
+    """Return the mean number of bits, a scalar tensor."""
     log_p = mt.log_softmax(logits, -1).gather(-1, pixels.unsqueeze(-1))
     return -log_p.mean() / math.log(2)
 
@@ -200,9 +200,9 @@ print(f"Image GPT: {losses.mean():.2f} bits per pixel")
 assert losses.mean() < tables["left, above" if pick(1, 0) else "left"]
 
 # %% [markdown]
-# The table knows two or three neighbors, and each further one multiplies its size by 17. The model
-# reads all pixels above, so it knows which stroke it is in the middle of. It can also write: give
-# it the upper half of a digit, and sample the rest.
+# The table knows two or three neighbors, and each further one multiplies its size by 17 (16 levels,
+# and the outside of the image). The model reads all pixels above, so it knows which stroke it is in
+# the middle of. It can also generate: we give it the upper half of a digit and sample the rest.
 
 # %% tags=["plot"]
 chosen = [int(np.flatnonzero(test_labels == digit)[0]) for digit in range(10)]
@@ -230,18 +230,18 @@ show(
 # ## What 4,096 tokens cost
 #
 # Why not photographs? Attention compares every pixel with every other one. For $n$ tokens, a layer
-# computes $n^2$ scores for each head, and each generated pixel is a forward pass of its own.
+# computes $n^2$ scores for each head, and each generated pixel needs its own forward pass.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: operations of a layer
 #
-# Write `layer_cost(tokens, dim)`, the multiplications of one layer in a forward pass, as a pair:
-# those with weight matrices (query, key, value and output projections, and a feed-forward network
-# of hidden size $4 \cdot$ `dim`), and those of attention (the scores, and the weighted sums of the
-# values, without using that half of the scores are masked).
+# Write `layer_cost(tokens, dim)` for a forward pass of one layer. Return two numbers: the
+# multiplications with weight matrices (query, key, value and output projections, and a feed-forward
+# network of hidden size $4 \cdot$ `dim`), and those of attention (the scores and the weighted sums
+# of the values). Count the masked half of the scores, too.
 #
-# *Hint:* A product of matrices (a, b) and (b, c) takes $a b c$ multiplications. The number of heads
-# does not matter.
+# *Hint:* The product of matrices (a, b) and (b, c) takes $a b c$ multiplications. The number of
+# heads does not matter.
 
 
 # %% tags=["answer"]
@@ -283,13 +283,14 @@ assert 2 * 4096**2 * dim > 12 * 4096 * dim**2
 # %% [markdown]
 # With 4,096 tokens, attention already needs more multiplications than all weight matrices of
 # iGPT-S, and the scores of one layer fill half a gigabyte. A photograph of 224 x 224 pixels would
-# need 75 GiB. So Image GPT works at 32 x 32, and ViT (lesson 21) makes a token of a whole patch.
+# need 75 GiB. So Image GPT works at 32 x 32, and ViT (lesson 21) turns a whole patch into one
+# token.
 #
 # ## What does a probe find?
 #
-# Nobody told the model which digits these are. Still, predicting pixels may need to know. A *linear
-# probe* answers: freeze the model, average a layer's vectors over the pixels, and train a linear
-# classifier on them (section 2.3).
+# Nobody told the model which digits these are. But knowing them may help to predict pixels. A
+# *linear probe* tests this: freeze the model, average a layer's vectors over the pixels, and train
+# a linear classifier on them (section 2.3).
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
@@ -316,14 +317,14 @@ assert raw > max(after)
 
 # %% [markdown]
 # The raw pixels win: on centered digits of 8 x 8 pixels, a linear classifier needs nothing else.
-# Layer 0 is a surprise. It has not compared any two pixels yet: it is the mean of the embeddings of
-# the pixels and their positions. But each sum is divided by its norm, so the mean still tells where
-# the ink is, and training has made the embeddings different enough to see it. An honest probe
-# always shows such baselines beside it.
+# Layer 0 is a surprise. It has not compared any pixels yet: it is only the mean of the embeddings
+# of the pixels and their positions. But each sum is divided by its norm, so the mean still shows
+# where the ink is, and training has made the embeddings different enough for this. An honest probe
+# is always reported with such baselines.
 #
 # On photographs raw pixels are useless. There, Image GPT reaches 96 % on CIFAR-10 with a linear
-# probe (Table 1 of the paper), and the best layer is in the middle: the last layers work for the
-# next pixel, not for the whole image (section 4.2).
+# probe (Table 1 of the paper), and the best layer is in the middle: the last layers serve to
+# predict the next pixel, not to describe the whole image (section 4.2).
 
 # %% tags=["plot"]
 figure = new_figure(5.5, 2.8)
@@ -335,7 +336,7 @@ axes.set_xticks(range(len(after)))
 axes.set_xlabel("layer")
 axes.set_ylabel("test accuracy of\na linear probe (%)")
 axes.legend()
-show(figure, "Linear probes on every layer, beside raw pixels and the untrained model.")
+show(figure, "Linear probes on every layer, compared with raw pixels and the untrained model.")
 
 # %% [markdown]
 # The paper's second objective is BERT's: hide 15 % of the pixels, and let a model without a causal
@@ -362,7 +363,7 @@ assert seen < pick(0.3, 1.0) and honest > tables["left"]
 
 # %% [markdown]
 # The loss falls to almost nothing within seconds, because the model has learned to copy. As a model
-# of images it is worse than the table of a single neighbor. A loss that is too good is a reason to
+# of images it is worse than a table with a single neighbor. A loss that is too good is a reason to
 # look for a leak.
 #
 # ## In the library
@@ -376,9 +377,9 @@ where(ImageGPT, ImageGPT.masked_loss, ImageGPT.features, ColorClusters, pixel_ta
 #
 # ## Exercise
 #
-# Read the pixels in another order: column by column, in a spiral from the center, or in a random
-# but fixed order. Train with each and compare the bits per pixel. Which orders do you expect to be
-# as good as raster order? Transposing the images is the simplest test.
+# Read the pixels in a different order: column by column, in a spiral from the center, or in a
+# random but fixed order. Train with each and compare the bits per pixel. Which orders do you expect
+# to be as good as raster order? Transposing the images is the simplest test.
 #
 # ## Three questions
 #
@@ -393,6 +394,6 @@ where(ImageGPT, ImageGPT.masked_loss, ImageGPT.features, ColorClusters, pixel_ta
 #
 # 1. The first pixel needs a position at which it is predicted, and the model has to read something
 #    there. The token is the same for every image.
-# 2. A palette with fewer colors has less to predict: with a single color, every image costs 0 bits.
+# 2. With fewer colors there is less to predict: with a single color, every image costs 0 bits.
 # 3. Each pixel is embedded and projected only once instead of once per step. The steps remain
 #    sequential, and each one still attends to all earlier pixels.

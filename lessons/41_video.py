@@ -2,8 +2,8 @@
 # # Video: space and time separately or together
 #
 # A clip of eight frames has eight times the patches of an image, so attention between all pairs of
-# patches costs 64 times as much. Is it enough to look at the same place in the other frames and at
-# the same frame in turn? And what can a model learn from video without labels?
+# patches costs 64 times as much. Is it enough to look first at the same place in all frames, and
+# then at all places of the same frame? And what can a model learn from video without labels?
 #
 # *Prerequisites:* ViT (lesson 21) and MAE (lesson 27). This lesson needs scikit-learn.
 
@@ -25,7 +25,7 @@ mt.manual_seed(0)
 # ## A clip
 #
 # Each clip shows a handwritten digit that moves in one of eight directions. A single frame does not
-# tell the direction. The test clips use handwriting that does not occur in training.
+# show the direction. The test clips use handwriting that does not occur in training.
 
 # %%
 images, labels, test_images, test_labels = digits_split()
@@ -65,8 +65,8 @@ show(
 # tokens in this order: True where the query attends to the key. The scheme is "space", "time"
 # (the first half of divided attention) or "joint".
 #
-# *Hint:* `np.divmod` gives the place and the frame of every token. Compare those of the queries
-# with those of the keys, along two axes.
+# *Hint:* `np.divmod` gives the place and the frame of every token. Compare the values of the
+# queries with those of the keys, along two axes.
 
 
 # %% tags=["answer"]
@@ -156,8 +156,8 @@ assert tokens_changed("space") == 16 and tokens_changed("divided") == 64
 # ## Your turn: attention over time
 #
 # A mask would still compute all $(NF)^2$ scores. Write `over_time(query, key, value, frames)` for
-# one head without a mask. The three tensors have shape (token, dim), in the order from above. The
-# result must equal full attention with the mask of "time". You may use
+# one head without a mask. The three tensors have shape (token, dim), in the order described above.
+# The result must equal full attention with the "time" mask. You may use
 # `mt.nn.functional.scaled_dot_product_attention`, which treats leading axes as batch axes.
 #
 # *Hint:* Tokens of the same place are neighbors. One reshape makes the places a batch.
@@ -216,9 +216,9 @@ print(f"from 8 to 32 frames: joint x {growth[0]:.1f}, divided x {growth[1]:.1f}"
 assert growth[0] > 15 and growth[1] < 5
 
 # %% [markdown]
-# Joint attention grows with the square of the clip's length, by a factor of 16. In divided
-# attention most of the pairs lie within a frame, so it grows almost as slowly as the number of
-# tokens, by 4.5.
+# For joint attention, the number of pairs grows with the square of the clip's length, here by a
+# factor of 16. For divided attention, most pairs lie within a frame, so their number grows only a
+# little faster than the number of tokens, by 4.5.
 #
 # Pairs are not everything. Linear layers cost more than the scores of a short clip, and divided
 # attention has twice as many attention layers. The library counts the operations of every layer
@@ -228,7 +228,7 @@ assert growth[0] > 15 and growth[1] < 5
 
 # %%
 def block_flops(kind, frames):
-    """FLOPs of one block of the width 768 for a clip, in 10^9, as the library counts them."""
+    """FLOPs of one block of width 768 for a clip, in 10^9, as the library counts them."""
     sizes = (224, 16, frames, 0, 768, 1, 12, 3072)
     model = TimeSformer(*sizes, in_channels=1, attention=kind).eval()
     with mt.no_grad():
@@ -257,7 +257,7 @@ for kind, flops in counted.items():
     assert abs(flops / formula(kind, pick(4, 2)) - 1) < 1e-9
 
 # %% [markdown]
-# The formula is right, so it can tell the cost of clips that would take minutes.
+# The formula agrees with the count, so we can use it for clips that would take minutes to run.
 
 # %%
 print("GFLOPs of one block      space    joint  divided")
@@ -276,8 +276,8 @@ axes.set(xlabel="frames", ylabel="GFLOPs per frame", ylim=(0, None))
 axes.legend(title="one block, 196 patches")
 show(
     figure,
-    "The cost of a frame hardly depends on the others with divided attention, and grows with every "
-    "further frame with joint attention. Look for the point where the two lines cross.",
+    "With divided attention, the cost of a frame hardly depends on the others. With joint "
+    "attention it grows with every further frame. Look for the point where the two lines cross.",
 )
 
 # %% [markdown]
@@ -286,8 +286,8 @@ show(
 #
 # ## Which frames does a patch look at?
 #
-# We train a small TimeSformer with divided attention to tell the direction of a digit, and the same
-# model with attention in space only.
+# We train a small TimeSformer with divided attention to recognize the direction of a digit, and the
+# same model with attention over space only.
 
 
 # %%
@@ -354,13 +354,13 @@ show(
 # %% [markdown]
 # A place where the digit never comes has the same tokens in every clip, so its weights come from
 # the positions alone. Where the digit passes, the weights depend on what is in each frame. They
-# never depend on *other* places: this is left to the attention over space.
+# never depend on *other* places: only attention over space combines places.
 #
 # ## What goes wrong without time
 #
-# The model with attention in space only reads each frame on its own and takes the mean. Play a clip
-# backwards: the digit moves in the opposite direction, but the mean is the same. So no training can
-# teach this model to tell left from right.
+# The model with attention over space only reads each frame on its own and takes the mean. Play a
+# clip backwards: the digit moves in the opposite direction, but the mean is the same. So no
+# training can teach this model to tell left from right.
 
 # %%
 clips = mt.tensor(test.frames[:50])
@@ -372,8 +372,9 @@ for kind, model in models.items():
 assert change["space"] < 1e-4 and change["divided"] > 0.1
 
 # %% [markdown]
-# Attention over time alone is not enough, either: attention treats its keys as a set. The order of
-# the frames is in the time positions. Without them, divided attention cannot tell the direction.
+# Attention over time alone is not enough, either: attention treats its keys as a set. Only the time
+# positions tell it the order of the frames. Without them, divided attention cannot tell the
+# direction.
 
 # %%
 models["divided"].time_positions.weight.data *= 0
@@ -386,8 +387,8 @@ assert change < 1e-4
 # ## VideoMAE: tubes
 #
 # MAE hides 75 % of an image's patches and predicts them (lesson 27). In a video the hidden patch
-# may be visible in the next frame, a pixel or two further on. A model could copy it and would not
-# have to understand anything. VideoMAE (Tong et al. 2022, arXiv:2203.12602v3, section 3.3) hides
+# may be visible in the next frame, a pixel or two further on. A model could copy it without
+# understanding anything. VideoMAE (Tong et al. 2022, arXiv:2203.12602v3, section 3.3) hides
 # *tubes*: the same places in all frames, and 90 % of them.
 
 # %% [markdown] tags=["your-turn"]
@@ -422,10 +423,10 @@ check(
 )
 
 # %% [markdown]
-# How well can a copy do? We take larger digits, so that frames resemble each other, as in a real
-# video. For each hidden patch, take the same place from the nearest frame where it
-# is visible. If there is none, take the mean of all pixels. The error says how much of the task is
-# left for understanding.
+# How well does copying work? We take larger digits, so that frames resemble each other, as in a
+# real video. For each hidden patch, take the same place from the nearest frame where it is visible.
+# If there is none, take the mean of all pixels. The error shows how much of the task cannot be
+# solved by copying.
 
 # %%
 large = enlarged_digits(test_images, (16,))
@@ -500,7 +501,7 @@ where(
 # 1. Divided attention cannot compare a patch with another place in another frame. How does it
 #    follow a digit that moves?
 # 2. For which clips is divided attention cheaper than joint attention, and why not for all?
-# 3. Why does VideoMAE hide 90 % of the patches, where MAE hides 75 %?
+# 3. Why does VideoMAE hide 90 % of the patches, while MAE hides 75 %?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
@@ -509,5 +510,6 @@ where(
 #    places exchange what they have learned, so a patch learns where the digit was before.
 # 2. For long clips and large frames, where the scores cost more than the linear layers. Divided
 #    attention has more linear layers, so it costs more for eight frames of 196 patches.
-# 3. Frames repeat each other. With 75 % of the places hidden, the visible tubes still show much of
-#    the motion and of the image, and the task is too easy. Fewer tokens also make it cheaper.
+# 3. Frames are similar to each other. With 75 % of the places hidden, the visible tubes still show
+#    much of the motion and of the image, and the task is too easy. Fewer tokens also make training
+#    cheaper.

@@ -2,8 +2,8 @@
 # # DINO: learning without labels
 #
 # A student learns to predict what a teacher says about another view of the same image. The teacher
-# is the student's own past. Nobody says what is in the images. Why does this not end with one
-# answer for everything, and what does the network see in the end?
+# is the student's own past. Nobody tells them what is in the images. Why do they not end up with
+# one answer for every image, and what does the network see in the end?
 #
 # *Prerequisites:* ViT (lesson 21), what the class token looks at (lesson 23). The deck CS7.505,
 # 21 February 2024, shows the maps of DINO ("Dino, some beautiful properties!"); `docs/decks.md`
@@ -70,28 +70,29 @@ show(
 # %% [markdown]
 # ## The loss
 #
-# Both networks end in $K$ outputs without a meaning. A softmax makes probabilities of them. The
-# student's $q$ should match the teacher's $p$ (Caron et al. 2021, arXiv:2104.14294v2, Eqs. 1 to 3):
+# Both networks end in $K$ outputs that have no assigned meaning. A softmax turns them into
+# probabilities. The student's $q$ should match the teacher's $p$ (Caron et al. 2021,
+# arXiv:2104.14294v2, Eqs. 1 to 3):
 #
 # $$\mathcal{L} = -\sum_k p_k \log q_k, \qquad p = \mathrm{softmax}\Big(\frac{t - c}{T_t}\Big),
 #   \qquad q = \mathrm{softmax}\Big(\frac{s}{T_s}\Big)$$
 #
 # *Centering* subtracts $c$, a running mean of the teacher's outputs. *Sharpening* means that the
-# teacher's temperature $T_t$ is smaller than the student's $T_s$, so that its distribution has a
-# clearer peak. The gradient reaches the student alone.
+# teacher's temperature $T_t$ is smaller than the student's $T_s$, so its distribution has a clearer
+# peak. Only the student gets a gradient.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the loss of one pair of views
 #
-# Write `pair_loss(s, t, c, T_s, T_t)` for outputs (batch, K) and a center (K,): the mean over the
-# batch. No gradient may reach the teacher's output `t`.
+# Write `pair_loss(s, t, c, T_s, T_t)` for outputs (batch, K) and a center (K,). Return the mean
+# over the batch. No gradient may reach the teacher's output `t`.
 #
 # *Hint:* `.detach()` makes a constant. `mt.log_softmax` is safer than the logarithm of a softmax.
 
 
 # %% tags=["answer"]
 def pair_loss(s, t, c, T_s, T_t):
-    """Return the mean cross-entropy, a tensor without axes."""
+    """Return the mean cross-entropy, a scalar tensor."""
     p = mt.softmax((t.detach() - c) / T_t, -1)
     log_q = mt.log_softmax(s / T_s, -1)
     return -(p * log_q).sum(-1).mean()
@@ -122,7 +123,7 @@ check(
 #
 # After each step, every parameter of the teacher moves a little toward the student's:
 # $\theta_t \leftarrow \lambda \theta_t + (1 - \lambda) \theta_s$. So it averages many past
-# students, and is better than each of them (section 5.2 of the paper). The center follows in the
+# students, and is better than any of them (section 5.2 of the paper). The center is updated in the
 # same way (Eq. 4): $c \leftarrow m\,c + (1 - m)\,\mathrm{mean}(t)$.
 
 # %% [markdown] tags=["your-turn"]
@@ -167,10 +168,10 @@ print("momentum over 1,000 steps:", [
 # %% [markdown]
 # ## Two numbers to watch
 #
-# Does the network still tell images apart? The loss does not say. Look at the teacher's targets
-# $p$: the entropy of each, averaged over the images, and the entropy of their average. If all
-# images get the same target, both are equal. Their difference is what a target says about its
-# image.
+# Does the network still tell images apart? The loss does not show this. We look at the teacher's
+# targets $p$ instead: at the entropy of each target, averaged over the images, and at the entropy
+# of the average target. If all images get the same target, the two are equal. Their difference
+# shows how much a target says about its image.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: two entropies
@@ -206,9 +207,9 @@ check(
 # %% [markdown]
 # ## A small DINO
 #
-# To see many trainings, we start small: a network of a few linear layers, 8 x 8 digits without
-# clutter, and views that differ by a pixel and some noise. The class `DINO` holds student, teacher
-# and center.
+# To be able to train many times, we start small: a network of a few linear layers, 8 x 8 digits
+# without clutter, and views that differ by a pixel and some noise. The class `DINO` holds student,
+# teacher and center.
 
 # %%
 K = 32
@@ -252,8 +253,8 @@ print(f"entropy of a target {both[-1, 0]:.2f}, of the mean target {both[-1, 1]:.
 assert both[-1, 1] - both[-1, 0] > 1
 
 # %% [markdown]
-# Each target has a clear peak, but the peaks of different images are at different places: the mean
-# target is broad. The network has sorted the digits into groups, without a label.
+# Each target has a clear peak, but the peaks of different images are at different places, so the
+# mean target is broad. The network has sorted the digits into groups, without a label.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
@@ -276,11 +277,11 @@ assert runs["no centering"][-1, 1] < 0.1 and losses["no centering"] < 0.1
 assert runs["no sharpening"][-1, 0] > 0.9 * np.log(K)
 
 # %% [markdown]
-# Without centering, every image gets the same single output: both entropies are 0. The loss is 0,
-# too, the best value that it can have. Without sharpening, every image gets the uniform
-# distribution: both entropies are $\log K$. The two operations pull in opposite directions, and in
-# between there is room for targets that depend on the image (Figure 7 of the paper). A loss that
-# falls to 0 is a failure here.
+# Without centering, every image gets the same single output: both entropies are 0. The loss is also
+# 0, the smallest possible value. Without sharpening, every image gets the uniform distribution:
+# both entropies are $\log K$. The two operations pull in opposite directions, and in between there
+# is room for targets that depend on the image (Figure 7 of the paper). A loss that falls to 0 is a
+# failure here.
 
 # %% tags=["plot"]
 figure = new_figure(8.5, 2.7)
@@ -295,16 +296,17 @@ axes.legend(fontsize=8)
 figure.axes[0].set_ylabel("entropy (nats)")
 show(
     figure,
-    "The gap between the two curves is what a target says about its image. It closes at 0 without "
-    "centering, and at log K (dotted) without sharpening.",
+    "The gap between the two curves shows what a target says about its image. It closes at 0 "
+    "without centering, and at log K (dotted) without sharpening.",
 )
 
 # %% [markdown]
 # ## What the class token looks at
 #
-# The paper's surprise are the maps of a ViT trained in this way: the class token's attention
+# The surprise of the paper is where a ViT looks after this training: the class token's attention
 # finds the objects (Figure 1), and the attention of a patch on an object stays on it (Figure 8, in
-# the deck). We train a small ViT on the cluttered digits, much shorter than the paper does.
+# the deck). We train a small ViT on the cluttered digits, for a much shorter time than in the
+# paper.
 
 
 # %%
@@ -366,9 +368,9 @@ show(
 #
 # ## What goes wrong if the teacher gets a gradient
 #
-# The teacher must be a constant for the gradient. If it is not, it helps the student by making its
-# own output easy to predict. The gradient of the loss with respect to the teacher's output shows
-# it.
+# The gradient must treat the teacher as a constant. If it does not, the teacher helps the student
+# by making its own output easy to predict. The gradient of the loss with respect to the teacher's
+# output shows this.
 
 # %%
 s, t = mt.randn(4, 5, requires_grad=True), mt.randn(4, 5, requires_grad=True)
@@ -404,15 +406,15 @@ where(DINO, DINOHead, dino_loss, update_center, update_teacher, DINOTransformer)
 #
 # ## Three questions
 #
-# 1. Without centering the loss is 0. Why is the optimizer content with a network that is useless?
-# 2. Why do only the student and not the teacher see the small views?
+# 1. Without centering the loss is 0. Why does the optimizer not improve this useless network?
+# 2. Why does the student see the small views, but not the teacher?
 # 3. The loss leaves out the pairs of a view with itself. What would they teach?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The loss asks for agreement. Two networks that always say the same agree perfectly.
+# 1. The loss asks for agreement. Two networks that always give the same answer agree perfectly.
 # 2. The teacher's output is the target. A target from a small view could say nothing about the rest
 #    of the image, and the student would learn to guess less, not more.
-# 3. To copy the teacher on the same pixels. That needs no knowledge of what stays the same between
-#    two views of an image.
+# 3. They would teach the student to copy the teacher on the same pixels. This needs no knowledge of
+#    what stays the same between two views of an image.

@@ -6,7 +6,8 @@
 # Swin's windows, and how does a score know the distance between tokens of two different maps?
 #
 # *Prerequisites:* ViT (lesson 21) and Swin (lesson 25). The deck COMP541 shows both versions of
-# MViT beside Swin V2 ("Other Hierarchical Vision Transformers"); `docs/decks.md` lists the decks.
+# MViT together with Swin V2 ("Other Hierarchical Vision Transformers"); `docs/decks.md` lists the
+# decks.
 
 # %%
 import math
@@ -39,7 +40,7 @@ mt.manual_seed(0)
 # of shape (1 + height * width / m^2, dim), in the same order.
 #
 # *Hint:* Reshape the patches to (row, row in block, column, column in block, dim). Over which two
-# axes is the mean?
+# axes do you take the mean?
 
 
 # %% tags=["answer"]
@@ -87,7 +88,8 @@ check(
 # shape (token, dim). `pool_q` and `pool_kv` are functions that pool such tokens. Return the
 # attention of the pooled queries to the pooled keys and values, plus the pooled queries.
 #
-# *Hint:* Call `pool_kv` for the keys and for the values. The scale is that of the width.
+# *Hint:* Call `pool_kv` for the keys and for the values. The scores are divided by $\sqrt d$, where
+# $d$ is the width of a token.
 
 
 # %% tags=["answer"]
@@ -119,7 +121,7 @@ check(
 
 # %% [markdown]
 # Why add the queries? Early in training all scores are near 0, so each query gets nearly the same
-# mean of the values: attention alone makes all tokens alike. We compare a new layer with and
+# mean of the values: attention alone makes all tokens nearly equal. We compare a new layer with and
 # without residual pooling.
 
 # %%
@@ -140,10 +142,11 @@ assert spread[False] < 0.7 * spread[True]
 # %% [markdown]
 # ## Stages
 #
-# The first block of a stage pools its queries with a step of 2: the map has a quarter of the
-# tokens, and channels and heads double. The step of keys and values starts at 4 and halves from
-# stage to stage, so most layers have the same number of keys, 196. The first block of a stage still
-# reads the larger map, and has more. Here is MViTv2-T for images of 224 x 224 pixels.
+# The first block of a stage pools its queries with a step of 2: the map then has a quarter of the
+# tokens, and the numbers of channels and heads double. The step of the keys and values starts at 4
+# and halves from stage to stage, so most layers have the same number of keys, 196. The first block
+# of a stage still reads the larger map, so it has more keys. Here is MViTv2-T for images of 224 x
+# 224 pixels.
 
 # %%
 SIZES = {"kernel": (3, 3), "stride_q": (2, 2), "stride_kv": (4, 4)}
@@ -183,16 +186,18 @@ left.step(blocks, [keys for _, keys, _ in tiny], ":", where="mid", label="MViTv2
 left.legend()
 show(
     figure,
-    "The map shrinks from 3,136 to 49 tokens while the channels grow from 96 to 768. A ViT has one "
-    "size. MViT has 196 keys in most blocks, and four times as many in the first block of a stage.",
+    "The map shrinks from 3,136 to 49 tokens while the channels grow from 96 to 768. A ViT keeps "
+    "one size. MViT has 196 keys in most blocks, and four times as many in the first block of "
+    "a stage.",
 )
 
 # %% [markdown]
 # ## MViT or Swin?
 #
 # Both reduce the number of scores of a large map. Swin lets a token attend to the 49 tokens of its
-# window. MViT lets it attend to the *whole* map, seen coarsely. What does that cost? The library
-# counts operations (`mt.profile`) and memory (`mt.memory.track`) while both models read an image.
+# window. MViT lets it attend to the *whole* map at a coarser resolution. What does that cost? The
+# library counts operations (`mt.profile`) and memory (`mt.memory.track`) while both models read an
+# image.
 
 
 # %%
@@ -219,16 +224,16 @@ assert 0.9 < found["MViTv2-T"][1] / found["Swin-T"][1] < 1.2
 assert found["MViTv2-T"][2] > 3 * found["Swin-T"][2]
 
 # %% [markdown]
-# The papers report half of these FLOPs, because they count a multiply-add as one operation. In all,
-# the two models cost about the same. MViT spends several times as much on attention, keeps more
-# tensors for the backward pass, and has fewer parameters.
+# The papers report half of these FLOPs, because they count a multiply-add as one operation.
+# Overall, the two models cost about the same. MViT spends several times as much on attention, keeps
+# more tensors for the backward pass, and has fewer parameters.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# Now take an image of twice the height and width, with the same patches and steps. By what factor
-# does the number of scores grow in the first block of MViT, and in the first block of Swin? Write
-# down two numbers, then run the next cell.
+# Now take an image of twice the height and width, with the same patch size and steps. By what
+# factor does the number of scores grow in the first block of MViT, and in the first block of Swin?
+# Write down two numbers, then run the next cell.
 
 # %%
 print("  map         MViT, first block   Swin, first block   MViT / Swin")
@@ -241,9 +246,10 @@ for side in (56, 112, 224):
 assert counts[112][0] == 16 * counts[56][0] and counts[112][1] == 4 * counts[56][1]
 
 # %% [markdown]
-# MViT's scores grow by 16, Swin's by 4: pooling with a fixed step divides the number of pairs by a
-# constant, but it stays quadratic. Swin is linear in the number of tokens. For large images (object
-# detection), MViTv2 therefore also uses windows (its section 4.2, "Hybrid window attention").
+# The number of scores grows by a factor of 16 in MViT and of 4 in Swin. Pooling with a fixed step
+# divides the number of pairs by a constant, but the growth stays quadratic. Swin is linear in the
+# number of tokens. For large images (object detection), MViTv2 therefore also uses windows (its
+# section 4.2, "Hybrid window attention").
 #
 # ## Relative positions, axis by axis
 #
@@ -326,8 +332,8 @@ show(
 # ## What goes wrong if both maps count in their own steps
 #
 # Queries and keys are pooled with different steps. Take one axis with 8 queries and 2 keys: key 1
-# stands for the places 4 to 7, so it starts at place 4. If one simply subtracts the indices, query
-# 4 and key 1 seem to be three steps apart, and only the first queries are near any key. The coarser
+# stands for the places 4 to 7, so it starts at place 4. If you simply subtract the indices, query 4
+# and key 1 seem to be three steps apart, and only the first queries are near any key. The coarser
 # map must count in steps of the finer one.
 
 # %%
@@ -342,7 +348,7 @@ assert naive[4, 1] == 3 and correct[4, 1] == 0
 # %% [markdown]
 # Shapes and gradients are correct in both cases, and the table even has enough rows. The same is
 # true if the table is read backwards, key minus query, or if the class token is pooled with the
-# patches. The exercises below have these two mistakes.
+# patches. The exercises below contain these two mistakes.
 #
 # ## In the library
 
@@ -357,10 +363,10 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Give `layers_of` another plan: a model of ten blocks that does not shrink its map of 56 x 56, with
-# a width of 96 in all blocks, whose keys are pooled with a step of 4. How many scores does it have
-# in all, compared with MViTv2-T? Which part of the saving comes from pooled queries? Then train a
-# MViT on clips: `mta train mvit`.
+# Give `layers_of` a different plan: a model of ten blocks that does not shrink its map of 56 x 56,
+# with a width of 96 in all blocks, whose keys are pooled with a step of 4. How many scores does it
+# have in total, compared with MViTv2-T? Which part of the saving comes from pooled queries? Then
+# train a MViT on clips: `mta train mvit`.
 #
 # Then practice:
 #
@@ -379,8 +385,8 @@ where(
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. Keys and values: each weight belongs to one key and multiplies its value. The queries may have
-#    any number, because each of them gives one row of the output.
+# 1. Keys and values: each weight belongs to one key and multiplies its value. The number of queries
+#    is free, because each query gives one row of the output.
 # 2. Swin sees the details of its window, but nothing beyond it before the windows shift. MViT sees
 #    the whole image in its first block, but only one key for 4 x 4 places.
 # 3. Those that are not a sum of a row term and a column term for one query, for example a high

@@ -106,7 +106,7 @@ check(
 # Write `empty_share(a, b)`, the share of the enclosing box $C$ that neither $A$ nor $B$ covers:
 # $(|C| - |A \cup B|) / |C|$. `a` and `b` are corners of shape (pair, 4). Return shape (pair,).
 #
-# *Hint:* The union is the sum of both areas minus the intersection. For $C$, exchange minimum and
+# *Hint:* The union is the sum of both areas minus the intersection. For $C$, swap minimum and
 # maximum.
 
 
@@ -142,7 +142,7 @@ check(
 )  # fmt: skip
 
 # %% [markdown]
-# Move a box of width 1 to the right, away from an equal one. Up to a shift of 1 they overlap.
+# Move a box of width 1 to the right, away from an equal box. They overlap up to a shift of 1.
 
 # %%
 shifts = np.arange(0.025, 3, 0.05)
@@ -179,17 +179,17 @@ show(
 #
 # DETR always makes the same number of predictions, here 6, more than any scene has objects. Each
 # target is matched with one prediction, and the others should say "no object". A good pair has the
-# right class and a similar box, so the cost of a pair of prediction $j$ and target $i$ is
-# (section 3.1 and appendix A.2)
+# right class and a similar box, so the cost of matching prediction $j$ with target $i$ is (section
+# 3.1 and appendix A.2)
 #
 # $$-\hat p_j(c_i) + 5\,\lVert b_i - \hat b_j\rVert_1 - 2\,\mathrm{GIoU}(b_i, \hat b_j).$$
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the matching cost
 #
-# Write `pair_costs(logits, boxes, labels, target_boxes)` for one image. `logits` has shape
-# (query, classes + 1), `boxes` (query, 4), `labels` (target,) and `target_boxes` (target, 4). All
-# boxes are centers. Return the costs, of shape (query, target).
+# Write `pair_costs(logits, boxes, labels, target_boxes)` for one image. `logits` has shape (query,
+# classes + 1), `boxes` (query, 4), `labels` (target,) and `target_boxes` (target, 4). All boxes are
+# given as center, width and height. Return the costs, of shape (query, target).
 #
 # *Hint:* `box.center_to_corners_format` converts centers, and `box.generalized_box_iou` compares
 # all pairs. Note that the cost uses the probability, not its logarithm.
@@ -227,9 +227,9 @@ check(
 #
 # $$\begin{pmatrix} 1 & 2 \\ 2 & 10 \end{pmatrix}.$$
 #
-# A greedy matching takes the cheapest pair first, then the cheapest of what is left. Which pairs
-# does it take, and what do they cost in total? Is there a cheaper matching? Write down both totals,
-# then run the next cell.
+# A greedy matching takes the cheapest pair first, then the cheapest of the remaining pairs. Which
+# pairs does it take, and what do they cost in total? Is there a cheaper matching? Write down both
+# totals, then run the next cell.
 
 # %%
 cost = np.array([[1.0, 2.0], [2.0, 10.0]])
@@ -248,8 +248,8 @@ assert greedy == 11 and best == 4
 # matching gives up the best pair. The Hungarian method (Kuhn 1955) finds it in a time that grows
 # with the cube of the size, not with the number $n!$ of matchings.
 #
-# Here are made-up predictions for one scene: the targets in another order, moved at random, and
-# two boxes for which there is no target.
+# Here are made-up predictions for one scene: the targets in a different order, moved at random, and
+# two boxes without a target.
 
 # %%
 generator = np.random.default_rng(2)
@@ -302,8 +302,9 @@ show(
 #
 # Given the matching, the loss is simple (Eq. 2): the cross-entropy of all predictions, with the
 # class "no object" where there is no target, plus 5 times the L1 distance and 2 times
-# $1 - \mathrm{GIoU}$ of the matched boxes. Most predictions have no target, so "no object" counts
-# only a tenth. Shuffle the targets or the predictions: the matching follows, so the loss stays.
+# $1 - \mathrm{GIoU}$ of the matched boxes. Most predictions have no target, so "no object" gets
+# only a tenth of the weight. If you shuffle the targets or the predictions, the matching follows,
+# so the loss stays the same.
 
 
 # %%
@@ -338,7 +339,7 @@ assert np.ptp(found["Hungarian"]) < 1e-5 < 0.1 < np.ptp(found["by order"])
 #
 # The encoder reads the feature map of the image, as a ViT does. The decoder starts from $N$ learned
 # vectors, the *object queries*. There is no causal mask: the queries attend to each other and to
-# the image, and each ends as one prediction. They are a set, too. If you permute the queries, the
+# the image, and each becomes one prediction. They are a set, too. If you permute the queries, the
 # predictions are permuted in the same way.
 
 # %%
@@ -361,8 +362,8 @@ assert np.ptp(equal.numpy(), 1).max() < 1e-6 < np.ptp(before.numpy(), 1).max()
 
 # %% [markdown]
 # Equal queries predict the same box six times: only their learned vectors tell them apart. And
-# because they attend to each other, they can agree on who takes which object. This is why DETR
-# needs no step that removes duplicates.
+# because they attend to each other, they can agree on which query takes which object. This is why
+# DETR needs no step that removes duplicates.
 #
 # ## What goes wrong if targets are matched by order
 #
@@ -461,24 +462,24 @@ axes.set(xlabel="step", ylabel="loss of the last layer", yscale="log")
 axes.legend()
 show(
     figure,
-    "The loss of the last layer, each with its own matching. By order, it stops at a high "
+    "The loss of the last layer, by each run's own matching. By order, it remains at a high "
     "value. With the Hungarian matching it falls, with or without the loss of the other layers.",
 )
 
 # %% [markdown]
 # Matched by order, prediction 0 must be the 3 in one step and the 8 in the next. The best that it
-# can do is an average over all objects of the scene: a box in the middle that fits none of them.
-# This is not a matter of capacity or of time. The gradients contradict each other.
+# can predict is an average over all objects of the scene: a box in the middle that fits none of
+# them. More capacity or more time would not help, because the gradients contradict each other.
 #
 # The auxiliary losses hardly change the loss of the last layer here. But without them the first two
-# layers predict nothing useful, because nothing asks them to. In DETR's six layers they help to
+# layers predict nothing useful, because no loss asks them to. In DETR's six layers they help to
 # output the right number of objects of each class (section 3.2), and you can drop the last layers
 # of a trained model.
 #
 # AP50 is the average precision at an IoU of 0.5, the usual measure: predictions are sorted by their
-# score, and one is right if it has the right class and an IoU of at least 0.5 with a target that no
-# better one has taken. This matching is greedy. It ranks predictions, while the loss needs a pair
-# for every target.
+# score. A prediction is correct if it has the right class and an IoU of at least 0.5 with a target
+# that no earlier prediction has taken. This matching is greedy. It ranks predictions, while the
+# loss needs a pair for every target.
 #
 # ## In the library
 
@@ -496,8 +497,8 @@ where(
 # Any fixed order can be learned by heart. Sort the targets of each scene from left to right before
 # `loss_by_order`, and train again. How low does the loss get now, and what is the AP50? Then
 # imagine images of two objects, one above the other, of which one moves slowly to the right. At
-# which moment does the sorted loss demand something new of the predictions, although the images
-# hardly differ? Does the Hungarian loss?
+# which moment does the sorted loss suddenly ask for different predictions, although the images
+# hardly differ? Does the Hungarian loss do so?
 #
 # Then train a detector on new scenes: `mta train detr`.
 #
@@ -518,10 +519,10 @@ where(
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. It is a choice among finitely many. A small change of the predictions almost never changes it,
-#    so its derivative is 0 where it exists.
+# 1. The matching is a choice among finitely many. A small change of the predictions almost never
+#    changes it, so its derivative is 0 where it exists.
 # 2. If targets share a prediction, it gets two different goals, and one object is missed. If every
 #    prediction takes a target, none says "no object", and each object is found several times, so
-#    that duplicates must be removed afterwards.
+#    duplicates must be removed afterwards.
 # 3. The L1 distance is larger for large boxes with the same relative error. The generalized IoU
 #    does not depend on the scale.

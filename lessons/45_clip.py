@@ -29,8 +29,8 @@ mt.manual_seed(0)
 # ## Scenes and sentences
 #
 # A scene has nine cells, and two or three of them hold a handwritten digit. A sentence names the
-# digits in any order. It does not tell where they are. There are no labels, and no scene or
-# sentence has one digit alone. The test scenes use handwriting that does not occur in training.
+# digits in any order. It does not say where they are. There are no labels, and no scene or sentence
+# has only one digit. The test scenes use handwriting that does not occur in training.
 
 # %%
 *training, test_images, test_labels = digits_split()
@@ -88,8 +88,8 @@ print(cosines.numpy().round(2))
 # ## Your turn: the loss of a batch
 #
 # Write `pair_loss(logits)` for logits of shape (pair, pair), where pair $i$ is in row $i$ and
-# column $i$. Return the mean of the cross-entropy of the rows and that of the columns, a number. It
-# must also work for logits of 1,000.
+# column $i$. Return a scalar, the mean of the cross-entropies over the rows and over the columns.
+# It must also work for logits of 1,000.
 #
 # *Hint:* `mt.log_softmax(x, axis)` along either axis, then the entries of the diagonal, which
 # `.diagonal()` returns.
@@ -111,12 +111,12 @@ check(
         F.cross_entropy(z, mt.arange(len(z))) + F.cross_entropy(z.T, mt.arange(len(z)))
     )
     / 2,
-    properties={"images and texts may change places": lambda y, z: abs(y - pair_loss(z.T)) < 1e-4},
+    properties={"images and texts can be swapped": lambda y, z: abs(y - pair_loss(z.T)) < 1e-4},
 )  # fmt: skip
 
 # %% [markdown]
-# A model that knows nothing has the loss $\log n$ for $n$ pairs: it guesses among $n$ classes. A
-# larger batch is a harder question.
+# A model that knows nothing has a loss of $\log n$ for $n$ pairs: it guesses among $n$ classes. A
+# larger batch asks a harder question.
 
 # %%
 for n in (2, 16, 128):
@@ -127,9 +127,10 @@ for n in (2, 16, 128):
 # %% [markdown]
 # ## What goes wrong with one direction
 #
-# With the rows alone, two scenes are never compared with each other. Scene 0 below has large logits
-# for every sentence. The softmax of a row does not notice it, because a number that is added to the
-# whole row cancels. But whoever searches a scene by a sentence always finds scene 0.
+# If the loss uses only the rows, two scenes are never compared with each other. Scene 0 below has
+# large logits for every sentence. The softmax of a row does not notice this, because a number that
+# is added to the whole row cancels. But if you search for a scene with a sentence, you always find
+# scene 0.
 
 # %%
 logits = mt.tensor([[19.0, 9.0, 9.0], [0.0, 8.0, 0.0], [0.0, 0.0, 8.0]])
@@ -142,11 +143,12 @@ assert rows < 0.001 and columns > 0.5
 assert logits.argmax(1).tolist() == [0, 1, 2] and logits.argmax(0).tolist() == [0, 0, 0]
 
 # %% [markdown]
-# ## What a pair is pulled by
+# ## What moves a pair
 #
 # The gradient of a cross-entropy is $p - \mathrm{onehot}$ (lesson 5). Here it is a matrix, too. The
-# entries of the diagonal are negative: a step makes these pairs more similar. All others are
-# positive, and larger the more similar a wrong pair is: a step makes it less similar.
+# entries of the diagonal are negative: a step makes these pairs more similar. All other entries are
+# positive: a step makes these wrong pairs less similar. The entry is larger for a more similar
+# wrong pair.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the gradient of the logits
@@ -154,9 +156,8 @@ assert logits.argmax(1).tolist() == [0, 1, 2] and logits.argmax(0).tolist() == [
 # Write `logit_gradient(logits)`, the derivative of the loss with respect to the logits, of shape
 # (pair, pair). Do not call `backward`.
 #
-# *Hint:* Each row contributes the softmax of the row minus one, at the diagonal, divided by the
-# number of rows. The columns do the same with their softmax. `mt.eye(n, dtype=logits.dtype)` is the
-# identity.
+# *Hint:* Each row contributes its softmax, minus 1 at the diagonal, divided by the number of rows.
+# The columns do the same with their softmax. `mt.eye(n, dtype=logits.dtype)` is the identity.
 
 
 # %% tags=["answer"]
@@ -183,7 +184,7 @@ check(
 #
 # Cosines lie between -1 and 1. Suppose that the towers are perfect: the cosine of every pair is 1,
 # and the sentence of another scene has the cosine 0. With a temperature of 1, the softmax of 128
-# logits can hardly prefer the correct one, because $e^1$ is small beside $127 e^0$.
+# logits can hardly prefer the correct one, because $e^1$ is small compared with $127 e^0$.
 
 # %%
 perfect = mt.eye(128)
@@ -196,9 +197,9 @@ assert contrastive_loss(perfect).item() > 3.8 and contrastive_loss(perfect / 0.0
 # %% [markdown]
 # The temperature is learned with the weights. The parameter is $s = \log(1/\tau)$, called
 # `logit_scale`. It starts at $\log(1/0.07) = 2.66$. The factor $e^s$ is positive for every $s$, and
-# a step of 0.01 changes it by 1 %, whether it is 2 or 100. The paper does not let it grow beyond
-# 100. A small temperature has a price: the gradient then comes from the few most similar wrong
-# pairs alone, and they may be wrong by accident, because two scenes of the batch show the same
+# a step of 0.01 changes it by 1 %, whether it is 2 or 100. The paper limits it
+# to 100. A small temperature has a price: the gradient then comes only from the few most similar
+# wrong pairs. They may be wrong only by accident, because two scenes of the batch show the same
 # digits.
 
 # %% tags=["plot"]
@@ -231,8 +232,8 @@ show(
 # %% [markdown]
 # ## Training
 #
-# The recipe `mta train clip` trains these towers for 1,000 steps. Here it is a shorter run, and a
-# function that also takes sentences with places, for later.
+# The recipe `mta train clip` trains these towers for 1,000 steps. Here we train for fewer steps.
+# Our function also takes sentences with places, which we need later.
 
 
 # %%
@@ -279,7 +280,7 @@ assert min(found) > pick(0.8, 0.08)
 #
 # The model has never classified anything. But "image of seven" is a text, so it has a vector, and a
 # scene with one seven should be similar to it. Several sentences name the same class. The paper
-# takes the mean of their unit vectors (section 3.1.4), and makes it a unit vector again.
+# takes the mean of their unit vectors (section 3.1.4), and normalizes it again.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: a classifier without training
@@ -335,7 +336,7 @@ assert accuracy > pick(0.85, 0.2)
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# New towers learn from sentences that also tell the places: "seven top-left and two center". Each
+# New towers learn from sentences that also name the places: "seven top-left and two center". Each
 # sentence now says more. After 140 steps, how often is the correct one of 100 sentences first? How
 # many digits are classified correctly by prompts? Write down two numbers, then run the next cell.
 
@@ -348,18 +349,18 @@ print(f"zero-shot accuracy: {zero_shot(other, places=True):.0%}")
 assert min(found) > 0.3 and zero_shot(other, places=True) < 0.4
 
 # %% [markdown]
-# Retrieval is good, and reading is at chance. Where ink is can be seen without reading, and 100
-# scenes have so many different layouts that a layout and a guess find about 60 % of the sentences.
-# The loss falls first by whatever is easiest to see. With more steps these towers learn to read,
-# too, but later. So a high retrieval accuracy does not show what a model has understood: ask what
-# else could tell the pairs apart.
+# Retrieval is good, but reading is at chance level. A model can see where ink is without reading.
+# The 100 scenes have so many different layouts that a layout and a guess find about 60 % of the
+# sentences. Training first exploits whatever is easiest to see. With more steps these towers learn
+# to read, too, but later. So a high retrieval accuracy does not show what a model has understood:
+# ask what else could tell the pairs apart.
 #
-# ## What speaks for a word
+# ## The evidence for a word
 #
-# The class token attends to the same cells, whatever the sentence is. But the gradient of the
-# similarity with one word tells which of its weights should grow for this word. Weights times
-# gradients, where positive, are a map for each word (Chefer et al. 2021, arXiv:2103.15679v1, Eq.
-# 5).
+# The class token attends to the same cells, whatever the sentence says. But the gradient of the
+# similarity with one word shows which of its weights should grow for this word. The positive
+# products of weights and gradients form a map for each word (Chefer et al. 2021,
+# arXiv:2103.15679v1, Eq. 5).
 
 # %% tags=["plot"]
 with mt.no_grad():
@@ -372,7 +373,7 @@ for i in range(3):
     maps = [patch_relevance(model, image, vectors[int(d)].unsqueeze(0))[0].numpy() for d in digits]
     rows.append((image[0, 0].numpy(), [DIGIT_WORDS[d] for d in digits], np.stack(maps)))
 show(
-    caption_figure(rows, "What speaks for each word", smooth=False),
+    caption_figure(rows, "The evidence for each word", smooth=False),
     "Each word finds its digit, although no digit was ever labeled or located.",
 )
 
@@ -406,7 +407,7 @@ where(CLIP, TextTower, contrastive_loss, patch_relevance)
 # ## Answers
 #
 # 1. $\log n$, as for a guess. The softmax sees only differences, so equal vectors do not help.
-# 2. It pushes each away from the sentence of the other, although this sentence is true. The loss
+# 2. It pushes each scene away from the other's sentence, although this sentence is true. The loss
 #    then cannot reach 0. With a very small temperature, such pairs get most of the gradient.
-# 3. To search a million images, each image is encoded once, and each question costs one product. A
-#    common Transformer must run once for every pair of question and image.
+# 3. To search a million images, you encode each image once, and each question costs one product. A
+#    joint Transformer must run once for every pair of question and image.

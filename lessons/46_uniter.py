@@ -1,9 +1,9 @@
 # %% [markdown]
 # # One stream: UNITER, alignment as transport
 #
-# A model answers questions about images, so it has to read words and things in one image together.
-# Nobody tells it which word belongs to which thing. How do words and image regions become one
-# sequence, and how can a sentence and an image be aligned without labels for the pairs?
+# A model answers questions about images, so it has to read words and the objects of an image
+# together. Nobody tells it which word belongs to which object. How do words and image regions
+# become one sequence, and how can a sentence and an image be aligned without labels for the pairs?
 #
 # *Prerequisites:* cross-entropy (lesson 5), BERT (lesson 18). The deck COMP541 names UNITER;
 # `docs/decks.md` lists the decks. This lesson needs scikit-learn.
@@ -30,7 +30,7 @@ mt.manual_seed(0)
 #
 # A scene has up to four handwritten digits. A detector has found them, so the image is a set of
 # *regions*: a vector of features for each one (here the 64 pixels of its crop) and a box. A caption
-# says where one digit is, or how two digits lie to each other, or both.
+# says where one digit is, or where two digits are relative to each other, or both.
 
 # %%
 *training, images, labels = digits_split()
@@ -47,10 +47,10 @@ for n in range(4):
 
 # %% [markdown]
 # UNITER (Chen et al. 2020, arXiv:1909.11740, section 3.1) puts both into one sequence. A word's
-# embedding is the sum of its word, its position and a segment, as in BERT. A region's embedding is
-# the sum of its projected features, its projected box and another segment. The box is seven
-# numbers: left, top, right, bottom, width, height and area. From there on it is a plain BERT. Every
-# word attends to every region, and every region to every word.
+# embedding is the sum of vectors for the word, its position and a segment, as in BERT. A region's
+# embedding is the sum of its projected features, its projected box and a second segment. The box is
+# seven numbers: left, top, right, bottom, width, height and area. From there on it is a plain BERT.
+# Every word attends to every region, and every region to every word.
 
 # %%
 model = uniter.UNITER(len(WORDS), feature_dim=64, embed_dim=32, num_heads=2, num_layers=2)
@@ -69,7 +69,7 @@ assert abs(weights.sum(1) - 1).max() < 1e-5
 # ## What can be hidden?
 #
 # BERT hides words. UNITER hides words *or* regions, never both at once: a word must be predicted
-# with the help of all regions, a region with the help of all words. A hidden word has one right
+# with the help of all regions, and a region with the help of all words. A hidden word has one right
 # answer. A region has only features, so there are three losses: predict the features (squared
 # distance), predict the detector's class (cross-entropy), or predict its whole distribution $c$:
 #
@@ -111,9 +111,9 @@ check(
 # %% [markdown]
 # ## Who belongs to whom?
 #
-# The vector of the word "seven" should be close to the vector of the region with the seven. As a
-# cost of a pair, UNITER takes one minus the cosine. If we knew the pairs, we would make their costs
-# small. We do not. We only know that the sentence and the image belong together.
+# The vector of the word "seven" should be close to the vector of the region with the seven. UNITER
+# uses one minus the cosine as the cost of a pair. If we knew the pairs, we could make their costs
+# small. But we only know that the sentence and the image belong together.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the cost
@@ -137,15 +137,15 @@ check(
     cases=[(mt.randn(2, 3, 5), mt.randn(2, 7, 5)), (mt.randn(1, 1, 2), mt.randn(1, 2, 2))],
     expected=cosine_cost,
     properties={
-        "a vector costs nothing beside itself": lambda found, words, regions: (
+        "the cost of a vector with itself is 0": lambda found, words, regions: (
             abs(mt.diagonal(cost(words, words), 0, 1, 2)).max() < 1e-5
         )
     },
 )
 
 # %% [markdown]
-# One could let each word choose its nearest region. Then two words can choose the same region, and
-# a region can be left over. *Optimal transport* asks for a plan for all of them. Each of the $m$
+# We could let each word choose its nearest region. Then two words can choose the same region, and a
+# region can be left over. *Optimal transport* asks for a plan for all of them. Each of the $m$
 # words has the mass $1/m$, each of the $n$ regions receives $1/n$, and $T_{ij}$ is the mass that
 # goes from word $i$ to region $j$. The distance is the cost of the cheapest plan:
 #
@@ -159,14 +159,14 @@ check(
 #   \sigma_i = \frac{1}{m\,(Q \delta)_i}, \qquad T = \mathrm{diag}(\sigma)\, Q\,
 #   \mathrm{diag}(\delta)$$
 #
-# from $T = 1$ and $\sigma = 1/m$. The factors $\delta$ and $\sigma$ make the columns and rows sum
-# to what they should.
+# from $T = 1$ and $\sigma = 1/m$. The factors $\delta$ and $\sigma$ scale the columns and rows to
+# the required sums.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the plan
 #
 # Write `plan_of(c, beta, iterations)` for the costs of one sentence and one image, of shape (word,
-# region). Return the plan after so many steps, of the same shape, without a gradient
+# region). Return the plan after that many steps, of the same shape, without a gradient
 # (`T.detach()`).
 #
 # *Hint:* `Q.T @ sigma` is $Q^\top \sigma$. $\mathrm{diag}(\sigma)\,Q$ multiplies row $i$ by
@@ -202,8 +202,8 @@ check(
 
 # %% [markdown]
 # Three words and three regions show what the plan adds. The first two words both like region 1
-# best. Choosing for itself, each takes it. The plan gives region 1 to the word that would lose
-# more by going elsewhere.
+# best. If each word chooses for itself, both take it. The plan gives region 1 to the word that
+# would lose more by going elsewhere.
 
 # %%
 example = mt.tensor([[0.1, 0.3, 0.9], [0.2, 0.9, 0.8], [0.6, 0.5, 0.1]])
@@ -216,10 +216,10 @@ assert (plan.argmax(1) == mt.tensor([1, 0, 2])).all()
 # ## The gradient
 #
 # The loss is $D$, and it has to reach the vectors through the costs. The plan depends on the costs,
-# too. Must the gradient go through all iterations? At the optimum the plan is the best one, so a
-# small change of the plan does not change the sum to first order. What remains is
-# $\partial D / \partial c_{ij} = T_{ij}$: treat the plan as a constant. Finite differences of $D$
-# itself, with a new plan for every difference, agree.
+# too. Must the gradient go through all iterations? The plan is optimal, so a small change of the
+# plan does not change the sum to first order. What remains is
+# $\partial D / \partial c_{ij} = T_{ij}$: we can treat the plan as a constant. Finite differences
+# of $D$ itself, with a new plan for every difference, agree.
 
 # %%
 rng = np.random.default_rng(3)
@@ -239,8 +239,9 @@ assert abs(a.grad[0, 1, 2].item() - slope) < 1e-4
 #
 # Now for the experiment: can a network learn which word belongs to which region, if it only knows
 # which caption belongs to which scene? To see the transport at work, we leave the Transformer out.
-# A word is one learned vector, a region is a small network of its pixels. The distance of a scene's
-# own caption must be smaller than the distance of another scene's caption.
+# A word is one learned vector, and a region's vector comes from a small network that reads its
+# pixels. The distance of a scene's own caption must be smaller than the distance of another scene's
+# caption.
 
 
 # %%
@@ -315,8 +316,8 @@ show(
 #
 # Take captions with exactly two digit words, of scenes with four digits. Each word has the mass
 # 1/2. Suppose that the vectors are perfect: the word "seven" costs nothing with the seven, and 1
-# with every other region. Which share of its mass does "seven" send to the seven: all of it, a
-# half, or a quarter? Write down your answer, then run the next cell.
+# with every other region. What share of its mass does "seven" send to the seven: all of it, a half,
+# or a quarter? Write down your answer, then run the next cell.
 
 # %%
 perfect = mt.tensor([[0.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0]])
@@ -329,10 +330,10 @@ print(f"trained vectors: {own:.2f} of a word's mass goes to its own region")
 assert abs(plan[0, 0] / plan[0].sum() - 0.5) < 1e-3 and own < 0.51
 
 # %% [markdown]
-# A half. A region receives only $1/n = 1/4$, and a word has $1/m = 1/2$ to give. The rest has to go
-# to regions that the caption does not mention, at full cost. So the distance of a perfect pair is
-# not 0, and the *largest* entry of a row is what tells who belongs to whom. *Unbalanced* transport
-# would allow mass to be left over.
+# Half of it. A region receives only $1/n = 1/4$, and a word has $1/m = 1/2$ to give. The rest has
+# to go to regions that the caption does not mention, at full cost. So the distance of a perfect
+# pair is not 0, and only the *largest* entry of a row shows which region belongs to the word.
+# *Unbalanced* transport would allow mass to be left over.
 #
 # ## What goes wrong without other captions
 #
@@ -359,15 +360,15 @@ assert distances(trained)[1] - distances(trained)[0] > 0.2
 assert distances(collapsed)[1] < 0.05
 
 # %% [markdown]
-# The vectors without other captions agree about everything. For a while, the few differences that
-# are left still align words and regions, but they shrink with every step.
+# Without other captions, all vectors become nearly equal. For a while, the few differences that are
+# left still align words and regions, but they shrink with every step.
 #
 # In UNITER, other tasks work against the collapse: a vector that predicts its hidden word cannot be
 # the same for all words. But the last layer has another way out. There, each word has already read
-# all regions, and it can carry whatever makes the cosines large. In a first version of the recipe
-# `uniter`, the alignment stayed near chance: 31 % of the digit words. It became useful when the
-# head for words also predicted the classes of regions, which gives the word "seven" and the region
-# of the seven something in common. A small loss is not yet an alignment: measure it.
+# all regions, and its vector can contain whatever makes the cosines large. In a first version of
+# the recipe `uniter`, the alignment stayed near chance: 31 % of the digit words. It became useful
+# when the head for words also predicted the classes of regions, which gives the word "seven" and
+# the region of the seven something in common. A small loss is not yet an alignment: measure it.
 
 # %% tags=["plot"]
 figure = new_figure(6, 2.8)
@@ -381,7 +382,7 @@ for offset, (name, vectors) in enumerate(pairs):
 axes.set_xticks(np.arange(2) + 0.2, ["own caption", "another caption"])
 axes.set_ylabel("transport distance")
 axes.legend()
-show(figure, "Without other captions, all distances vanish, and they tell nothing about a pair.")
+show(figure, "Without other captions, all distances vanish and say nothing about a pair.")
 
 # %% [markdown]
 # ## In the library
@@ -394,13 +395,13 @@ with fails(ArgumentError):
 
 # %% [markdown]
 # `mta train uniter` pretrains one stream on captions. Then it answers "what is left of the seven?"
-# after learning from few labels, beside the same network without pretraining.
+# after learning from few labels, and is compared with the same network without pretraining.
 #
 # ## Exercise
 #
 # The detector of the paper finds 10 to 100 regions, most of which the caption does not mention.
 # Change `learn` so that all words of a caption take part, not only its digits, and measure
-# `aligned` again. Which mass do the words "left of" take away, and from which regions? Then try
+# `aligned` again. How much mass do the words "left of" take, and from which regions? Then try
 # `fewest=4` for training: why is a scene with few digits worth more than one with many?
 #
 # ## Three questions
@@ -419,8 +420,8 @@ with fails(ArgumentError):
 #    over all digits. The network would be trained on an impossible task, and the alignment of the
 #    word with its region would not help.
 # 2. That is Sinkhorn's algorithm. It minimizes the cost minus $\beta$ times the entropy of the
-#    plan, so the larger $\beta$ is, the more the plan is blurred. With the previous plan, the
-#    penalty vanishes at convergence, and the plan is exact for any $\beta$.
+#    plan, so a larger $\beta$ blurs the plan more. With the previous plan, the penalty vanishes at
+#    convergence, and the plan is exact for any $\beta$.
 # 3. A caption with "seven" always comes with a scene that has a seven. The other regions of these
 #    scenes change from scene to scene. So the only vector that makes the distance small in all of
 #    them is that of the seven.

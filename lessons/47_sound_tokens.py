@@ -47,8 +47,8 @@ print("scores of one attention head, if each sample were a token:", f"{len(wavef
 # ## Frames
 #
 # Within 25 ms the mouth hardly moves. So we cut the sound into **frames** of this length, one every
-# 10 ms, and multiply each with a **window** that falls to zero at both ends. Below you see why. The
-# Hann window is $w_n = \frac12 - \frac12 \cos(2 \pi n / N)$.
+# 10 ms, and multiply each with a **window** that falls to zero at both ends. You will see why
+# below. The Hann window is $w_n = \frac12 - \frac12 \cos(2 \pi n / N)$.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: windowed frames
@@ -86,7 +86,7 @@ check(
 # %% [markdown]
 # ## The spectrogram
 #
-# The Fourier transform of a frame tells how strong each frequency is in it, and its squared
+# The Fourier transform of a frame shows how strong each frequency is in it, and its squared
 # magnitude is the power. All frames side by side are the **spectrogram**, a picture with time from
 # left to right and frequency upwards. A vowel is a stack of bright bands, the resonances of the
 # mouth ("formants"). An "s" is noise at the top.
@@ -104,8 +104,8 @@ figure.axes[1].set_ylabel("frequency in Hz")
 show(figure, "Each word has its own picture. The waveform above shows little more than loudness.")
 
 # %% [markdown]
-# Short frames tell well *when* something happens, long frames *which frequency* it has. No frame is
-# good at both.
+# Short frames show well *when* something happens, and long frames show *which frequency* it has. No
+# frame is good at both.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
@@ -127,12 +127,13 @@ for milliseconds in (12.5, 25, 50, 100):
 assert [len(found) for found in peaks.values()] == [1, 1, 2, 2]
 
 # %% [markdown]
-# A window of $T$ seconds blurs each tone to a band of about $4/T$ Hz: 160 Hz for the usual 25 ms,
+# A window of $T$ seconds blurs each tone into a band of about $4/T$ Hz: 160 Hz for the usual 25 ms,
 # 40 Hz for 100 ms. Padding the frames with zeros to 4,096 samples made the curves smooth, but added
-# no information. Speech needs short windows, because a "t" lasts 20 ms. In them, the harmonics of a
-# low voice, which are 100 Hz apart, blur into one band, which for words is an advantage.
+# no information. Speech needs short windows, because a "t" lasts 20 ms. There, the harmonics of a
+# low voice, which are 100 Hz apart, blur into one band. For recognizing words, this is an
+# advantage.
 #
-# ## Mel: fewer bands, as the ear has them
+# ## Mel: fewer bands, spaced as we hear them
 #
 # We hear the step from 200 to 300 Hz as large and the step from 3,200 to 3,300 Hz as small. The
 # **mel** scale makes equal steps sound equally large: $m = 2595 \log_{10}(1 + f / 700)$. A mel
@@ -146,7 +147,7 @@ assert [len(found) for found in peaks.values()] == [1, 1, 2, 2]
 # (mel + 2,), both in Hz. Return the values of all triangles, of shape (frequency, mel).
 #
 # *Hint:* Write the rising line through $(p_m, 0)$ and $(p_{m+1}, 1)$ and the falling line, for all
-# m at once. A triangle is the smaller of the two, but nowhere below 0.
+# m at once. A triangle is the smaller of the two, but never below 0.
 
 
 # %% tags=["answer"]
@@ -199,8 +200,9 @@ show(figure, "Narrow filters for low frequencies, wide ones for high: 101 number
 # %% [markdown]
 # ## What the mel bands and the logarithm are good for
 #
-# Is something lost? We take single words of 20 speakers, and let the nearest of them name the words
-# of 10 *other* speakers, in noise as loud as the speech (0 dB). Each word is reduced to 12 moments.
+# Is something lost? We take single words of 20 speakers, and classify the words of 10 *other*
+# speakers by the nearest of them, in noise as loud as the speech (0 dB). Each word is reduced to 12
+# points in time.
 
 
 # %%
@@ -252,26 +254,26 @@ assert right["log-mel"] > right["mel"] > right["power"]
 #
 # ## Three kinds of tokens
 #
-# A model of speech has its choice (deck COMP541, "Pre-training in Speech": "with spectrograms
-# instead of images"; `docs/decks.md` lists the decks):
+# A speech model can use any of three kinds of tokens (deck COMP541, "Pre-training in Speech": "with
+# spectrograms instead of images"; `docs/decks.md` lists the decks):
 #
 # - **frames**: Conformer (arXiv:2005.08100v1) and Whisper (arXiv:2212.04356v1) take 80 mel bands
 #   every 10 ms; convolutions with a stride first halve the rate once or twice.
 # - **patches of the spectrogram**, as if it were an image: AST (arXiv:2104.01778v3) uses ViT's
 #   16 x 16.
-# - **pieces of the waveform**: VATT (arXiv:2104.11178v3) projects 128 samples, and leaves it to the
-#   network to find out about frequencies.
+# - **pieces of the waveform**: VATT (arXiv:2104.11178v3) projects 128 samples, and lets the network
+#   learn about frequencies.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: patches of a spectrogram
 #
 # Write `spectrogram_patches(features, frames, bands)`. `features` has shape (frame, mel). Return
 # patches of `frames` times `bands` values as rows, of shape (token, frames * bands). The tokens are
-# in the order of time, and at the same time from low to high bands. Within a patch, all bands of
+# ordered by time, and tokens of the same time from low to high bands. Within a patch, all bands of
 # its first frame come first. Leave out frames and bands that do not fill a patch.
 #
-# *Hint:* After cutting off the rest, reshape to (patch, frame, patch, band). Which two axes must
-# change places?
+# *Hint:* After cutting off the rest, reshape to (patch, frame, patch, band). Which two axes must be
+# swapped?
 
 
 # %% tags=["answer"]
@@ -315,8 +317,8 @@ for name, tokens in counts.items():
     print(f"{name:34} {tokens:6,} {tokens**2:18,}")
 
 # %% [markdown]
-# What else differs? Let a word begin a little later: half a millisecond, which nobody can hear. We
-# compare the first representation with the second one by their correlation.
+# What else differs? We let a word begin half a millisecond later, which nobody can hear. We compare
+# the representations before and after by their correlation.
 
 
 # %%
@@ -332,14 +334,14 @@ assert correlation(one, late) < 0.7 < 0.95 < correlation(mel_bands(one), mel_ban
 
 # %% [markdown]
 # A token of raw samples changes with every shift, and a network has to learn that this means
-# nothing. It can, from much data. The power spectrum has this knowledge built in: a shift changes
-# the phase of a frequency, and the squared magnitude drops the phase.
+# nothing. It can do so from a lot of data. The power spectrum has this knowledge built in: a shift
+# changes the phase of a frequency, and the squared magnitude drops the phase.
 #
 # ## What goes wrong without a window
 #
-# Cutting out a frame without a window ends a tone in the middle of a wave. The Fourier transform
-# sees the jump, and spreads the tone over all frequencies ("leakage"). A second tone, 60 dB weaker
-# than the first, disappears under it.
+# A frame that is cut out without a window ends in the middle of a wave. The Fourier transform sees
+# the jump, and spreads the tone over all frequencies ("leakage"). A second tone, 60 dB weaker than
+# the first, disappears under it.
 
 # %%
 tones = np.sin(2 * np.pi * 1015 * time) + 0.001 * np.sin(2 * np.pi * 2500 * time)
@@ -379,7 +381,7 @@ where(
 # Record yourself, or take any WAV file, and read it with `mt.data.read_wav`. Compute its log-mel
 # spectrogram with 40 bands and plot it with `mt.viz.sound_figure`. Then halve and double the length
 # of the window, and say what becomes sharper and what becomes blurred. At which length do you see
-# the single pulses of the voice, and at which its harmonics?
+# the individual pulses of the voice, and at which its harmonics?
 #
 # Then practice:
 #
@@ -390,10 +392,10 @@ where(
 # ## Three questions
 #
 # 1. A word is spoken twice as loud. What happens to its log-mel spectrogram?
-# 2. Why does a mel band above 3 kHz hear less of white noise than a frequency of the transform, in
-#    the sense that its logarithm varies less from frame to frame?
-# 3. From tokens of a waveform the sound can be put together again, from a log-mel spectrogram it
-#    cannot. What is missing, and for which task would that matter?
+# 2. The sound is white noise. Why does the logarithm of a mel band above 3 kHz vary less from frame
+#    to frame than the logarithm of a single frequency of the transform?
+# 3. The sound can be reconstructed from tokens of a waveform, but not from a log-mel spectrogram.
+#    What is missing, and for which task would that matter?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

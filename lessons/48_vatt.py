@@ -28,9 +28,9 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## Clips with sound and text
 #
-# In our clips a square moves in one of eight directions. A voice says the key that points there on
-# a keypad: "nine" for up right, "four" for left. A sentence says it in words. The three belong
-# together because they come from the same clip. There are no labels.
+# In our clips a square moves in one of eight directions. A voice names the key that points in this
+# direction on a keypad: "nine" for up right, "four" for left. A sentence describes the direction.
+# The three belong together because they come from the same clip. There are no labels.
 
 # %%
 KEYS = np.array([8, 9, 6, 3, 2, 1, 4, 7])  # up, up right, right, ... as in DIRECTIONS
@@ -88,8 +88,8 @@ show(
 # %% [markdown]
 # ## Everything becomes tokens
 #
-# Each sense is cut in pieces, and a matrix projects each piece to a vector (Akbari et al. 2021,
-# arXiv:2104.11178v3, "Tokenization and Positional Encoding"). Video is cut in boxes of
+# Each sense is cut into pieces, and a matrix projects each piece to a vector (Akbari et al. 2021,
+# arXiv:2104.11178v3, "Tokenization and Positional Encoding"). Video is cut into boxes of
 # $t \times h \times w$ pixels, sound in segments, text in words. An *aggregation token* comes first
 # and plays the role of the class token.
 
@@ -103,7 +103,7 @@ for sense, (tokens, x) in cut.items():
     print(f"{sense:6} {x.shape!s:20} -> {tokens(x).shape}")
 
 # %% [markdown]
-# A box of a video has a place on three axes. A table with a vector for each of $T H W$ places
+# A box of a video has a position on three axes. A table with a vector for each of $T H W$ places
 # would be large. VATT has $T + H + W$ vectors and adds three of them:
 # $e_{ijk} = e^{time}_i + e^{row}_j + e^{column}_k$ (Eq. 1).
 
@@ -113,7 +113,7 @@ for sense, (tokens, x) in cut.items():
 # Write `positions(time, row, column)` for tables (T, d), (H, d) and (W, d). It returns the vectors
 # of all places, of shape (T * H * W, d). The column changes fastest.
 #
-# *Hint:* With axes of size 1 in the right places, broadcasting makes (T, H, W, d).
+# *Hint:* With axes of size 1 in the right places, broadcasting gives (T, H, W, d).
 
 
 # %% tags=["answer"]
@@ -139,8 +139,9 @@ check(
 # ## What "tokenize anything" costs
 #
 # The paper's clips have 32 frames of 224 x 224 pixels and 3.2 s of sound at 48 kHz. How many tokens
-# are that, and what does a layer of the base size ($d = 768$) compute for them? The projections and
-# the feed-forward network need $12 n d^2$ multiply-adds for $n$ tokens, attention $2 n^2 d$.
+# is that, and how many operations does a layer of the base size ($d = 768$) need for them? The
+# projections and the feed-forward network need $12 n d^2$ multiply-adds for $n$ tokens, attention
+# $2 n^2 d$.
 
 
 # %%
@@ -156,10 +157,9 @@ for sense, n in counts.items():
           f"{100 * attention / (linear + attention):4.1f} % of them attention")  # fmt: skip
 
 # %% [markdown]
-# Text is almost free. The pixels and the waveform cost a hundred times as much, though they may
-# say no more than the sentence. Neighboring patches of a video are much alike, and so are segments
-# of a sound. *DropToken* therefore leaves out a random half of the video and audio tokens in
-# training.
+# Text is almost free. The pixels and the waveform cost a hundred times as much, though they may say
+# no more than the sentence. Neighboring patches of a video are very similar, and so are segments of
+# a sound. *DropToken* therefore leaves out a random half of the video and audio tokens in training.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: DropToken
@@ -198,8 +198,9 @@ print(f"DropToken 0.5 leaves {100 * half / full:.1f} % of the multiply-adds of a
 assert half < full / 2
 
 # %% [markdown]
-# By more than half: the linear layers halve, and attention falls to a quarter. The parameters stay,
-# because each token meets the same matrices. At test time all tokens are read again.
+# By more than half: the linear layers halve, and attention falls to a quarter. The number of
+# parameters stays the same, because all tokens use the same matrices. At test time all tokens are
+# read again.
 #
 # ## Two spaces
 #
@@ -228,7 +229,7 @@ assert half < full / 2
 
 # %% tags=["answer"]
 def mil_nce(video, text, T):
-    """Return the mean loss of the clips, a tensor without axes."""
+    """Return the mean loss of the clips, a scalar tensor."""
     scores = mt.einsum("id,jsd->ijs", video, text) / T
     own = mt.stack([scores[i, i] for i in range(len(video))])
     return (mt.logsumexp(scores, (1, 2)) - mt.logsumexp(own, 1)).mean()
@@ -277,7 +278,7 @@ with skip_init():
 print(f"the paper's shared network: {sum(p.numel() for p in medium.parameters()):,}")
 
 # %% [markdown]
-# We train the shared network. The retrieval is tested with new voices: eight clips, one for each
+# We train the shared network. We test retrieval with new voices: eight clips, one for each
 # direction, and their eight sounds or sentences. Guessing finds 1 in 8.
 
 
@@ -337,14 +338,14 @@ show(
 # %% [markdown]
 # Nobody told the network what a direction is, or which sound means which key. It found the
 # directions because they are what a clip, its sound and its sentence have in common. What they do
-# not have in common, such as the voice or the place of the square, is of no use for the loss. Each
-# direction is also most similar to its two neighbors, so the network has put them on a circle.
+# not have in common, such as the voice or the place of the square, does not help to lower the loss.
+# Each direction is also most similar to its two neighbors, so the network has put them on a circle.
 #
-# ## What goes wrong if the tokens keep no position
+# ## What goes wrong if the tokens lose their positions
 #
 # DropToken leaves gaps. A token must therefore know where it came from, and positions are added
-# *before* tokens are dropped. After that, a cut sequence looks like any other: the Transformer
-# accepts any number of tokens. The tokenizer does not.
+# *before* tokens are dropped. After that, a shortened sequence looks like any other: the
+# Transformer accepts any number of tokens. The tokenizer does not: it needs all frames.
 
 # %%
 with fails(mt.errors.ShapeError):
@@ -360,14 +361,14 @@ where(VATT, VideoTokens, AudioTokens, TextTokens, drop_token, nce_loss, mil_nce_
 # ## Exercise
 #
 # Train `make(shared=False)` and `make(shared=True, drop_rate=0.0)` with the same number of steps.
-# Compare the hit rates and the times. Which of the two differences is larger than that between two
-# random seeds?
+# Compare the hit rates and the times. Which of these differences is larger than the difference
+# between two random seeds?
 #
 # ## Three questions
 #
 # 1. Two clips of a batch show the same direction. What does the loss ask for, and is it right?
-# 2. Why is text not thinned out by DropToken?
-# 3. Why can a shared Transformer not have T5's bias for the distance of two words?
+# 2. Why does DropToken not drop any text tokens?
+# 3. Why can a shared Transformer not use T5's bias for the distance between two words?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
@@ -376,5 +377,5 @@ where(VATT, VideoTokens, AudioTokens, TextTokens, drop_token, nce_loss, mil_nce_
 #    loss, but it does not favor another answer: the two sounds stay equally good.
 # 2. Text has few tokens, so there is nothing to save, and each word says something that no other
 #    word repeats.
-# 3. The distance of two tokens means something else for boxes of a video, which have three axes.
-#    One table cannot serve all senses.
+# 3. The distance between two tokens means something else for boxes of a video, which have three
+#    axes. One table cannot serve all senses.

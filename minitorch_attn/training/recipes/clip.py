@@ -345,6 +345,6 @@ class Clip(Recipe):
             words = [DIGIT_WORDS[digit] for digit in digits[present]]
             scenes.append((pixels_of(self.test)[i, 0], words, maps[i, present]))
         figure = page.viz.caption_figure(
-            scenes, "What speaks for each word (new handwriting)", smooth=False
+            scenes, "The evidence for each word (new handwriting)", smooth=False
         )
         page.save("words.png", figure, "which cell makes a scene similar to each word")
