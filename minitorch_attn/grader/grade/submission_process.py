@@ -67,7 +67,8 @@ class Worker:
     Attributes
     ----------
     output : str
-        Output of the process, truncated to the limit. Available after `close`.
+        Output of the process, truncated to the limit, with paths relative to the sandbox folder.
+        Available after `close`.
     used : float
         Time in seconds that the process took for its answers, as counted by `Clock`.
     """
@@ -160,7 +161,9 @@ class Worker:
         if self.process is not None:
             self._kill()
             self._printed.join(timeout=1)  # a process that survived may hold the pipe
-        self.output = bytes(self._printed.data[:printed]).decode(errors="replace")
+        text = bytes(self._printed.data[:printed]).decode(errors="replace")
+        work = self.sandbox.inside(self.folder, "worker.py").parent
+        self.output = text.replace(f"{work}{os.sep}", "")  # its name is new for each process
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _kill(self):
