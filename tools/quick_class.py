@@ -25,7 +25,7 @@ def backward(y, g):
     return y * (g - (g * y).sum(axis=-1, keepdims=True))
 """
 _KINDS = {
-    "correct": ("", ""), "wrong axis": (".sum(axis=-1, keepdims=True)", ".sum(axis=0)"),
+    "correct": ("", "", 0), "wrong axis": (".sum(axis=-1, keepdims=True)", ".sum(axis=0)"),
     "wrong sign": ("(g - ", "(g + "), "no maximum": (" - x.max(axis=-1, keepdims=True)", ""),
     "no return": ("    return y / ", "    y / "), "error": ("(g * y)", "(g * z)"),
     "syntax error": ("def backward(y, g)", "def backward(y, g"),
@@ -85,7 +85,7 @@ def quick_class(folder, count):
     kinds = list(_KINDS.values())
     for number in range(count):
         change, name = kinds[number % len(kinds)], f"Student {number:05d}"
-        text = f"# {name}\n{_CORRECT}".replace(*change) if change and change[0] else _CORRECT
+        text = f"# {name}\n" + (_CORRECT.replace(*change) if change else "")
         if change is None:
             (Path(folder) / name).mkdir(parents=True)
         elif number % 3:

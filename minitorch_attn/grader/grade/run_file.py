@@ -75,7 +75,7 @@ def read_seed_file(path, task):
     DataError
         If the file could not be read or is malformed.
     """
-    run = read_run(path, task)
+    run = read_run(path, task, "mta course seed ASSIGNMENT --out FILE")
     if os.name == "posix" and (mode := os.stat(path).st_mode & 0o777) & _OTHERS:
         raise ArgumentError(
             f"{path}: other users may read the seed of the hidden checks",
@@ -84,26 +84,27 @@ def read_seed_file(path, task):
     return run
 
 
-def read_run(path, task=None):
+def read_run(path, task=None, hint="grade into another folder"):
     """Read a run file. If a task is given, check that the run is for this assignment and version.
 
     Parameters
     ----------
     path : path
     task : Task, optional
+    hint : str
+        What to try if the file does not fit.
 
     Returns
     -------
     dict
     """
     run = read_json(path)
-    check(run, _RUN, path, hint="grade into another folder")
+    check(run, _RUN, path, hint=hint)
     named = run["assignment"], run["assignment_version"]
     if task is not None and named != (task.name, task.version):
         raise ArgumentError(
             f"grade: {path} is for another assignment or version",
-            got=" ".join(named), expected=f"{task.name} {task.version}",
-            hint="grade into another folder",
+            got=" ".join(named), expected=f"{task.name} {task.version}", hint=hint,
         )  # fmt: skip
     return run
 
