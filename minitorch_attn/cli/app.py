@@ -15,6 +15,7 @@ from .build import build
 from .console import program_name
 from .course_build import course
 from .course_grade import export, grade, gradescope, report, sample
+from .course_merge import merge, seed
 from .doctor import doctor
 from .exercise import exercise
 from .generate import generate
@@ -47,7 +48,7 @@ for command in (
     attn, build, course, doctor, exercise, generate, lesson, summary, tour, trace, train,
 ):  # fmt: skip
     mta.add_command(command)
-for command in (sample, grade, report, export, gradescope):
+for command in (sample, seed, grade, merge, report, export, gradescope):
     course.add_command(command)
 
 

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import click
 
+from ..errors import MiniTorchError
 from . import DONE, INTERRUPTED, NO_SANDBOX, OWN_FAULT, USAGE
 from .console import console, table
 from .source_line import Command
 
-__all__ = ["export", "grade", "gradescope", "report", "sample"]
+__all__ = [
+    "export", "finish", "grade", "gradescope", "like_ctrl_c", "report", "sample", "shorten",
+]  # fmt: skip
 
 _WEAK = """\
 Sandbox level 1: each submission runs under your account, in a separate process with limits. This
@@ -22,6 +25,18 @@ protects against accidents. It does NOT prevent a submission from reading your f
 network or leaving programs running. For grades that count, use level 3 or 2: install bubblewrap,
 or run as root in a container. With --require-sandbox 2, the command stops in this situation."""
 _FOLDER = click.Path(path_type=Path)
+
+
+class _ShardType(click.ParamType):
+    name = "shard"
+
+    def convert(self, value, param, ctx):
+        from ..grader.grade.shard import Shard
+
+        try:
+            return Shard.parse(value)
+        except MiniTorchError as error:
+            self.fail(str(error), param, ctx)
 
 
 @click.command(cls=Command, calls="grader/report/grading.py")
@@ -38,8 +53,14 @@ _FOLDER = click.Path(path_type=Path)
               help="Remove results of students who are not in SUBMISSIONS.")  # fmt: skip
 @click.option("--roster", metavar="FILE", type=click.Path(path_type=Path, exists=True),
               help="Names of all students: one a line, or a CSV column name.")  # fmt: skip
+@click.option("--seed-file", metavar="FILE", type=_FOLDER,
+              help="Seed of the inputs, from `mta course seed`.  [default: new]")  # fmt: skip
+@click.option("--shard", metavar="K/N", type=_ShardType(),
+              help="Part of the class to grade, such as 3/8; see `mta course merge`.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of progress.")
-def grade(name, submissions, out, jobs, required, level, forget_others, roster, as_json):
+def grade(
+    name, submissions, out, jobs, required, level, forget_others, roster, seed_file, shard, as_json
+):  # fmt: skip
     """Grade the submissions of a class.
 
     SUBMISSIONS contains one folder or archive for each student. To continue after a stop, run the
@@ -51,9 +72,10 @@ def grade(name, submissions, out, jobs, required, level, forget_others, roster, 
     an error in the grader, or if a submission is not graded; 130 if stopped. The reports are also
     written with status 4 or 130.
     """
-    from ..errors import ArgumentError, DataError, MiniTorchError
+    from ..errors import ArgumentError, DataError
     from ..grader.build.assignment import find_assignment
     from ..grader.build.task import task_of
+    from ..grader.grade.run_file import read_seed_file
     from ..grader.grade.sandbox import Sandbox
     from ..grader.grade.sandbox_folders import new_folder
     from ..grader.report.grading import grade_and_report
@@ -61,7 +83,7 @@ def grade(name, submissions, out, jobs, required, level, forget_others, roster, 
 
     try:
         made = find_assignment(name)
-        _refuse(submissions, out)
+        _refuse(submissions, out, shard, seed_file)
         names = read_roster(roster) if roster else ()
     except MiniTorchError as error:
         click.echo(f"error: {error}", err=True)
@@ -69,20 +91,21 @@ def grade(name, submissions, out, jobs, required, level, forget_others, roster, 
     level = level or Sandbox.best()
     if not _safe_enough(level, required):
         return NO_SANDBOX
-    with _like_ctrl_c(), contextlib.ExitStack() as end:
+    with like_ctrl_c(), contextlib.ExitStack() as end:
         folder = new_folder()
         end.callback(shutil.rmtree, folder, ignore_errors=True)
         task = task_of(made, folder)
         try:
+            run = None if seed_file is None else read_seed_file(seed_file, task)
             with _progress(as_json) as show:
                 outcome = grade_and_report(
                     task, submissions, out, level=level, jobs=jobs, report=show,
-                    forget=forget_others, roster=names,
+                    forget=forget_others, roster=names, shard=shard, run=run,
                 )  # fmt: skip
         except (ArgumentError, DataError) as error:
             click.echo(f"error: {error}", err=True)
             return USAGE
-    return _end(outcome, out, as_json)
+    return finish(outcome, out, as_json)
 
 
 def _safe_enough(level, required):
@@ -99,7 +122,7 @@ def _safe_enough(level, required):
     return why is None
 
 
-def _refuse(submissions, out):
+def _refuse(submissions, out, shard, seed_file):
     """Raise an error if the input cannot be graded, before anything is written."""
     from ..errors import ArgumentError
     from ..grader.grade.archive import submissions_in
@@ -109,6 +132,11 @@ def _refuse(submissions, out):
             "SUBMISSIONS does not contain a submission", got=str(submissions),
             expected="a folder or an archive for each student",
         )  # fmt: skip
+    if shard is not None and seed_file is None:
+        raise ArgumentError(
+            "--shard requires --seed-file, as all shards must check the same inputs",
+            hint="mta course seed ASSIGNMENT --out seed.json",
+        )  # fmt: skip
     if out.resolve() == submissions.resolve() or submissions.resolve() in out.resolve().parents:
         raise ArgumentError(
             "--out must not be inside the folder of submissions", got=str(out),
@@ -117,7 +145,7 @@ def _refuse(submissions, out):
 
 
 @contextlib.contextmanager
-def _like_ctrl_c():
+def like_ctrl_c():
     """Handle SIGTERM and SIGHUP, which a closed terminal sends, like Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -171,10 +199,10 @@ def _line(document, done, total, how):
     count = f"{done:{len(str(total))}}/{total}"
     time = "    kept" if how == "kept" else f"{document['seconds']:6.1f} s"
     again = "  again" if how in ("changed", "others") else ""
-    return f"{count}  {_name(document['submission']['name'])}  {score:>7} {time}{again}{said}"
+    return f"{count}  {shorten(document['submission']['name'])}  {score:>7} {time}{again}{said}"
 
 
-def _name(text, width=32):
+def shorten(text, width=32):
     """Pad a name to a fixed width, and remove characters that move the cursor."""
     from ..grader.grade.session import clean
 
@@ -182,7 +210,7 @@ def _name(text, width=32):
     return (text if len(text) <= width else text[: width - 1] + "…").ljust(width)
 
 
-def _end(outcome, out, as_json):
+def finish(outcome, out, as_json):
     """Print where the reports are, and return the exit status."""
     if outcome.results is not None and as_json:
         click.echo(json.dumps(outcome.results, indent=1))
@@ -222,7 +250,7 @@ def _summary(outcome, out):
     if count := len(results["not_handed_in"]):
         yield f"{count} on the roster did not hand anything in"
     for entry in results["passed_over"]:
-        yield f"not a submission: {_name(entry['name']).rstrip()}: {entry['why']}"
+        yield f"not a submission: {shorten(entry['name']).rstrip()}: {entry['why']}"
     if outcome.forgotten:
         yield f"{len(outcome.forgotten)} removed because they are not among the submissions"
     broken = {text.partition(":")[0] for text in outcome.failures}
@@ -286,7 +314,7 @@ def sample(name, out, count):
     from ..grader.build.assignment import find_assignment
     from ..grader.report.sample import sample_class
 
-    console().print(table([(_name(n, 20).rstrip(), kind) for n, kind in
+    console().print(table([(shorten(n, 20).rstrip(), kind) for n, kind in
                            sample_class(find_assignment(name), out, count)]))  # fmt: skip
 
 

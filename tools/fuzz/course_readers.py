@@ -4,6 +4,7 @@ import gzip
 import io
 import tarfile
 import zipfile
+from hashlib import sha256
 from pathlib import Path
 
 import click
@@ -29,7 +30,9 @@ from minitorch_attn.grader.build.assignment import read_assignment
 from minitorch_attn.grader.build.markers import released_notebook
 from minitorch_attn.grader.grade.archive import read_submission
 from minitorch_attn.grader.grade.document import read_document
-from minitorch_attn.grader.grade.grade_class import _seed, _stored
+from minitorch_attn.grader.grade.grade_class import _stored
+from minitorch_attn.grader.grade.run_file import run_seed
+from minitorch_attn.grader.report.merge import merge_shards
 from minitorch_attn.grader.report.results import read_results, statistics
 
 from .reader import Reader, write_json
@@ -284,6 +287,20 @@ def _make_one(content, name):
     return lambda folder: write_json(folder / name, content)
 
 
+def _make_shard(folder):
+    _make_results(folder)
+    (folder / "state").mkdir()
+    name = "ann-000000000000"
+    data = (folder / "ann.json").read_bytes()
+    (folder / "state" / f"{name}.json").write_bytes(data)
+    write_json(folder / "shard.json", {
+        "version": 1, "shard": 1, "of": 1, "listed": True, "assignment": _RESULTS["assignment"],
+        "digest": "d", "why": "not graded yet", "roster": ["ann", "zoe"],
+        "submissions": [{"folder": name, "name": "ann", "submission": "ann"}],
+        "passed_over": [{"name": "a.rar", "why": "w"}], "results": {name: sha256(data).hexdigest()},
+    })  # fmt: skip
+
+
 def _use_results(folder):
     from minitorch_attn.grader.report.terminal import failures, hardest, heading
     from minitorch_attn.grader.report.write import write_class, write_student
@@ -341,8 +358,10 @@ COURSE_READERS = [
     _simple(
         "kept document", "ann.json", "json", _make_results, lambda path: _stored(path, _Task), {""}
     ),
-    Reader("run.json", _make_results, lambda folder: _seed(_Task, folder), {"run.json": "json"},
+    Reader("run.json", _make_results, lambda folder: run_seed(_Task, folder), {"run.json": "json"},
            frozenset({"started"})),
+    Reader("shard.json", _make_shard, lambda folder: merge_shards([folder], folder / "merged"),
+           {"shard.json": "json"}),
     Reader("results.json", _make_results, _use_results, {"results.json": "json"},
            frozenset({"written"})),
     Reader("notebook", _make_one(_NOTEBOOK, "a.ipynb"), _read_notebook, {"a.ipynb": "json"},

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-__all__ = ["Submission", "name_of", "passed_over", "read_submission", "submissions_in"]
+__all__ = ["Submission", "name_of", "passed_over", "read_submission", "shown", "submissions_in"]
 
 FILE_BYTES = 1 << 20  # about 100 times the size of a typical source file
 ARCHIVE_BYTES = 1 << 28  # maximum size of an uncompressed tar archive, which is read into memory
@@ -89,7 +89,7 @@ def passed_over(folder):
         Name and reason, sorted by name.
     """
     found = [(path, _why_not(path)) for path in sorted(Path(folder).iterdir())]
-    return [(_shown(path.name), why) for path, why in found if why and path.name not in _CLUTTER]
+    return [(shown(path.name), why) for path, why in found if why and path.name not in _CLUTTER]
 
 
 def _why_not(path):
@@ -120,7 +120,7 @@ def read_submission(path, wanted):
     Submission
     """
     path = Path(path)
-    submission = Submission(name_of(path), folder=_shown(path.name))
+    submission = Submission(name_of(path), folder=shown(path.name))
     try:
         with _opened(path) as source:
             members = source.members()
@@ -147,11 +147,20 @@ def name_of(path):
     """
     ends = [end for end in _ARCHIVES if path.name.lower().endswith(end)]
     name = path.name[: -len(max(ends, key=len))] if ends and path.is_file() else path.name
-    return _shown(name)
+    return shown(name)
 
 
-def _shown(name):
-    """Remove invalid characters (surrogates) from a name."""
+def shown(name):
+    """Replace characters of a file name that are not valid in Unicode text (surrogates).
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    str
+    """
     return name.encode(errors="replace").decode()
 
 

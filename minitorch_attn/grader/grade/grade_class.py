@@ -5,7 +5,6 @@ The results folder contains `run.json` (the assignment and the seed for the inpu
 missing, or was made for other files, with other checks or with another grader.
 """
 
-import os
 import queue
 import re
 import sys
@@ -24,24 +23,19 @@ import numpy as np
 from ...errors import ArgumentError, DataError
 from ...files import write_json
 from ...folder_lock import FolderLock
-from ...schema import TEXT, Kind, choice, read_json, record
-from ...schema import check as check_fields
 from .archive import read_submission, submissions_in
 from .document import VERSION, read_document
 from .remarks import remarks
+from .run_file import run_id, run_seed
 from .sandbox import Limits, Sandbox
 from .sandbox_folders import remove_leftovers
 from .session import Session
+from .shard import begin_shard, write_shard
 
 __all__ = [
-    "ChecksFailed", "Stopped", "grade_class", "grade_one", "is_outdated", "run_id", "slug",
+    "ChecksFailed", "Stopped", "fits_task", "grade_class", "grade_one", "is_outdated", "slug",
 ]  # fmt: skip
 
-_SEED = re.compile("[0-9a-f]{1,64}")
-_RUN = record({
-    "version": choice(VERSION), "assignment": TEXT, "assignment_version": TEXT,
-    "seed": Kind("hexadecimal digits", lambda text: TEXT.accepts(text) and _SEED.fullmatch(text)),
-})  # fmt: skip
 _PACKAGE = sys.modules[__name__.partition(".")[0]]
 
 
@@ -53,8 +47,10 @@ class Stopped(Exception):
     """The run was stopped before a submission was graded."""
 
 
-def grade_class(task, folder, out, *, level=None, jobs=1, limits=None, report=None):
-    """Grade every submission in a folder.
+def grade_class(
+    task, folder, out, *, level=None, jobs=1, limits=None, report=None, shard=None, run=None
+):  # fmt: skip
+    """Grade every submission in a folder, or those of one shard.
 
     Parameters
     ----------
@@ -72,6 +68,10 @@ def grade_class(task, folder, out, *, level=None, jobs=1, limits=None, report=No
         Callback `report(document, done, total, how)` for each submission. `how` is "new", "kept"
         (from an earlier run), "changed" (graded again because the submission changed) or "others"
         (graded again because the checks or the grader changed).
+    shard : Shard, optional
+        Part of the class to grade. It may be empty.
+    run : dict, optional
+        Run whose seed determines the inputs; see `read_seed_file`. Defaults to a new seed.
 
     Returns
     -------
@@ -102,12 +102,17 @@ def grade_class(task, folder, out, *, level=None, jobs=1, limits=None, report=No
             "grade: the folder contains no submissions", got=f"{folder}",
             expected="a folder or an archive for each student",
         )  # fmt: skip
+    paths = [path for path in paths if shard is None or shard.contains(slug(path.name))]
     out = Path(out)
     out.mkdir(mode=0o700, parents=True, exist_ok=True)  # marks are for the instructor only
     (out / "state").mkdir(mode=0o700, exist_ok=True)
     remove_leftovers()
     with FolderLock(out, "grading folder"):
-        checks = _checks(task, _seed(task, out))
+        begin_shard(out, shard)
+        seed = run_seed(task, out, run)
+        if shard is not None:
+            write_shard(out, shard, listed=False)
+        checks = _checks(task, seed)
         documents = _graded(task, checks, paths, out, level, limits, jobs, report)
     return sorted(documents, key=lambda document: document["submission"]["name"])
 
@@ -157,51 +162,6 @@ def _checks(task, seed):
         raise ChecksFailed(f"{place}{type(error).__name__}: {error}") from error
 
 
-def _seed(task, out):
-    """Return the seed of the check inputs: the seed in `run.json`, or a new one from the system."""
-    path = out / "run.json"
-    if path.exists():
-        run = read_json(path)
-        check_fields(run, _RUN, path, hint="grade into another folder")
-        if (run["assignment"], run["assignment_version"]) != (task.name, task.version):
-            raise ArgumentError(
-                f"grade: the results in {out} are for another assignment or version",
-                got=f"{run['assignment']} {run['assignment_version']}",
-                expected=f"{task.name} {task.version}",
-                hint="grade into another folder",
-            )
-        return int(run["seed"], 16)
-    seed = int.from_bytes(os.urandom(16), "big")
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    run = {
-        "version": VERSION, "assignment": task.name, "assignment_version": task.version,
-        "seed": f"{seed:032x}", "started": started,
-    }  # fmt: skip
-    write_json(path, run)
-    path.chmod(0o600)  # with the seed, a student could prepare for the hidden inputs
-    return seed
-
-
-def run_id(out):
-    """Return the fingerprint of the seed in `run.json`, which does not reveal the seed.
-
-    Parameters
-    ----------
-    out : path
-        Folder of results.
-
-    Returns
-    -------
-    str
-        Empty if the file is missing or malformed.
-    """
-    try:
-        run = read_json(Path(out) / "run.json")
-        return sha256(b"run " + run["seed"].encode()).hexdigest()[:16]
-    except (DataError, KeyError, TypeError, AttributeError):
-        return ""
-
-
 def _kept(task, checks, path, out, run, sandbox, stop):
     """Return a submission's document, from an earlier run or new, and `how` (see `grade_class`)."""
     submission = read_submission(path, task.files)
@@ -236,11 +196,21 @@ def _stored(place, task):
     if document["status"] == "not graded":
         return None
     same = document["assignment"].get("digest") == task.digest
-    return document if not same or _fits(document, task) else None
+    return document if not same or fits_task(document, task) else None
 
 
-def _fits(document, task):
-    """Return whether a document has exactly the entries of a task, with their points."""
+def fits_task(document, task):
+    """Return whether a document has exactly the entries of a task, with their points.
+
+    Parameters
+    ----------
+    document : dict
+    task : Task
+
+    Returns
+    -------
+    bool
+    """
     expected = [(entry.name, entry.points, entry.hidden) for entry in task.entries]
     lines = document["checks"]
     return document["max_score"] == task.points and expected == [

@@ -1,6 +1,7 @@
 """Submission process: start it in a sandbox folder, send it requests, kill it, and clean up."""
 
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -39,7 +40,7 @@ class _Printed(threading.Thread):
 
     def __init__(self):
         super().__init__(daemon=True)
-        self.data = bytearray()
+        self.data, self._moving, self._ended = bytearray(), threading.Lock(), False
         self._begin, self.end = os.pipe()
 
     def start(self):
@@ -49,8 +50,21 @@ class _Printed(threading.Thread):
 
     def run(self):
         with os.fdopen(self._begin, "rb", buffering=0) as pipe:
-            while part := pipe.read(1 << 16):
-                self.data += part[: OUTPUT_BYTES - len(self.data)]
+            while not self._ended:
+                select.select([pipe], [], [])
+                with self._moving:
+                    part = pipe.read(1 << 16)
+                    self.data += part[: OUTPUT_BYTES - len(self.data)]
+                    self._ended = not part
+
+    def catch_up(self, seconds):
+        """Wait until everything that is in the pipe has been read, but only for some seconds."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with self._moving:
+                if self._ended or not select.select([self._begin], [], [], 0)[0]:
+                    break
+            time.sleep(0.001)
 
 
 class Worker:
@@ -67,7 +81,8 @@ class Worker:
     Attributes
     ----------
     output : str
-        Output of the process, truncated to the limit. Available after `close`.
+        Output of the process, truncated to the limit, with paths relative to the sandbox folder.
+        Available after `close`.
     used : float
         Time in seconds that the process took for its answers, as counted by `Clock`.
     """
@@ -154,13 +169,16 @@ class Worker:
         """Kill the process and all processes that it started, and keep its output."""
         if self.process is not None:
             self._printed.join(timeout=0.5 if self.process.poll() is not None else 0.01)
+            self._printed.catch_up(0.5)  # on a busy machine the thread may not have run yet
         printed = len(self._printed.data)  # excludes later output of `unshare`
         for descriptor in (self._writing, self._reading):
             os.close(descriptor)
         if self.process is not None:
             self._kill()
             self._printed.join(timeout=1)  # a process that survived may hold the pipe
-        self.output = bytes(self._printed.data[:printed]).decode(errors="replace")
+        text = bytes(self._printed.data[:printed]).decode(errors="replace")
+        work = self.sandbox.inside(self.folder, "worker.py").parent
+        self.output = text.replace(f"{work}{os.sep}", "")  # its name is new for each process
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _kill(self):

@@ -8,9 +8,10 @@ from pathlib import Path
 from ...errors import ArgumentError, DataError
 from ..grade.grade_class import ChecksFailed, grade_class
 from .results import collect, forget_others
+from .shard_list import list_shard
 from .write import write_class, write_student, write_text
 
-__all__ = ["Outcome", "grade_and_report"]
+__all__ = ["Outcome", "grade_and_report", "write_reports"]
 
 
 @dataclass
@@ -40,13 +41,14 @@ class Outcome:
 
 
 def grade_and_report(
-    task, folder, out, *, level, jobs=1, limits=None, report=None, forget=False, roster=()
+    task, folder, out, *, level, jobs=1, limits=None, report=None, forget=False, roster=(),
+    shard=None, run=None,
 ):  # fmt: skip
     """Grade all students' submissions and write the reports, even if grading fails or is stopped.
 
     Parameters
     ----------
-    task, folder, out, level, jobs, limits, report
+    task, folder, out, level, jobs, limits, report, shard, run
         Arguments of `grade_class`.
     forget : bool, default False
         Whether to remove, after grading, the results of students who are not in `folder`.
@@ -71,7 +73,10 @@ def grade_and_report(
             report(document, done, total, how)
 
     try:
-        grade_class(task, folder, out, level=level, jobs=jobs, limits=limits, report=counted)
+        grade_class(
+            task, folder, out, level=level, jobs=jobs, limits=limits, report=counted, shard=shard,
+            run=run,
+        )  # fmt: skip
         if forget:
             outcome.forgotten = forget_others(folder, out)
     except KeyboardInterrupt:
@@ -82,14 +87,29 @@ def grade_and_report(
         outcome.failures.append(traceback.format_exc())
         why = str(error) if isinstance(error, ChecksFailed) else "the grader itself failed"
     if (out / "state").is_dir():
-        _write(outcome, task, folder, out, why, roster)
+
+        def collected():
+            if shard is not None:
+                list_shard(task, folder, out, why, roster, shard)
+            return collect(task, folder, out, why, roster, shard)
+
+        write_reports(outcome, out, collected)
     return outcome
 
 
-def _write(outcome, task, folder, out, why, roster):
-    """Write all reports on the graded submissions."""
+def write_reports(outcome, out, collected):
+    """Write all reports on the graded submissions, and note the errors in `outcome`.
+
+    Parameters
+    ----------
+    outcome : Outcome
+    out : path
+        Folder of results.
+    collected : callable
+        Function that writes `results.json` and returns its content.
+    """
     try:
-        outcome.results = collect(task, folder, out, why, roster)
+        outcome.results = collected()
         for document in outcome.results["submissions"]:
             failed = write_student(document, out / "students" / document["folder"])
             outcome.failures += [f"{document['folder']}/{text}" for text in failed]

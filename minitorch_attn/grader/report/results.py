@@ -17,11 +17,15 @@ from ...schema import (
     read_json,
     record,
 )  # fmt: skip
-from ..grade.archive import name_of, passed_over, submissions_in
+from ..grade.archive import name_of, passed_over, shown, submissions_in
 from ..grade.document import VERSION, checked, read_document
-from ..grade.grade_class import is_outdated, run_id, slug
+from ..grade.grade_class import is_outdated, slug
+from ..grade.run_file import run_id
 
-__all__ = ["collect", "forget_others", "read_results", "read_roster", "statistics"]
+__all__ = [
+    "collect", "described", "forget_others", "listed", "read_results", "read_roster", "statistics",
+    "write_results",
+]  # fmt: skip
 
 _ENTRY = record({"name": TEXT, "what": TEXT, "points": NON_NEGATIVE, "hidden": FLAG})
 _RESULTS = record({
@@ -33,10 +37,10 @@ _RESULTS = record({
     "complete": FLAG,
     "submissions": list_of(record({"folder": TEXT}, {"outdated": FLAG})),
     "not_graded": list_of(record(dict.fromkeys(("folder", "name", "submission", "message"), TEXT))),
-})  # fmt: skip
+}, {"shard": TEXT})  # fmt: skip
 
 
-def collect(task, folder, out, why="not graded yet", roster=()):
+def collect(task, folder, out, why="not graded yet", roster=(), shard=None):
     """Collect all documents in the results folder, and write `results.json`.
 
     Parameters
@@ -51,6 +55,54 @@ def collect(task, folder, out, why="not graded yet", roster=()):
         Message for submissions that were not graded.
     roster : sequence of str
         Names of all students of the class.
+    shard : Shard, optional
+        Part of the submissions to include.
+
+    Returns
+    -------
+    dict
+        The content of `results.json`.
+    """
+    found = {
+        "submissions": listed(folder), "roster": list(roster),
+        "passed_over": [{"name": name, "why": reason} for name, reason in passed_over(folder)],
+    }  # fmt: skip
+    return write_results(task, found, out, lambda entry: why, shard)
+
+
+def listed(folder):
+    """List the submissions in a folder, sorted by the name of the student's report folder.
+
+    Parameters
+    ----------
+    folder : path
+
+    Returns
+    -------
+    list of dict
+        Fields `folder`, `name` and `submission` (file name).
+    """
+    entries = [
+        {"folder": slug(path.name), "name": name_of(path), "submission": shown(path.name)}
+        for path in submissions_in(folder)
+    ]
+    return sorted(entries, key=lambda entry: entry["folder"])
+
+
+def write_results(task, found, out, why, shard=None):
+    """Write `results.json` from all documents in the results folder.
+
+    Parameters
+    ----------
+    task : Task
+    found : dict
+        Fields `submissions` (see `listed`), `passed_over` and `roster`.
+    out : path
+        Results folder.
+    why : callable
+        Function from an entry of `submissions` to the reason why it was not graded.
+    shard : Shard, optional
+        Part of the submissions to include.
 
     Returns
     -------
@@ -58,41 +110,50 @@ def collect(task, folder, out, why="not graded yet", roster=()):
         The content of `results.json`.
     """
     out, run = Path(out), run_id(out)
-    paths = {slug(path.name): path for path in submissions_in(folder)}
+    known = {
+        entry["folder"]: entry for entry in found["submissions"]
+        if shard is None or shard.contains(entry["folder"])
+    }  # fmt: skip
     submissions, missing = [], []
-    for name in sorted({*paths, *(path.stem for path in (out / "state").glob("*.json"))}):
+    for name in sorted({*known, *(path.stem for path in (out / "state").glob("*.json"))}):
         try:
             document = read_document(out / "state" / f"{name}.json")
             outdated = is_outdated(document, task, run)
             submissions.append({"folder": name, **document, "outdated": outdated})
         except MiniTorchError:
-            if name in paths:
-                missing.append(_missing(name, paths[name], why))
+            if name in known:
+                missing.append({**known[name], "message": why(known[name])})
     submissions.sort(key=lambda document: document["submission"]["name"])
     results = {
         "version": VERSION,
-        "assignment": {
-            "name": task.name, "title": task.title, "version": task.version, "points": task.points,
-            "entries": [
-                {"name": e.name, "what": e.what, "points": e.points, "hidden": e.hidden}
-                for e in task.entries
-            ],
-        },
+        "assignment": described(task),
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "complete": not missing and all(d["status"] != "not graded" for d in submissions),
         "submissions": submissions,
         "not_graded": missing,
-        "passed_over": [{"name": name, "why": reason} for name, reason in passed_over(folder)],
-        **_compared(roster, submissions, missing),
+        "passed_over": found["passed_over"],
+        **_compared(found, submissions),
+        **({} if shard is None else {"shard": str(shard)}),
     }  # fmt: skip
     write_json(out / "results.json", results)
     return results
 
 
-def _compared(roster, submissions, missing):
+def described(task):
+    """Return the fields of `results.json` that describe the assignment."""
+    return {
+        "name": task.name, "title": task.title, "version": task.version, "points": task.points,
+        "entries": [
+            {"name": e.name, "what": e.what, "points": e.points, "hidden": e.hidden}
+            for e in task.entries
+        ],
+    }  # fmt: skip
+
+
+def _compared(found, submissions):
     """Return the students without a submission, and the submissions without a student."""
-    names = {document["submission"]["name"] for document in submissions}
-    names |= {entry["name"] for entry in missing}
+    names, roster = {document["submission"]["name"] for document in submissions}, found["roster"]
+    names |= {entry["name"] for entry in found["submissions"]}
     return {
         "not_handed_in": [name for name in roster if name not in names],
         "not_on_roster": sorted(names.difference(roster)) if roster else [],
@@ -134,11 +195,6 @@ def read_roster(path):
             expected="a name on each line, or a CSV file with the column `name`",
         )  # fmt: skip
     return names
-
-
-def _missing(name, path, why):
-    shown = path.name.encode(errors="replace").decode()
-    return {"folder": name, "name": name_of(path), "submission": shown, "message": why}
 
 
 def forget_others(folder, out):

@@ -15,6 +15,8 @@ def heading(results, found):
     made, count = results["assignment"], len(found["scores"])
     levels = sorted({d["grader"]["sandbox"] for d in results["submissions"]})
     lines = [f"{made['title']}, {number(made['points'])} points"]
+    if "shard" in results:
+        lines[0] += f"; only shard {safe(results['shard'])} of the class"
     if count:
         line = f"{count} graded: mean {found['mean']:.1f}, median {found['median']:.1f}"
         lines.append(f"{line}; sandbox level {', '.join(map(str, levels))} of 3")

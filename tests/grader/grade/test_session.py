@@ -10,7 +10,7 @@ from grader.grade.conftest import FILE, RIGHT
 from minitorch_attn.grader.grade.judge import Check
 from minitorch_attn.grader.grade.sandbox import Limits, Sandbox
 from minitorch_attn.grader.grade.session import Session
-from minitorch_attn.grader.grade.submission_process import Worker
+from minitorch_attn.grader.grade.submission_process import Worker, _Printed
 
 COUNT = 6
 LIMITS = Limits(memory_bytes=1 << 30, import_seconds=1.5, processor_seconds=30)
@@ -120,6 +120,26 @@ def test_what_was_printed_before_a_crash_is_kept(task):
         x = np.ones((2, 3))
         assert session.verdict(Check("crash", driver, {"x": x}, {"y": x})).status == "crashed"
     assert session.output == "last words\n"
+
+
+def test_output_is_kept_although_its_reader_runs_late(task, monkeypatch):
+    real = _Printed.run
+    monkeypatch.setattr(_Printed, "run", lambda self: (time.sleep(0.8), real(self)))
+    code = b"def softmax(x):\n    print('late')\n    return x\n"
+    with Session(Sandbox(1, LIMITS), task.package_folder, {FILE: code}) as session:
+        x = np.ones((2, 3))
+        assert session.verdict(Check("print", driver, {"x": x}, {"y": x})).passed
+        time.sleep(0.5)
+    assert session.output == "late\n"
+
+
+def test_printed_paths_do_not_name_the_sandbox_folder(task, level):
+    """Its name is new for each process, so the results of two runs would differ."""
+    code = b"import sys\ndef softmax(x):\n    print(__file__, file=sys.stderr)\n    return x\n"
+    with Session(Sandbox(level, LIMITS), task.package_folder, {FILE: code}) as session:
+        x = np.ones((2, 3))
+        assert session.verdict(Check("print", driver, {"x": x}, {"y": x})).passed
+    assert session.output == f"{FILE}\n"
 
 
 def test_all_checks_together_have_a_limit(task, started):

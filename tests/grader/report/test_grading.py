@@ -243,7 +243,7 @@ def test_the_results_of_another_assignment_stay_as_they_are(mta, folder, tmp_pat
     (out / "run.json").write_text(json.dumps({**run_file, "assignment": "other"}))
     before = (out / "results.json").read_bytes()
     code, _, said = mta(*words)
-    assert code == 2 and "are for another assignment or version" in said
+    assert code == 2 and "run.json is for another assignment or version" in said
     assert (out / "results.json").read_bytes() == before
 
 

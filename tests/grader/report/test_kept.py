@@ -362,6 +362,6 @@ def test_all_submissions_to_look_at_can_be_listed(mta, tmp_path):
 def test_a_submission_without_a_result_is_an_error(mta, folder, tmp_path, monkeypatch):  # noqa: F811
     out = tmp_path / "out"
     monkeypatch.setattr(run, "write_json", lambda *arguments: None)  # nothing is kept
-    monkeypatch.setattr(run, "_seed", lambda *arguments: 1)
+    monkeypatch.setattr(run, "run_seed", lambda *arguments: 1)
     code, said, warned = marks(mta, folder, out)
     assert code == 4 and "not every submission is graded" in warned and "0 graded" in said

@@ -1,0 +1,175 @@
+"""Shard of a class: the part of the submissions that one of several machines grades.
+
+A submission belongs to the same shard for ever, as the hash of its file name decides. A late
+submission therefore does not move any other one.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import ArgumentError, DataError
+from ...files import write_json
+from ...schema import (
+    FLAG,
+    NON_NEGATIVE,
+    SIZE,
+    TEXT,
+    Kind,
+    check,
+    choice,
+    list_of,
+    map_of,
+    read_json,
+    record,
+)  # fmt: skip
+from .document import VERSION
+
+__all__ = ["MAX_SHARDS", "SHARD_FILE", "Shard", "begin_shard", "read_shard", "write_shard"]
+
+MAX_SHARDS, SHARD_FILE = 10_000, "shard.json"
+_TEXT = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})")
+_SLUG = re.compile(r"[\w-]{1,60}-[0-9a-f]{12}")  # see `slug`
+_FOLDER = Kind(
+    "the name of a student's folder", lambda text: TEXT.accepts(text) and _SLUG.fullmatch(text)
+)
+_BEGUN = record({"version": choice(VERSION), "shard": SIZE, "of": SIZE, "listed": FLAG})
+_ENTRY = record({"name": TEXT, "what": TEXT, "points": NON_NEGATIVE, "hidden": FLAG})
+_LISTED = record({
+    "assignment": record({
+        "name": TEXT, "title": TEXT, "version": TEXT, "points": NON_NEGATIVE,
+        "entries": list_of(_ENTRY),
+    }),
+    "digest": TEXT, "why": TEXT, "roster": list_of(TEXT),
+    "submissions": list_of(record({"folder": _FOLDER, "name": TEXT, "submission": TEXT})),
+    "passed_over": list_of(record({"name": TEXT, "why": TEXT})),
+    "results": map_of(TEXT),
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of several parts of a class.
+
+    Attributes
+    ----------
+    number : int
+        From 1 to `of`.
+    of : int
+        Number of shards.
+
+    Examples
+    --------
+    >>> shard = Shard.parse("3/8")
+    >>> shard.number, str(shard)
+    (3, '3/8')
+    >>> [Shard(number, 2).contains("Ada-d6e6ac8c4a1c") for number in (1, 2)]
+    [True, False]
+    """
+
+    number: int
+    of: int
+
+    @classmethod
+    def parse(cls, text):
+        """Read "3/8", the third of eight shards."""
+        found = _TEXT.fullmatch(text)
+        number, of = map(int, found.groups()) if found else (1, 0)
+        if not number <= of <= MAX_SHARDS:
+            raise ArgumentError(
+                "the shard must be K/N with K from 1 to N", got=text,
+                expected=f"such as 3/8, with N at most {MAX_SHARDS:,}",
+            )  # fmt: skip
+        return cls(number, of)
+
+    @classmethod
+    def of_submission(cls, folder, of):
+        """Return which of several shards grades a submission, given the name from `slug`."""
+        return cls(int(folder[-12:], 16) % of + 1, of)
+
+    def contains(self, folder):
+        """Return whether this shard grades a submission, given the name from `slug`."""
+        return self == Shard.of_submission(folder, self.of)
+
+    def __str__(self):
+        return f"{self.number}/{self.of}"
+
+
+def begin_shard(out, shard):
+    """Check that a folder may take the results of a shard, and mark an empty one.
+
+    Parameters
+    ----------
+    out : path
+        Folder of results.
+    shard : Shard or None
+        None for a run that grades the whole class.
+
+    Raises
+    ------
+    ArgumentError
+        If the folder contains the results of another shard, or of the whole class.
+    """
+    path, wanted = Path(out) / SHARD_FILE, f"shard {shard}" if shard else "the whole class"
+    held = None
+    if path.exists():
+        found = read_shard(path)
+        held = f"shard {found['shard']}/{found['of']}"
+    elif (Path(out) / "run.json").exists():
+        held = "the whole class"
+    if held not in (None, wanted):
+        raise ArgumentError(
+            f"grade: the results in {out} are for {held}", got=wanted, expected=held,
+            hint="grade into another folder; each shard needs its own",
+        )  # fmt: skip
+    if shard is not None and held is None:
+        write_shard(out, shard, listed=False)
+
+
+def write_shard(out, shard, *, listed, **fields):
+    """Write `shard.json`, which lists what a shard has graded.
+
+    Parameters
+    ----------
+    out : path
+        Folder of results.
+    shard : Shard
+    listed : bool
+        Whether `fields` list the results. False while submissions are graded; a process that is
+        killed leaves it so.
+    **fields
+        All other fields of the file.
+    """
+    begun = {"version": VERSION, "shard": shard.number, "of": shard.of, "listed": listed}
+    write_json(Path(out) / SHARD_FILE, {**begun, **fields})
+
+
+def read_shard(path):
+    """Read `shard.json`.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    DataError
+        If the file could not be read or is malformed.
+    """
+    hint = "copy the folder again, or grade this shard into another folder"
+    found = read_json(path)
+    check(found, _BEGUN, path, hint=hint)
+    if found["listed"]:
+        check(found, _LISTED, path, hint=hint)
+    if not found["shard"] <= found["of"] <= MAX_SHARDS:
+        raise DataError(
+            f"{path}: the number of the shard is out of range", hint=hint,
+            got=f"{found['shard']}/{found['of']}", expected="K/N with K from 1 to N",
+        )  # fmt: skip
+    for folder in found.get("results", ()):
+        check({"folder": folder}, record({"folder": _FOLDER}), path, hint=hint)
+    return found

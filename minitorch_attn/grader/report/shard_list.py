@@ -1,0 +1,35 @@
+"""List the results of a shard in `shard.json`, each with its hash, for `mta course merge`."""
+
+from hashlib import sha256
+from pathlib import Path
+
+from ..grade.archive import passed_over
+from ..grade.shard import write_shard
+from .results import described, listed
+
+__all__ = ["list_shard"]
+
+
+def list_shard(task, folder, out, why, roster, shard):
+    """Write `shard.json`: what a shard has graded, and which submissions the whole class has.
+
+    Parameters
+    ----------
+    task : Task
+    folder : path
+        Folder of submissions.
+    out : path
+        Results folder of the shard.
+    why : str
+        Message for submissions that were not graded.
+    roster : sequence of str
+        Names of all students of the class.
+    shard : Shard
+    """
+    documents = sorted((Path(out) / "state").glob("*.json"))
+    write_shard(
+        out, shard, listed=True, assignment=described(task), digest=task.digest, why=why,
+        roster=list(roster), submissions=listed(folder),
+        passed_over=[{"name": name, "why": reason} for name, reason in passed_over(folder)],
+        results={path.stem: sha256(path.read_bytes()).hexdigest() for path in documents},
+    )  # fmt: skip
