@@ -15,16 +15,17 @@ import numpy as np
 from minitorch_attn.backend.devices import array_module
 from minitorch_attn.backend.graph_capture import refuse
 from minitorch_attn.backend.kernel_table import with_kernel
-from minitorch_attn.backend.philox import philox_words
+from minitorch_attn.backend.philox import philox_words, words_at
 from minitorch_attn.errors import ArgumentError, GraphError
 from minitorch_attn.named_errors import names_arguments
 
 __all__ = [
     "Position", "draw_mask", "get_rng_state", "host_generator", "initial_seed", "keep_mask",
-    "manual_seed", "next_offset", "own_offsets", "reserve_offsets", "seed_from_system",
+    "keep_runs", "manual_seed", "next_offset", "own_offsets", "reserve_offsets", "seed_from_system",
     "set_rng_state",
 ]  # fmt: skip
 
+_LONG = 1024  # entries of a run from which NumPy's generator is faster than array operations
 _LANES = 16  # mask entries per counter value: four 64-bit words of four 16-bit lanes
 
 
@@ -293,6 +294,55 @@ def keep_mask(shape, keep_probability, module=np, seed=None, offset=None):
         return mask
     words = philox_words(module, seed, offset, -(-size // _LANES))
     return (words.view(module.uint16)[:size] < threshold).reshape(shape)
+
+
+def keep_runs(starts, length, keep_probability, seed, offset):
+    """Draw some entries of a mask of `keep_mask`: from each start, a run of entries.
+
+    A process that holds a part of an array draws that part of the mask for the whole array.
+
+    Parameters
+    ----------
+    starts : array of int64
+        Indices into the flattened mask.
+    length : int
+        Number of entries of each run.
+    keep_probability : float
+    seed, offset : int
+        Seed and offset of the whole mask.
+
+    Returns
+    -------
+    array of bool of shape (*starts.shape, length)
+
+    Examples
+    --------
+    >>> mask = keep_mask((3, 20), 0.5, seed=1, offset=4)
+    >>> runs = keep_runs(np.array([17, 2]), 5, 0.5, seed=1, offset=4)
+    >>> bool((runs[0] == mask.ravel()[17:22]).all() and (runs[1] == mask.ravel()[2:7]).all())
+    True
+    """
+    module = array_module(starts)
+    threshold = as_threshold(keep_probability)
+    if threshold == 2**16 or starts.size * length == 0:
+        return module.ones((*starts.shape, length), dtype=bool)
+    if module is np and length >= _LONG:
+        runs = [_run(start, length, threshold, seed, offset) for start in starts.ravel().tolist()]
+        return np.stack(runs).reshape(*starts.shape, length)
+    first = starts.reshape(-1, 1) // _LANES
+    counters = first + module.arange((length - 1) // _LANES + 2) + offset  # (run, counter)
+    words = words_at(module, seed, counters.reshape(-1).astype(module.uint64))
+    lanes = words.view(module.uint16).reshape(len(counters), -1)  # (run, lane)
+    columns = starts.reshape(-1, 1) % _LANES + module.arange(length)
+    kept = module.take_along_axis(lanes, columns, 1) < threshold
+    return kept.reshape(*starts.shape, length)
+
+
+def _run(start, length, threshold, seed, offset):
+    """Return one run of `keep_runs`, from consecutive counters, which NumPy draws faster."""
+    first, skip = divmod(start, _LANES)
+    words = philox_words(np, seed, offset + first, -(-(skip + length) // _LANES))
+    return words.view(np.uint16)[skip : skip + length] < threshold
 
 
 def as_threshold(keep_probability):
