@@ -45,6 +45,8 @@ from .process_group import (
     new_group,
 )
 from .ring import ring_all_gather, ring_all_reduce, ring_reduce_scatter
+from .ring_attention import ring_attention
+from .sequence_order import join_sequence, sequence_slices, split_sequence
 from .work import Work
 
 __all__ = [
@@ -54,9 +56,10 @@ __all__ = [
     "destroy_process_group", "functional", "gather", "get_backend", "get_global_rank",
     "get_group_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group",
     "init_process_group", "irecv", "is_available", "is_initialized", "is_mpi_available",
-    "is_nccl_available", "isend", "new_group", "part_sizes", "part_slices", "recv", "reduce",
-    "reduce_scatter", "reduce_scatter_tensor", "ring_all_gather", "ring_all_reduce",
-    "ring_reduce_scatter", "scatter", "send",
+    "is_nccl_available", "isend", "join_sequence", "new_group", "part_sizes", "part_slices", "recv",
+    "reduce", "reduce_scatter", "reduce_scatter_tensor", "ring_all_gather", "ring_all_reduce",
+    "ring_attention", "ring_reduce_scatter", "scatter", "send", "sequence_slices",
+    "split_sequence",
 ]  # fmt: skip
 
 __getattr__ = _absent(__name__)

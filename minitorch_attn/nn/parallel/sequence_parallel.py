@@ -152,9 +152,7 @@ class SequenceParallel(Module):
         return self._own(total), total
 
     def _own(self, tokens):
-        return sequence_slices(
-            tokens, get_rank(self.group), get_world_size(self.group), self.order
-        )
+        return sequence_slices(tokens, get_rank(self.group), get_world_size(self.group), self.order)
 
     def split(self, x, dim=1):
         """Return the rank's part of a whole sequence."""
@@ -179,9 +177,7 @@ class SequenceParallel(Module):
         -------
         Tensor of shape (batch, token / ranks, vocabulary)
         """
-        embedded = [
-            self.model.embed(ids[:, part], part.start) for part in self._own(ids.shape[-1])
-        ]
+        embedded = [self.model.embed(ids[:, part], part.start) for part in self._own(ids.shape[-1])]
         x = embedded[0] if len(embedded) == 1 else ops.cat(embedded, 1)
         return self.model.head(self.model.decode(x))
 

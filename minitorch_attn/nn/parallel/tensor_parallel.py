@@ -1,12 +1,15 @@
 """Tensor parallelism: each rank holds some of the heads and hidden features of every layer."""
 
 from ... import ops
+from ...autograd.modes import no_grad
 from ...distributed import get_rank, get_world_size
 from ...distributed.functional import (
-    all_gather, copy_to_ranks, gather_from_ranks, reduce_from_ranks, scatter_to_ranks,
+    copy_to_ranks,
+    gather_from_ranks,
+    reduce_from_ranks,
+    scatter_to_ranks,
 )  # fmt: skip
 from ...distributed.ring_attention import ALONE, ring_attention
-from ...autograd.modes import no_grad
 from ...errors import ArgumentError
 from ..attention import Attention
 from ..dropout import Dropout
@@ -35,7 +38,9 @@ class _SplitLinear(Module):
 
     split_axes = {}
 
-    def __init__(self, in_features, out_features, bias=True, *, group=None, device=None, dtype=None):
+    def __init__(
+        self, in_features, out_features, bias=True, *, group=None, device=None, dtype=None
+    ):
         super().__init__()
         # Every rank draws the whole layer, so a seed gives the parameters of one process.
         self._take(Linear(in_features, out_features, bias, device, dtype), group)
@@ -53,7 +58,7 @@ class _SplitLinear(Module):
             Keyword arguments of the class, such as gather_output.
         """
         with no_grad():
-            layer = cls(0, 0, False, group=ALONE, **options)
+            layer = cls(0, 0, False, group=ALONE, **options)  # without parameters to draw
         layer._take(linear, group)
         return layer
 
@@ -329,9 +334,7 @@ def tensor_parallel(model, group=None):
             check_divisible("tensor_parallel", number, size, name, f" of {path or 'the model'}")
     if type(model) in _SPLIT:
         return _SPLIT[type(model)][1](model, group)
-    replace_modules(
-        model, lambda m: _SPLIT[type(m)][1](m, group) if type(m) in _SPLIT else None
-    )
+    replace_modules(model, lambda m: _SPLIT[type(m)][1](m, group) if type(m) in _SPLIT else None)
     return model
 
 
