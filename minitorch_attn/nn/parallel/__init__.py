@@ -1,6 +1,13 @@
-"""Parallel layers: split the batch, the heads, the sequence or the layers of a model."""
+"""Modules that share a model or a batch among several workers, under PyTorch's names.
 
+They split the batch (DataParallel, DistributedDataParallel), the heads and hidden features
+(tensor_parallel), the tokens (SequenceParallel) or the layers (GPipe). `mt.nn` imports this package
+on first use, because it needs `distributed`.
+"""
+
+from ...absent_names import absent as _absent
 from ..data_parallel import DataParallel
+from .distributed_data_parallel import DistributedDataParallel
 from .pipeline import GPipe, bubble_fraction, gpipe_schedule, pipeline_layers
 from .sequence_parallel import RingAttention, SequenceParallel
 from .tensor_parallel import (
@@ -12,7 +19,9 @@ from .tensor_parallel import (
 )
 
 __all__ = [
-    "ColumnParallelLinear", "DataParallel", "GPipe", "RingAttention", "RowParallelLinear",
-    "SequenceParallel", "SplitHeadsAttention", "bubble_fraction", "gather_state_dict",
-    "gpipe_schedule", "pipeline_layers", "tensor_parallel",
+    "ColumnParallelLinear", "DataParallel", "DistributedDataParallel", "GPipe", "RingAttention",
+    "RowParallelLinear", "SequenceParallel", "SplitHeadsAttention", "bubble_fraction",
+    "gather_state_dict", "gpipe_schedule", "pipeline_layers", "tensor_parallel",
 ]  # fmt: skip
+
+__getattr__ = _absent(__name__)

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from ...autograd.broadcasting import broadcast_shapes, sum_to_shape
 from ...autograd.function import Function
-from ...backend import array_module, initial_seed, keep_mask, matmul, next_offset
+from ...backend import array_module, initial_seed, keep_mask, matmul
 from ...backend.half import narrowed, widened
+from ...backend.random import mask_offset
 from ...backend.row_reductions import row_dot, row_max, row_sum
 from ...backend.threads import threads_for, together
 from ...computes import computes
@@ -246,8 +247,8 @@ def _plan(ctx, query, key, lead, mask, is_causal, dropout_p):
         ctx.seed = initial_seed()
         for rows in _blocks(ctx.sizes[0], ROWS):
             number = rows.stop - rows.start
-            count = math.prod(ctx.lead) * number * ctx.sizes[1]
-            ctx.counters.append((next_offset(count), number))
+            shape = (*ctx.lead, number, ctx.sizes[1])
+            ctx.counters.append((mask_offset(shape), number))
 
 
 def _keep(ctx, number):
