@@ -22,10 +22,10 @@ def replace_modules(model, choose):
     --------
     >>> import minitorch_attn as mt
     >>> model = mt.nn.Sequential(mt.nn.ReLU(), mt.nn.Linear(2, 3))
-    >>> replace_modules(model, lambda m: mt.nn.GELU() if type(m) is mt.nn.ReLU else None)
+    >>> replace_modules(model, lambda m: mt.nn.Tanh() if type(m) is mt.nn.ReLU else None)
     1
     >>> model[0]
-    GELU()
+    Tanh()
     """
     made = {}
     for parent in list(model.modules()):
