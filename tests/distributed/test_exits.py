@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -35,15 +36,20 @@ def is_running(pid):
 
 
 def ended(code, n=3, limit=60):
-    """Run `code` on n ranks, each of which prints its process id; none of them must be left."""
-    begun = time.monotonic()
-    done = run_python(
-        n, "-c", START + "print('pid', os.getpid(), flush=True)\n" + code, limit=limit
+    """Run `code` on n ranks, each of which writes its process id; none of them may be left."""
+    note = (
+        "from pathlib import Path\n"
+        "Path(os.environ['PIDS'], str(os.getpid())).touch()\n"
+        "d.barrier()\n"
     )
-    pids = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("pid ")]
+    with tempfile.TemporaryDirectory() as folder:
+        begun = time.monotonic()
+        done = run_python(n, "-c", START + note + code, limit=limit, PIDS=folder)
+        seconds = time.monotonic() - begun
+        pids = [int(name) for name in os.listdir(folder)]
     assert len(pids) == n, done.stdout + done.stderr
     assert wait_until(lambda: not any(map(is_running, pids)), 10), "a rank is left"
-    return done, time.monotonic() - begun
+    return done, seconds
 
 
 def test_an_exception_ends_all_ranks_with_its_traceback_and_rank():
