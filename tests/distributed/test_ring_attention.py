@@ -284,6 +284,24 @@ def test_lengths_and_orders_that_do_not_fit():
         sequence_slices(8, 0, 2, "striped")
 
 
+def test_a_ring_of_one_on_every_device(device, monkeypatch):
+    monkeypatch.setattr(tiled, "ROWS", 3)
+    monkeypatch.setattr(tiled, "COLUMNS", 4)
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=(2, h, 7, 5)) for h in (6, 3, 3)]
+    mask = mt.tensor(rng.random((7, 7)) > 0.4, device=device)
+    found = []
+    for options in ({}, {"group": ALONE}):
+        tensors = [mt.tensor(a, device=device, requires_grad=True) for a in arrays]
+        attention = public if options else mt.scaled_dot_product_attention
+        mt.manual_seed(4)
+        context = attention(*tensors, mask, 0.4, True, enable_gqa=True, **options)
+        context.square().sum().backward()
+        found.append([context.detach().numpy(), *[x.grad.numpy() for x in tensors]])
+    for whole, part in zip(*found, strict=True):
+        compare(part, whole, "device", 1e-12)
+
+
 def test_part_of_the_heads_draws_its_part_of_the_dropout_masks(monkeypatch):
     monkeypatch.setattr(tiled, "ROWS", 3)
     rng = np.random.default_rng(0)
