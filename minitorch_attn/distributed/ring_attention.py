@@ -58,7 +58,8 @@ class RingAttention(Function):
     after the queries are skipped.
 
     Liu, Zaharia and Abbeel 2023, arXiv:2310.01889v4, algorithm 1 (Ring Attention with Blockwise
-    Transformers). The zigzag order was proposed for it in the code of Zhu, ring-flash-attention.
+    Transformers). The zigzag order, two of 2N chunks for each rank, is that of Llama 3
+    (arXiv:2407.21783v3, section 3.3.2).
     """
 
     @staticmethod

@@ -1,6 +1,7 @@
 """Order of a split sequence: which tokens each rank holds, contiguous or zigzag."""
 
 from ..errors import ArgumentError, ShapeError
+from ..named_errors import names_arguments
 from ..ops import cat
 
 __all__ = ["ORDERS", "join_sequence", "sequence_slices", "split_sequence"]
@@ -8,6 +9,7 @@ __all__ = ["ORDERS", "join_sequence", "sequence_slices", "split_sequence"]
 ORDERS = ("zigzag", "contiguous")
 
 
+@names_arguments
 def sequence_slices(tokens, rank, size, order="zigzag"):
     r"""Return the slices of a sequence that a rank holds, in the order in which it holds them.
 
@@ -44,6 +46,11 @@ def sequence_slices(tokens, rank, size, order="zigzag"):
     [slice(4, 8, None)]
     """
     chunks = chunks_per_rank(order) * size
+    if not 0 <= rank < size:
+        raise ArgumentError(
+            "sequence_slices: rank must be at least 0 and less than size",
+            got=f"rank={rank}, size={size}",
+        )
     if size == 1:
         return [slice(0, tokens)]
     if tokens % chunks:
@@ -68,6 +75,7 @@ def chunks_per_rank(order):
     return 2 if order == "zigzag" else 1
 
 
+@names_arguments
 def split_sequence(x, rank, size, dim=1, order="zigzag"):
     """Return the part of a sequence that a rank holds; it is differentiable.
 
@@ -94,6 +102,7 @@ def split_sequence(x, rank, size, dim=1, order="zigzag"):
     return parts[0] if len(parts) == 1 else cat(parts, dim)
 
 
+@names_arguments
 def join_sequence(parts, dim=1, order="zigzag"):
     """Return the whole sequence from the parts of all ranks; it is differentiable.
 

@@ -280,6 +280,9 @@ def test_orders_hold_every_token_once(size, order):
 def test_lengths_and_orders_that_do_not_fit():
     with pytest.raises(ShapeError, match="pad the sequence to 12 tokens"):
         sequence_slices(11, 0, 2)
+    for rank, size in ((2, 2), (-1, 2), (0, 0)):
+        with pytest.raises(ArgumentError, match="less than size"):
+            sequence_slices(8, rank, size)
     with pytest.raises(ArgumentError, match="unknown order"):
         sequence_slices(8, 0, 2, "striped")
 

@@ -12,6 +12,7 @@ from ...distributed import (
     send,
 )
 from ...errors import ArgumentError, ShapeError
+from ...named_errors import names_arguments
 from ...ops import cat, empty, zeros
 from ...tensor import tensor
 from ..containers import ModuleDict, Sequential
@@ -23,6 +24,7 @@ _DTYPES = ("float16", "float32", "float64")
 _MOST_AXES = 7
 
 
+@names_arguments
 def gpipe_schedule(stages, micro_batches):
     r"""Return the schedule of GPipe: what every stage does in every time slot.
 
@@ -68,6 +70,7 @@ def gpipe_schedule(stages, micro_batches):
     return rows
 
 
+@names_arguments
 def bubble_fraction(schedule):
     """Return the fraction of the slots of a schedule in which a stage is idle.
 
@@ -325,6 +328,7 @@ class _Embedding(Module):
         return self.dropout(self._embed(self, ids))
 
 
+@names_arguments
 def pipeline_layers(model):
     """Return the layers of a GPT, for `GPipe`: embedding, each block, and norm with output layer.
 

@@ -11,6 +11,7 @@ from ...distributed.functional import (
 )  # fmt: skip
 from ...distributed.ring_attention import ALONE, ring_attention
 from ...errors import ArgumentError
+from ...named_errors import names_arguments
 from ..attention import Attention
 from ..dropout import Dropout
 from ..feed_forward import FeedForward, GatedFeedForward
@@ -281,6 +282,7 @@ def _split_dropout(dropout, group):
     return SplitDropout(dropout.p, -1, lambda n: ([slice(rank * n, rank * n + n)], size * n))
 
 
+@names_arguments
 def tensor_parallel(model, group=None):
     """Split the attention heads and hidden features of a model among the ranks, in place.
 
@@ -358,6 +360,7 @@ def check_divisible(where, number, size, name="the number of features", place=""
         )
 
 
+@names_arguments
 def gather_state_dict(model):
     """Return the state dict of the whole model, with the parts of all ranks put together.
 
