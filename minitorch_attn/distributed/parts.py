@@ -2,9 +2,12 @@
 
 from itertools import accumulate
 
+from ..named_errors import names_arguments
+
 __all__ = ["part_slices", "part_sizes"]
 
 
+@names_arguments
 def part_sizes(count, parts):
     """Return the sizes of consecutive parts whose sizes differ by at most 1, the larger ones first.
 
@@ -17,6 +20,7 @@ def part_sizes(count, parts):
     return [size + (i < rest) for i in range(parts)]
 
 
+@names_arguments
 def part_slices(count, parts):
     """Return the slices of the parts of `part_sizes`.
 
