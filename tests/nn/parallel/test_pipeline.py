@@ -96,6 +96,37 @@ def test_gpt_trains_as_in_one_process(size):
     run_ranks(size, check_gpt)
 
 
+def check_drawn(draws):
+    mt.distributed.init_process_group()
+    rng, size = np.random.default_rng(6), mt.distributed.get_world_size()
+    for number in range(draws):
+        widths = rng.choice([1, 2, 3, 5, 7], size + 1 + int(rng.integers(4)))
+        micro_batches = int(rng.choice([1, 2, 3, 5]))
+        batch = micro_batches * int(rng.choice([1, 2, 3]))
+        dtype, tolerance = (("float64", 1e-12), ("float32", 1e-5))[number % 4 == 3]
+        x = mt.tensor(rng.normal(size=(batch, widths[0])), dtype=dtype)
+        y = mt.tensor(rng.normal(size=(batch, widths[-1])), dtype=dtype)
+        mt.manual_seed(number)
+        layers = [
+            nn.Sequential(nn.Linear(int(a), int(b)), nn.Tanh()).to(getattr(mt, dtype))
+            for a, b in zip(widths[:-1], widths[1:], strict=True)
+        ]
+        pipeline = GPipe(layers, micro_batches)
+        loss = pipeline.step(x, y, nn.functional.mse_loss)
+        found = [p.grad.numpy().copy() for p in pipeline.parameters()]
+        pipeline.zero_grad()
+        expected = nn.functional.mse_loss(nn.Sequential(*layers)(x), y)
+        expected.backward()
+        close(loss, expected.item(), tolerance)
+        for parameter, gradient in zip(pipeline.parameters(), found, strict=True):
+            close(gradient, parameter.grad.numpy(), tolerance)
+
+
+@pytest.mark.parametrize("size", (1, 2, 3, 4))
+def test_drawn_layers_and_batches(size):
+    run_ranks(size, check_drawn, 12)
+
+
 def losses_with_dropout():
     mt.distributed.init_process_group()
     ids, targets = texts(6, 7)
@@ -109,6 +140,22 @@ def test_dropout_masks_do_not_depend_on_the_number_of_ranks():
     assert alone[0] != trained_alone(0.0, ids, targets)[1][0]
     for losses in run_ranks(3, losses_with_dropout):
         close(losses, alone)
+
+
+def check_masks_differ():
+    """Every layer draws another mask for every micro-batch, and for every batch."""
+    mt.distributed.init_process_group()
+    mt.manual_seed(2)
+    pipeline = GPipe([nn.Dropout(0.5), nn.Dropout(0.5)], 2)
+    first, second = (pipeline(mt.ones(2, 400)).numpy() > 0 for _ in range(2))
+    for kept in (*first, *second):
+        assert 0.17 < kept.mean() < 0.33  # 1 / 4 by two different masks
+    rows = [row.tobytes() for row in (*first, *second)]
+    assert len(set(rows)) == 4
+
+
+def test_dropout_masks_differ():
+    run_ranks(1, check_masks_differ)
 
 
 def check_parameter_of_three_stages():

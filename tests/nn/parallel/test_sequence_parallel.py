@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from distributed.ranks import run_ranks
-from distributed.tiny_gpt import close, gpt, texts, train, trained_alone
+from distributed.tiny_gpt import close, gpt, one_process_loss, texts, train, trained_alone
 
 import minitorch_attn as mt
 from minitorch_attn import nn
@@ -62,13 +62,41 @@ def test_gpt_trains_as_in_one_process(size):
     run_ranks(size, check_gpt)
 
 
+def check_drawn(draws):
+    mt.distributed.init_process_group()
+    rng, size = np.random.default_rng(4), mt.distributed.get_world_size()
+    for number in range(draws):
+        heads, chunk = int(rng.choice([1, 2, 3, 5])), int(rng.choice([1, 2, 3, 5]))
+        ids, targets = texts(int(rng.choice([1, 2, 3])), 2 * size * chunk, seed=number)
+        sizes = {
+            "context_length": 2 * size * chunk + int(rng.integers(3)), "num_heads": heads,
+            "embed_dim": heads * int(rng.choice([2, 3, 7])), "num_layers": 1 + number % 2,
+        }  # fmt: skip
+        dropout = float(rng.choice([0.0, 0.3]))
+        model = gpt(dropout, **sizes)
+        mt.manual_seed(5)
+        expected = one_process_loss(model, ids, targets)
+        expected.backward()
+        split = SequenceParallel(gpt(dropout, **sizes), order=("zigzag", "contiguous")[number % 2])
+        mt.manual_seed(5)
+        loss = split.loss(ids, targets)
+        loss.backward()
+        split.sum_gradients()
+        close(loss.item(), expected.item())
+        for one, other in zip(model.parameters(), split.parameters(), strict=True):
+            close(other.grad.numpy(), one.grad.numpy())
+
+
+@pytest.mark.parametrize("size", RANKS)
+def test_drawn_models(size):
+    run_ranks(size, check_drawn, 8)
+
+
 def check_float32():
     mt.distributed.init_process_group()
     ids, targets = texts(2, 24)
     whole, split = gpt().float(), SequenceParallel(gpt().float())
-    logits = whole(ids)
-    loss = nn.functional.cross_entropy(logits.reshape(-1, 17), targets.reshape(-1))
-    loss.backward()
+    one_process_loss(whole, ids, targets).backward()
     split.loss(ids, targets).backward()
     split.sum_gradients()
     for one, other in zip(whole.parameters(), split.parameters(), strict=True):

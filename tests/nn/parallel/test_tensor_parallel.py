@@ -110,7 +110,7 @@ def check_gpt():
             close(restored(ids).numpy(), split(ids).numpy())
 
 
-def compare_gradients(split, found, expected):
+def compare_gradients(split, found, expected, tolerance=1e-12):
     """Compare the rank's part of each gradient; `expected` maps names to whole gradients."""
     parts = {}
     for path, module in split.named_modules():
@@ -120,7 +120,7 @@ def compare_gradients(split, found, expected):
     names = [name for name, _ in split.named_parameters()]
     for name, gradient in zip(names, found, strict=True):
         whole = expected[name]
-        close(gradient, own(whole, parts[name]) if name in parts else whole)
+        close(gradient, own(whole, parts[name]) if name in parts else whole, tolerance)
 
 
 @pytest.mark.parametrize("size", RANKS)
@@ -131,13 +131,14 @@ def test_gpt_trains_as_in_one_process(size):
 class Layers(nn.Module):
     """Layers that GPT does not have: groups of heads, a memory, masks, a gate, inner dropout."""
 
-    def __init__(self, dropout):
+    def __init__(self, embed, memory, heads, kv_heads, head_dim, hidden, dropout):
         super().__init__()
         self.attention = nn.Attention(
-            10, 12, num_kv_heads=6, head_dim=3, memory_dim=7, dropout=dropout
+            embed, heads, num_kv_heads=kv_heads, head_dim=head_dim, memory_dim=memory,
+            dropout=dropout,
         )  # fmt: skip
-        self.gated = nn.GatedFeedForward(10, 18, dropout=dropout)
-        self.network = nn.FeedForward(10, 30, activation="relu", dropout=dropout)
+        self.gated = nn.GatedFeedForward(embed, hidden, dropout=dropout)
+        self.network = nn.FeedForward(embed, hidden, activation="relu", dropout=dropout)
 
     def forward(self, x, memory, mask, bias):
         x = x + self.attention(x, memory, mask=mask, bias=bias)
@@ -145,19 +146,24 @@ class Layers(nn.Module):
         return x + self.network(x)
 
 
-def check_layers():
+def check_layers(draws):
     mt.distributed.init_process_group()
-    rng = np.random.default_rng(5)
-    arrays = (
-        rng.normal(size=(2, 5, 10)), rng.normal(size=(2, 4, 7)), rng.random((2, 12, 5, 4)) > 0.3,
-        rng.normal(size=(12, 5, 4)),
-    )  # fmt: skip
-    g = mt.tensor(rng.normal(size=(2, 5, 10)))
-    for dropout in (0.0, 0.3):
-        found = []
+    rng, size = np.random.default_rng(5), mt.distributed.get_world_size()
+    for number in range(draws):
+        batch, queries, keys, embed, memory = rng.choice([1, 2, 3, 5, 7], 5)
+        kv_heads = size * rng.choice([1, 2, 3])
+        heads, hidden = kv_heads * rng.choice([1, 2]), size * rng.choice([1, 5, 7])
+        sizes = embed, memory, heads, kv_heads, rng.choice([1, 3, 5]), hidden
+        one_head = rng.choice([1, heads])
+        arrays = (
+            rng.normal(size=(batch, queries, embed)), rng.normal(size=(batch, keys, memory)),
+            rng.random((batch, heads, queries, keys)) > 0.3,
+            rng.normal(size=(one_head, queries, keys)),
+        )  # fmt: skip
+        g, found = mt.tensor(rng.normal(size=(batch, queries, embed))), []
         for split in (False, True):
             mt.manual_seed(2)
-            model = Layers(dropout).double()
+            model = Layers(*map(int, sizes), dropout=0.3 * (number % 2)).double()
             model = tensor_parallel(model) if split else model
             inputs = [mt.tensor(a, requires_grad=a.dtype.kind == "f") for a in arrays]
             mt.manual_seed(6)
@@ -169,9 +175,23 @@ def check_layers():
             close(np.asarray(part), np.asarray(whole))
 
 
-@pytest.mark.parametrize("size", (2, 3))
-def test_other_layers(size):
-    run_ranks(size, check_layers)
+@pytest.mark.parametrize("size", RANKS)
+def test_drawn_layers(size):
+    run_ranks(size, check_layers, 10)
+
+
+def check_float32():
+    mt.distributed.init_process_group()
+    ids, targets = texts(2, 11)
+    whole, split = gpt().float(), tensor_parallel(gpt().float())
+    one_process_loss(whole, ids, targets).backward()
+    one_process_loss(split, ids, targets).backward()
+    expected = {name: p.grad.numpy() for name, p in whole.named_parameters()}
+    compare_gradients(split, [p.grad.numpy() for p in split.parameters()], expected, 1e-5)
+
+
+def test_float32_gradients_to_1e_5():
+    run_ranks(2, check_float32)
 
 
 def check_errors():
