@@ -194,7 +194,6 @@ _SENT = {
     "all_gather": _all_gather,
     "all_reduce": _all_reduce,
     "all_to_all": _all_to_all,
-    "barrier": lambda rank, ranks, size, root, sizes: [],
     "broadcast": _broadcast,
     "gather": _reduce,
     "recv": lambda rank, ranks, size, root, sizes: [],

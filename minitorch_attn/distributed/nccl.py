@@ -30,9 +30,11 @@ _OPS = {"SUM": "NCCL_SUM", "PRODUCT": "NCCL_PROD", "MAX": "NCCL_MAX", "MIN": "NC
 
 def is_available():
     """Return True if CUDA works and CuPy was built with NCCL."""
-    if not cuda_backend.is_available():
-        return False
-    return bool(getattr(cuda_backend.load().cuda.nccl, "available", False))
+    return cuda_backend.is_available() and _has_nccl(cuda_backend.load().cuda)
+
+
+def _has_nccl(cuda):
+    return bool(getattr(getattr(cuda, "nccl", None), "available", False))
 
 
 def connect(init_method=None, world_size=-1, rank=-1):
@@ -45,10 +47,11 @@ def connect(init_method=None, world_size=-1, rank=-1):
     world_size, rank : int, optional
     """
     cuda = cuda_backend.load().cuda
-    if not getattr(cuda.nccl, "available", False):
+    if not _has_nccl(cuda):
         raise CommunicationError(
-            "the backend 'nccl' is unavailable: this CuPy was built without NCCL",
-            hint="on Linux, python -m pip install 'cupy-cuda13x[ctk]' nvidia-nccl-cu13",
+            "the backend 'nccl' is unavailable: CuPy does not find NCCL",
+            hint="on Linux, python -m pip install nvidia-nccl-cu13 (or -cu12), and look at "
+            "cupy.show_config()",
         )
     place = rendezvous.find(init_method, world_size, rank)
     cuda_backend.set_device(place.local_rank % cuda_backend.device_count())

@@ -152,7 +152,7 @@ def through_file(make, path, rank, limit=LIMIT):
     ----------
     make : callable
     path : path
-        On a disk that all ranks share; a new one for every run.
+        File on a disk that all ranks share; a new one for every run.
     rank : int
     limit : float
         Seconds to wait for rank 0.

@@ -60,6 +60,7 @@ def check_dtypes():
         x = mt.tensor(everyone[rank])
         dist.all_reduce(x, dist.ReduceOp[op])
         assert x.dtype == "bool" and (x.numpy() == expected).all(), op
+        assert (x.numpy().view("uint8") == expected).all(), op  # True is the byte 1, not 2 or 3
         x = mt.tensor(everyone[rank][::-1].copy()[::-1])  # strided
         dist.all_reduce(x, dist.ReduceOp[op])
         assert (x.numpy() == expected).all(), op

@@ -97,3 +97,75 @@ def close(one, other, name):
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_against_one_process(n):
     run_ranks(n, check_against_one_process)
+
+
+def part(array, rank, n, axis):
+    return np.split(array, n, axis=axis)[rank].copy()
+
+
+def check_split_layers():
+    """Megatron's feed-forward layer, and a split and rejoined axis, against one process."""
+    dist.init_process_group()
+    rank, n = dist.get_rank(), dist.get_world_size()
+    x, w1, w2 = values(0, (5, 3), 1), values(0, (3, 2 * n), 2), values(0, (2 * n, 7), 3)
+    scale, cotangent = values(0, (5, 7 * n), 4), mt.tensor(values(0, (5, 7 * n), 5))
+
+    alone = [leaf(array) for array in (x, w1, w2, scale)]
+    y = (alone[0] @ alone[1]).tanh() @ alone[2]
+    (mt.cat([y] * n, 1) * alone[3] * cotangent).sum().backward()
+
+    split = [leaf(x), leaf(part(w1, rank, n, 1)), leaf(part(w2, rank, n, 0))]
+    hidden = (F.copy_to_ranks(split[0]) @ split[1]).tanh()
+    z = F.reduce_from_ranks(hidden @ split[2])
+    close(z, y, "feed-forward layer")
+    own = leaf(part(scale, rank, n, 1))
+    wide = F.scatter_to_ranks(mt.cat([z] * n, 1)) * own
+    whole = F.gather_from_ranks(wide)
+    close(whole, mt.cat([y] * n, 1) * alone[3], "gathered")
+    (whole * cotangent).sum().backward()
+    close(split[0].grad, alone[0].grad, "input")
+    close(split[1].grad, mt.tensor(part(alone[1].grad.numpy(), rank, n, 1)), "columns")
+    close(split[2].grad, mt.tensor(part(alone[2].grad.numpy(), rank, n, 0)), "rows")
+    close(own.grad, mt.tensor(part(alone[3].grad.numpy(), rank, n, 1)), "scale")
+    rows = F.gather_from_ranks(F.scatter_to_ranks(mt.tensor(values(0, (2 * n, 3), 6)), 0), 0)
+    np.testing.assert_array_equal(rows.numpy(), values(0, (2 * n, 3), 6))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_split_layers(n):
+    run_ranks(n, check_split_layers)
+
+
+def check_second_derivatives_and_messages():
+    dist.init_process_group()
+    rank, n = dist.get_rank(), dist.get_world_size()
+    everyone = [leaf(values(r, (2 * n, 3), 7)) for r in range(n)]
+    directions = [mt.tensor(values(r, (2 * n, 3), 8)) for r in range(n)]
+
+    def penalty(x, direction, gather, reduce):
+        y = gather(x).sin()
+        (grad,) = mt.autograd.grad((y * reduce(x * x).sum()).sum(), [x], create_graph=True)
+        return (grad * direction).sum()
+
+    total = sum(everyone[s] * everyone[s] for s in range(n)).sum()
+    loss = n * (mt.cat(everyone, 0).sin().sum() * total)  # every rank has this loss
+    grads = mt.autograd.grad(loss, everyone, create_graph=True)
+    sum((g * d).sum() for g, d in zip(grads, directions, strict=True)).backward()
+    x = leaf(values(rank, (2 * n, 3), 7))
+    with dist.count_messages() as traffic:
+        first = penalty(x, directions[rank], F.all_gather, F.all_reduce)
+    # Forward: all_gather and all_reduce. Backward: their adjoints. No other messages.
+    kinds = {kind: count.calls for kind, count in traffic.kinds.items()}
+    assert kinds == {"all_gather": 1, "all_reduce": 2, "reduce_scatter": 1}, kinds
+    first.backward()
+    close(x.grad, everyone[rank].grad, "second derivative")
+    with dist.count_messages() as traffic:
+        y = F.reduce_from_ranks(F.copy_to_ranks(leaf(values(rank, (3,), 9))))
+        assert traffic.calls == 1  # only the sum of g
+        y.sum().backward()
+        assert traffic.calls == 2  # only the sum of f
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_second_derivatives_and_messages(n):
+    run_ranks(n, check_second_derivatives_and_messages)

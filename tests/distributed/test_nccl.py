@@ -375,6 +375,47 @@ def test_messages_started_together():
     assert on_threads(3, exchange) == [True] * 3
 
 
+def test_a_later_call_waits_for_its_input_and_is_waited_for():
+    def reduce(engine, rank):
+        x, y = np.zeros(5), np.zeros(5)
+        current = engine.cuda.current
+        current.queue.append(lambda: x.fill(rank + 1))  # a kernel that has not run yet
+        request = engine.all_reduce(x, "SUM", later=True)
+        engine._stream.run()
+        request.wait()
+        current.queue.append(lambda: y.__iadd__(x))  # a kernel that reads the result
+        current.run()
+        return y.tolist()
+
+    assert on_threads(3, reduce) == [[6.0] * 5] * 3
+
+
+def test_connect(monkeypatch, tmp_path):
+    """Two ranks meet through a file, take a GPU each, and connect with the same id."""
+    world = World(2)
+
+    def connect(rank):
+        cuda = Cuda(world)
+        place = rendezvous.find(f"file://{tmp_path}/id", 2, rank)
+        chosen = []
+        monkeypatch.setattr(nccl.rendezvous, "find", lambda *a: place)
+        monkeypatch.setattr(nccl.cuda_backend, "load", lambda: SimpleNamespace(cuda=cuda))
+        monkeypatch.setattr(nccl.cuda_backend, "set_device", chosen.append)
+        monkeypatch.setattr(nccl.cuda_backend, "device_count", lambda: 4)
+        engine = nccl.connect()
+        return engine.rank, engine.size, engine.comm.rank, engine.comm.id, chosen
+
+    find = rendezvous.find
+    first = connect(0)
+    monkeypatch.setattr(nccl.rendezvous, "find", find)
+    second = connect(1)
+    assert first[:3] == (0, 2, 0) and second[:3] == (1, 2, 1)
+    assert first[3] == second[3] and first[4:] == ([0],) and second[4:] == ([1],)
+    monkeypatch.setattr(nccl.cuda_backend, "load", lambda: SimpleNamespace(cuda=SimpleNamespace()))
+    with pytest.raises(CommunicationError, match="CuPy does not find NCCL"):
+        nccl.connect()
+
+
 def test_subgroups_and_barrier():
     def split(engine, rank):
         engine.broadcast, run = lambda *a: (run(*a), engine.cuda.current.run()), engine.broadcast
