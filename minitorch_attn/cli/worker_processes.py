@@ -180,7 +180,8 @@ class _Supervisor:
                 err=True,
             )
         path = self._note("run")
-        if path is not None and Checkpoints(Path(path, CHECKPOINTS)).steps():
+        saved = path is not None and Checkpoints(Path(path, CHECKPOINTS)).steps()
+        if path is not None and (saved or self.killed is not None):
             words = self.arguments[: 2 if self.arguments[0] == "train" else 1]
             again = [*words, "--out", path, "--workers", self.workers, "--resume"]
             click.echo(f"  try       continue from the checkpoint: {command(*again)}", err=True)

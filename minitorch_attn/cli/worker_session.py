@@ -97,18 +97,20 @@ class WorkerSession(Session):
 
     def run(self):
         """Start or resume the run, train, and show the result; return the exit status."""
-        from ..distributed import get_rank, get_world_size
+        from ..distributed import destroy_process_group, get_rank, get_world_size
 
         self.aborts = False
         if os.environ.get(FOLDER):
             self.shared = ("--workers", get_world_size())
+        first = get_rank() == 0
         with limited_blas_threads(1):
-            code = super().run() if get_rank() == 0 else self._reported(self._train_along)
+            code = super().run() if first else self._reported(self._train_along)
+        noted = first and _leave("status", code)
         if self.aborts:
-            _leave("status", code)
-            return code  # the end of a process with another status than 0 ends all workers
+            return code  # as the group is still there, this ends all workers
         wait_for_all()
-        return 0 if get_rank() or _leave("status", code) else code
+        destroy_process_group()
+        return 0 if noted else code
 
     def _reported(self, call):
         """Call, and let worker 0 report an error that it has as well."""
