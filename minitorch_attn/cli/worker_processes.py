@@ -9,10 +9,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import click
 
+from ..training.checkpoint import Checkpoints
+from ..training.run_folder import CHECKPOINTS
 from . import FAILED, INTERRUPTED
 from .console import command
 
@@ -23,7 +26,8 @@ _NOISE = re.compile(
     r"=+$|=   |YOUR APPLICATION TERMINATED|This typically refers|Please see the FAQ|Abort\("
     r"|\[mpiexec@|\[proxy:|prterun|^-+$"
 )
-_DEAD = re.compile(r"PID (\d+)")
+_POLL, _GRACE = 0.1, 1.0  # seconds between looks; from one worker's failure to the others' end
+_START = 20.0  # seconds between the starts of the first and the last worker
 _PR_SET_PDEATHSIG = 1
 
 
@@ -49,12 +53,14 @@ class _Supervisor:
 
     def __init__(self, workers, arguments, folder):
         self.workers, self.arguments, self.folder = workers, arguments, folder
-        self.dead_pid = None
         self.stopping = None  # number of the first signal
+        self.killed = None  # the worker that died without saying why
+        self.started = self.failed = None  # times: of the first worker's start, of a failure
 
     def run(self):
+        mpiexec = _mpiexec()
         self.process = subprocess.Popen(
-            [_mpiexec(), "-n", str(self.workers), sys.executable, "-u", "-m", "minitorch_attn",
+            [*mpiexec, "-n", str(self.workers), sys.executable, "-u", "-m", "minitorch_attn",
              *self.arguments],
             env=self._environment(),
             stdin=subprocess.DEVNULL,
@@ -66,16 +72,40 @@ class _Supervisor:
             preexec_fn=_die_with_parent if sys.platform == "linux" else None,
         )  # fmt: skip
         pairs = (self.process.stdout, sys.stdout), (self.process.stderr, sys.stderr)
-        readers = [threading.Thread(target=self._pass_on, args=p, daemon=True) for p in pairs]
+        readers = [threading.Thread(target=_pass_on, args=pair, daemon=True) for pair in pairs]
         for reader in readers:
             reader.start()
         try:
             with self._signals():
-                code = self.process.wait()
+                while self.process.poll() is None:
+                    self._watch()
+                    time.sleep(_POLL)
+            self._watch()
             for reader in readers:
                 reader.join(timeout=5)
-            return self._status(code)
+            return self._status()
         finally:
+            self._end_all()
+
+    def _watch(self):
+        """Look for a worker that has ended; if it did not end well, end the others soon.
+
+        A worker says how it ends, even after an exception. One that is killed does not.
+        """
+        now, pids = time.monotonic(), self._pids()
+        ends = {worker: self._note(f"{worker}.ended") for worker in pids}
+        silent = [w for w, pid in pids.items() if ends[w] is None and not _is_running(pid)]
+        # It may have said so in the meantime.
+        silent = [worker for worker in silent if self._note(f"{worker}.ended") is None]
+        if silent and self.failed is None:
+            self.killed = silent[0]
+        if self.started is None and pids:
+            self.started = now
+        is_late = self.started and len(pids) < self.workers and now - self.started > _START
+        wrong = silent or any(end not in (None, "0") for end in ends.values())
+        if self.failed is None and (wrong or is_late):
+            self.failed = now
+        if self.failed is not None and now - self.failed > _GRACE:
             self._end_all()
 
     def _environment(self):
@@ -89,17 +119,6 @@ class _Supervisor:
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         more = {FOLDER: str(self.folder), "PYTHONFAULTHANDLER": "1"}
         return {**os.environ, **one, **allow, **more, "PYTHONPATH": os.pathsep.join(paths)}
-
-    def _pass_on(self, source, target):
-        """Copy the workers' output, without what mpiexec adds to it."""
-        for line in source:
-            if _NOISE.match(line):
-                found = _DEAD.search(line)
-                if found and self.dead_pid is None:
-                    self.dead_pid = int(found[1])
-            else:
-                target.write(line)
-                target.flush()
 
     @contextlib.contextmanager
     def _signals(self):
@@ -140,7 +159,7 @@ class _Supervisor:
             return (self.folder / name).read_text(encoding="utf-8") or None
         return None
 
-    def _status(self, code):
+    def _status(self):
         """Return the exit status; if a worker died, say which, and how to continue."""
         left = self._note("status")
         if left is not None:
@@ -148,19 +167,25 @@ class _Supervisor:
         if self.stopping is not None:
             click.echo("stopped", err=True)
             return INTERRUPTED if self.stopping == signal.SIGINT else 128 + self.stopping
-        worker = {pid: worker for worker, pid in self._pids().items()}.get(self.dead_pid)
-        killed = code if 0 < code < 32 else code - 128 if 128 < code < 160 else None
-        if worker is not None and killed in set(signal.Signals):
-            name = signal.Signals(killed).name
-            click.echo(f"error: worker {worker} of {self.workers} was ended by {name}", err=True)
-        elif code < 0 or not self._pids():
-            click.echo(f"error: mpiexec ended with status {code}", err=True)
+        ends = [self._note(f"{worker}.ended") for worker in range(self.workers)]
+        if self.killed is not None:
+            click.echo(
+                f"error: worker {self.killed} of {self.workers} was killed, or crashed; the others "
+                "were ended",
+                err=True,
+            )
+        elif not any(ends):
+            click.echo(
+                f"error: the workers did not start; mpiexec ended with {self.process.returncode}",
+                err=True,
+            )
         path = self._note("run")
-        if path is not None:
+        saved = path is not None and Checkpoints(Path(path, CHECKPOINTS)).steps()
+        if path is not None and (saved or self.killed is not None):
             words = self.arguments[: 2 if self.arguments[0] == "train" else 1]
             again = [*words, "--out", path, "--workers", self.workers, "--resume"]
             click.echo(f"  try       continue from the checkpoint: {command(*again)}", err=True)
-        return code if code in (FAILED, 2) else FAILED
+        return next((int(end) for end in ends if end not in (None, "0")), FAILED)
 
     def _end_all(self):
         """Kill what still runs, after an error or if this process is interrupted."""
@@ -182,15 +207,38 @@ def _is_ours(pid, folder):
         return False
 
 
+def _is_running(pid):
+    """Return False if a process has ended, also while its parent has not asked for its status."""
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return state[0] != "Z"
+    except (OSError, IndexError):
+        return not Path("/proc/self").exists()
+
+
+def _pass_on(source, target):
+    """Copy the workers' output, without what mpiexec adds to it."""
+    for line in source:
+        if not _NOISE.match(line):
+            target.write(line)
+            target.flush()
+
+
 def _mpiexec():
-    """Return the path of mpiexec: the one beside the interpreter, or that on PATH."""
+    """Return the start of mpiexec's command: the one beside the interpreter, or that on PATH."""
     beside = Path(sys.executable).parent / "mpiexec"
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if found is None:
         raise click.UsageError(
             "--workers: mpiexec was not found; python -m pip install 'minitorch-attn[mpi]'"
         )
-    return found
+    version = subprocess.run([found, "--version"], capture_output=True, text=True).stdout
+    # MPICH's mpiexec kills the others when a worker dies, and then names any of them.
+    return [found, "-disable-auto-cleanup"] if "HYDRA" in version else [found]
 
 
 def _die_with_parent():

@@ -1,5 +1,6 @@
 """Training session of one of several workers: worker 0 has the run folder and the terminal."""
 
+import atexit
 import ctypes
 import os
 import signal
@@ -22,7 +23,7 @@ from .worker_processes import FOLDER
 __all__ = ["WorkerSession", "join"]
 
 _PR_SET_PDEATHSIG = 1
-_PATIENCE = 3.0  # seconds for worker 0 to report an error that all workers have
+_PATIENCE = 8.0  # seconds for worker 0 to report an error that all workers have
 
 
 def join():
@@ -33,6 +34,7 @@ def join():
     from .. import distributed
 
     _end_with_parent()
+    _leave(f"{_launched_rank()}.pid", os.getpid())
     distributed.init_process_group("mpi")
     workers = distributed.get_world_size()
     if workers != launched_size():
@@ -40,8 +42,32 @@ def join():
             f"{launched_size()} processes were started, but MPI joined {workers} of them; start "
             "them with the mpiexec of the MPI that mpi4py uses, or with srun --mpi=pmi2"
         )
-    _leave(f"{distributed.get_rank()}.pid", os.getpid())
+    _say_how_it_ends(f"{distributed.get_rank()}.ended")
     return workers
+
+
+def _launched_rank():
+    """Return the number of this process among those that mpiexec or srun started."""
+    names = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+    return next((os.environ[name] for name in names if name in os.environ), "0")
+
+
+def _say_how_it_ends(note):
+    """Leave the exit status before MPI ends this process, or before it ends by itself."""
+    leave, hook = sys.exit, sys.excepthook
+    status = [0]
+
+    def exit_with(code=None, /):
+        status[0] = code if isinstance(code, int) else int(code is not None)
+        leave(code)
+
+    def report(*error):
+        status[0] = FAILED
+        _leave(note, FAILED)
+        hook(*error)
+
+    sys.exit, sys.excepthook = exit_with, report
+    atexit.register(lambda: _leave(note, status[0]))  # it runs before MPI is closed
 
 
 def _end_with_parent():
@@ -71,18 +97,20 @@ class WorkerSession(Session):
 
     def run(self):
         """Start or resume the run, train, and show the result; return the exit status."""
-        from ..distributed import get_rank, get_world_size
+        from ..distributed import destroy_process_group, get_rank, get_world_size
 
         self.aborts = False
         if os.environ.get(FOLDER):
             self.shared = ("--workers", get_world_size())
+        first = get_rank() == 0
         with limited_blas_threads(1):
-            code = super().run() if get_rank() == 0 else self._reported(self._train_along)
+            code = super().run() if first else self._reported(self._train_along)
+        noted = first and _leave("status", code)
         if self.aborts:
-            _leave("status", code)
-            return code  # the end of a process with another status than 0 ends all workers
+            return code  # as the group is still there, this ends all workers
         wait_for_all()
-        return 0 if get_rank() or _leave("status", code) else code
+        destroy_process_group()
+        return 0 if noted else code
 
     def _reported(self, call):
         """Call, and let worker 0 report an error that it has as well."""

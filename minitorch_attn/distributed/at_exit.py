@@ -9,9 +9,12 @@ which kills them. A rank that is killed from outside ends the run without this f
 import atexit
 import os
 import sys
+import time
 import traceback
 
 __all__ = ["install"]
+
+_PASS_ON = 0.5  # seconds for mpiexec to pass on what was printed; an abort discards it
 
 _installed = {}  # "pid": the process, "abort" and "close": functions, "status": of sys.exit
 
@@ -63,6 +66,7 @@ def _print_and_abort(kind, error, trace):
 def _abort(status):
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
+    time.sleep(_PASS_ON)
     _installed["abort"](status)
 
 

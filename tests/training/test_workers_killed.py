@@ -135,7 +135,7 @@ def test_a_killed_worker_ends_the_run_which_resumes(number, unbroken, tmp_path):
     assert time.monotonic() - killed < LIMIT
     assert wait_until_empty(folder) == {}
     if process.returncode:
-        assert f"worker {rank} of {workers} was ended by SIGKILL" in out, out
+        assert f"worker {rank} of {workers} was killed" in out, out
         assert "--resume" in out
         finish(start(folder, workers, "--resume"))
     assert content(folder) == expected
