@@ -58,8 +58,8 @@ float64 = double = _as_dtype("float64")
 
 # Imported on first use: modules, and names with the module that defines them.
 _ON_DEMAND = {
-    "amp", "backends", "cuda", "data", "generation", "gradcheck", "jit", "memory", "models",
-    "profiling", "tracing", "training", "utils", "viz",
+    "amp", "backends", "cuda", "data", "distributed", "generation", "gradcheck", "jit", "memory",
+    "models", "profiling", "tracing", "training", "utils", "viz",
 }  # fmt: skip
 _DEFINED_IN = {
     "Generator": "backend.generator",

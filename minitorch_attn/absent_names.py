@@ -14,8 +14,8 @@ __all__ = ["MODULES", "absent", "stored_names"]
 _PACKAGE = __name__.partition(".")[0]
 MODULES = """
     torch.ao torch.autograd.forward_ad torch.autograd.functional torch.autograd.profiler
-    torch.distributed torch.distributions torch.export torch.func torch.fx torch.hub torch.mps
-    torch.multiprocessing torch.nested torch.nn.intrinsic torch.nn.parallel torch.nn.quantized
+    torch.distributions torch.export torch.func torch.fx torch.hub torch.mps
+    torch.multiprocessing torch.nested torch.nn.intrinsic torch.nn.quantized
     torch.nn.utils.parametrizations torch.nn.utils.parametrize torch.nn.utils.prune torch.onnx
     torch.optim.swa_utils torch.profiler torch.quantization torch.signal torch.sparse torch.special
     torch.testing torch.utils.benchmark torch.utils.cpp_extension torch.utils.tensorboard

@@ -1,9 +1,9 @@
 """Errors that a user can cause. Each states what went wrong, what was expected and what to try."""
 
 __all__ = [
-    "MiniTorchError", "ArgumentError", "CheckpointError", "DataError", "DeviceError", "DTypeError",
-    "GraphError", "IndexRangeError", "MissingMethodError", "MissingNameError", "NotYetWritten",
-    "NumericError", "ShapeError",
+    "MiniTorchError", "ArgumentError", "CheckpointError", "CommunicationError", "DataError",
+    "DeviceError", "DTypeError", "GraphError", "IndexRangeError", "MissingMethodError",
+    "MissingNameError", "NotYetWritten", "NumericError", "ShapeError",
 ]  # fmt: skip
 
 
@@ -61,6 +61,10 @@ class ArgumentError(MiniTorchError, ValueError):
 
 class CheckpointError(MiniTorchError, RuntimeError):
     """A checkpoint that could not be read or written."""
+
+
+class CommunicationError(MiniTorchError, RuntimeError):
+    """A message between processes that failed, or a backend for messages that is unavailable."""
 
 
 class DataError(MiniTorchError, ValueError):

@@ -34,7 +34,7 @@ BUDGET = {
 
 # What to write instead of each unusual phrase. The text is on one line, with single spaces.
 PHRASES = {
-    r"\bpeers?\b": "Hugging Face, timm or PyTorch, by name",
+    r"\bpeers?\b(?! : )": "Hugging Face, timm or PyTorch, by name",
     r"\btheirs\b": "the name of the library or the person",
     r"(?<!hugging )\bfaces?\b": "the Hugging Face interface",
     r"\btwins?\b": "composed version, or reference implementation",

@@ -13,6 +13,7 @@ FLOORS = (
     {"tensor", "methods", "formatting", "typed"},
     {"autograd"},
     {"ops"},
+    {"distributed"},
     {"gradcheck"},
     {"fft", "linalg"},
     {"files", "folder_lock", "schema"},

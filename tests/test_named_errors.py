@@ -264,7 +264,8 @@ UNNAMED = {
 MODULES = """
 mt F nn nn.init nn.utils nn.utils.rnn mt.masks mt.linalg mt.fft mt.optim mt.optim.lr_scheduler
 mt.generation mt.utils mt.utils.data mt.autograd mt.amp mt.jit mt.cuda mt.backends mt.gradcheck
-mt.data mt.viz mt.memory mt.tracing mt.profiling mt.training mt.einops
+mt.data mt.viz mt.memory mt.tracing mt.profiling mt.training mt.einops mt.distributed
+mt.distributed.functional
 """
 
 

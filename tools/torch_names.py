@@ -34,6 +34,7 @@ NAMESPACES = {
     "torch.optim.lr_scheduler": "learning-rate schedules",
     "torch.autograd": "derivatives",
     "torch.utils.data": "data sets and loaders",
+    "torch.distributed": "messages between processes",
     "torch.linalg": "linear algebra",
     "torch.fft": "Fourier transforms",
 }
@@ -47,6 +48,8 @@ _DEPRECATED = """
     torch.nn.init.eye torch.nn.init.kaiming_normal torch.nn.init.kaiming_uniform
     torch.nn.init.normal torch.nn.init.orthogonal torch.nn.init.sparse torch.nn.init.uniform
     torch.nn.init.xavier_normal torch.nn.init.xavier_uniform torch.nn.utils.clip_grad_norm
+    torch.distributed.all_gather_coalesced torch.distributed.all_reduce_coalesced
+    torch.distributed.reduce_op
 """.split()
 # Parts of PyTorch's machinery that have a docstring and are not for users.
 _INTERNAL = re.compile(
@@ -111,9 +114,9 @@ def _find(package, namespace):
 
 def _counts(namespace, owner, name):
     """Return True for the name of a documented function, class or method of PyTorch."""
-    value = getattr(owner, name)
     if name.startswith("_") or _INTERNAL.match(name) or f"{namespace}.{name}" in _DEPRECATED:
         return False
+    value = getattr(owner, name)
     if inspect.isclass(owner):
         return bool(getattr(value, "__doc__", None))
     if not (inspect.isclass(value) or inspect.isroutine(value)) or not value.__doc__:

@@ -24,6 +24,8 @@ NAMESPACES = {
     "nn.utils.rnn": "mt.nn.utils.rnn: sequences of different lengths",
     "optim": "mt.optim: optimizers",
     "optim.lr_scheduler": "mt.optim.lr_scheduler: learning-rate schedules",
+    "distributed": "mt.distributed: messages between processes",
+    "distributed.functional": "mt.distributed.functional: collectives with a backward pass",
     "linalg": "mt.linalg: norms",
     "fft": "mt.fft: Fourier transforms",
     "models": "mt.models: one file per paper",

@@ -15,8 +15,8 @@ OPERATIONS = {
     # Inputs are converted to float16, the dtype of `autocast`.
     "float16": """
         AdditiveAttention Attention CausalAttention Conv ConvKernel ConvTransposed FeedForward
-        FeedForwardInBlocks GruSequence Linear LstmSequence MatMul Prelu Projections RnnSequence
-        TiledAttention
+        FeedForwardInBlocks GruSequence Linear LstmSequence MatMul Prelu Projections RingAttention
+        RnnSequence TiledAttention
     """,
     # Inputs are converted to float32.
     "float32": """
@@ -29,15 +29,15 @@ OPERATIONS = {
     # Refused: the gradient of a probability near 0 does not fit into float16.
     "refused": "BinaryCrossEntropy",
     "unaffected": """
-        Abs Add Alias BroadcastTo Cast Clamp ClampTo Clone ColumnSum Cos
-        CtcLoss Diagonal DiagonalPlace Div
-        Dropout Elu Embedding Erf Extreme Flip Fmod Fourier Gather GatherBack Gelu GeluTanh
-        HardSwish HardTanh LeakyRelu Lerp LogAddExp LogSigmoid LookUp MaxPool Maximum Mean Median
-        Minimum Mish Move Mul Neg NormOver Overwrite Pad Parallel PatchSum Patches Permute Pick
-        Place PlaceAt Recurrence Relu Remainder Reshape ResidualDropout Roll Rotary Round RowSum
-        RowTake Scatter ScatterExtreme ScatterProduct Seam Shift Sigmoid Sign Silu Sin Slice Split
-        Sqrt Std Sub Tanh TapSum TieShare Tile Transpose Triangle Unbind Var Where WholeQuotient
-        WindowSum Windows WriteThrough Zero _Blank
+        Abs Add Alias AllGather AllReduce AllToAll Broadcast BroadcastTo Cast Clamp ClampTo Clone
+        ColumnSum CopyToRanks Cos CtcLoss Diagonal DiagonalPlace Div Dropout Elu Embedding Erf
+        Extreme Flip Fmod Fourier Gather GatherBack GatherFromRanks Gelu GeluTanh HardSwish HardTanh
+        LeakyRelu Lerp LogAddExp LogSigmoid LookUp MaxPool Maximum Mean Median Minimum Mish Move Mul
+        Neg NormOver Overwrite Pad Parallel PatchSum Patches Permute Pick Place PlaceAt Recurrence
+        Reduce ReduceFromRanks ReduceScatter Relu Remainder Reshape ResidualDropout Roll Rotary
+        Round RowSum RowTake Scatter ScatterExtreme ScatterProduct ScatterToRanks Seam Shift Sigmoid
+        Sign Silu Sin Slice Split Sqrt Std Sub Tanh TapSum TieShare Tile Transpose Triangle Unbind
+        Var Where WholeQuotient WindowSum Windows WriteThrough Zero _Blank
     """,
 }
 

@@ -8,7 +8,7 @@ the stream. NumPy implements it in C; on other devices, array operations compute
 
 import numpy as np
 
-__all__ = ["philox_words"]
+__all__ = ["philox_words", "words_at"]
 
 _MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 _KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
@@ -39,10 +39,28 @@ def philox_words(xp, key, offset, blocks):
     return _words_by_arrays(xp, key, offset, blocks)
 
 
-def _words_by_arrays(xp, key, offset, blocks):
-    """Compute the words of all blocks at once with array operations."""
+def words_at(xp, key, counters):
+    """Return the random words for any counters, computed by array operations.
+
+    Parameters
+    ----------
+    xp : module
+    key : int
+        Key, from 0 to 2**64 - 1.
+    counters : array of uint64 of shape (n,)
+
+    Returns
+    -------
+    array of uint64 of shape (n, 4)
+
+    Examples
+    --------
+    >>> some = words_at(np, 5, np.array([7, 2], dtype=np.uint64))
+    >>> bool((some[1] == philox_words(np, 5, 2, 1)).all())
+    True
+    """
     keys = [key, 0]
-    a = xp.arange(blocks, dtype=xp.uint64) + offset
+    a = counters
     b = c = d = xp.zeros_like(a)
     for number in range(_ROUNDS):
         if number:
@@ -50,7 +68,13 @@ def _words_by_arrays(xp, key, offset, blocks):
         high_a, low_a = _wide_product(a, _MULTIPLIERS[0])
         high_c, low_c = _wide_product(c, _MULTIPLIERS[1])
         a, b, c, d = high_c ^ b ^ keys[0], low_c, high_a ^ d ^ keys[1], low_a
-    return xp.stack([a, b, c, d], axis=1).reshape(4 * blocks)
+    return xp.stack([a, b, c, d], axis=1)
+
+
+def _words_by_arrays(xp, key, offset, blocks):
+    """Compute the words of consecutive counters with array operations."""
+    counters = xp.arange(blocks, dtype=xp.uint64) + offset
+    return words_at(xp, key, counters).reshape(4 * blocks)
 
 
 def _wide_product(words, constant):

@@ -12,19 +12,21 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from minitorch_attn.backend.batch_part import again_in, current, refuse_in_part, whole_mask
 from minitorch_attn.backend.devices import array_module
 from minitorch_attn.backend.graph_capture import refuse
 from minitorch_attn.backend.kernel_table import with_kernel
-from minitorch_attn.backend.philox import philox_words
+from minitorch_attn.backend.philox import philox_words, words_at
 from minitorch_attn.errors import ArgumentError, GraphError
 from minitorch_attn.named_errors import names_arguments
 
 __all__ = [
     "Position", "draw_mask", "get_rng_state", "host_generator", "initial_seed", "keep_mask",
-    "manual_seed", "next_offset", "own_offsets", "reserve_offsets", "seed_from_system",
-    "set_rng_state",
+    "keep_runs", "manual_seed", "mask_offset", "next_offset", "own_offsets", "reserve_offsets",
+    "seed_from_system", "set_rng_state",
 ]  # fmt: skip
 
+_LONG = 1024  # entries of a run from which NumPy's generator is faster than array operations
 _LANES = 16  # mask entries per counter value: four 64-bit words of four 16-bit lanes
 
 
@@ -60,6 +62,10 @@ def reserve_offsets(threads):
     list of int
         First counter value of each range.
     """
+    refuse_in_part(
+        "reserve_offsets: threads inside batch_part would draw the masks of other rows",
+        hint="use threads=1 in each process",
+    )
     first = next_offset(threads * _RANGE * _LANES)
     return [first + number * _RANGE for number in range(threads)]
 
@@ -89,6 +95,7 @@ class Position:
 
     def __init__(self):
         own = _thread.offset is not None
+        self.part = current.rows
         with _state.lock:
             self.seed = initial_seed()
             self.offset = _thread.offset if own else _state.offset
@@ -106,7 +113,8 @@ class Position:
             generator.bit_generator.state = self.bits
         _thread.seed, _thread.offset, _thread.generator = self.seed, self.offset, generator
         try:
-            yield
+            with again_in(self.part):
+                yield
         finally:
             _thread.seed, _thread.offset, _thread.generator = before
 
@@ -168,9 +176,13 @@ def initial_seed():
 def host_generator():
     """Return the host's numpy.random.Generator (Philox), used to draw weights and to shuffle.
 
-    Only one thread may use it at a time. It is unavailable inside `own_offsets`.
+    Only one thread may use it at a time. It is unavailable inside `own_offsets` and `batch_part`.
     """
     refuse("draws random numbers on the host")
+    refuse_in_part(
+        "host_generator: inside batch_part, only dropout masks can be drawn by row",
+        hint="draw these numbers outside the forward pass, for the whole batch",
+    )
     return _generator()
 
 
@@ -207,6 +219,31 @@ def next_offset(size):
         offset = _state.offset
         _state.offset += -(-size // _LANES)
         return offset
+
+
+class _PartOffset(int):
+    """First counter value of a part of a mask, which starts `skip` entries later, below 16."""
+
+    skip = 0
+
+
+def mask_offset(shape):
+    """Reserve the counter values for a mask of this shape, or of the whole mask in `batch_part`.
+
+    Returns
+    -------
+    int
+        First counter value, to be passed to `keep_mask`. Inside `batch_part` it also knows where
+        the part begins, so it draws the same part again after the block, as in a backward pass.
+    """
+    if current.rows is None:
+        return next_offset(math.prod(shape))
+    size, start = whole_mask(shape)
+    offset = next_offset(size) + start // _LANES
+    if start % _LANES:
+        offset = _PartOffset(offset)
+        offset.skip = start % _LANES
+    return offset
 
 
 def get_rng_state():
@@ -261,7 +298,7 @@ def keep_mask(shape, keep_probability, module=np, seed=None, offset=None):
         Module for the device of the mask, as returned by `array_module` or `module_for`.
     seed, offset : int, optional
         Seed and offset, which determine the mask on every device. Default: the current seed and
-        a new range of offsets.
+        a new range of offsets, of which `batch_part` selects a part.
 
     Returns
     -------
@@ -283,16 +320,68 @@ def keep_mask(shape, keep_probability, module=np, seed=None, offset=None):
     if seed is None:
         seed = initial_seed()
     if offset is None:
-        offset = next_offset(size)
+        offset = mask_offset(shape)
     threshold = as_threshold(keep_probability)
     if threshold == 2**16 or size == 0:
         return module.ones(shape, dtype=bool)
+    if type(offset) is _PartOffset:
+        longer = keep_mask((offset.skip + size,), keep_probability, module, seed, int(offset))
+        return longer[offset.skip :].reshape(shape)
     if module is not np:
         mask = module.empty(shape, dtype=bool)
         draw_mask(mask, threshold, seed, offset)
         return mask
     words = philox_words(module, seed, offset, -(-size // _LANES))
     return (words.view(module.uint16)[:size] < threshold).reshape(shape)
+
+
+def keep_runs(starts, length, keep_probability, seed, offset):
+    """Draw some entries of a mask of `keep_mask`: from each start, a run of entries.
+
+    A process that holds a part of an array draws that part of the mask for the whole array.
+
+    Parameters
+    ----------
+    starts : array of int64
+        Indices into the flattened mask.
+    length : int
+        Number of entries of each run.
+    keep_probability : float
+    seed, offset : int
+        Seed and offset of the whole mask.
+
+    Returns
+    -------
+    array of bool of shape (*starts.shape, length)
+
+    Examples
+    --------
+    >>> mask = keep_mask((3, 20), 0.5, seed=1, offset=4)
+    >>> runs = keep_runs(np.array([17, 2]), 5, 0.5, seed=1, offset=4)
+    >>> bool((runs[0] == mask.ravel()[17:22]).all() and (runs[1] == mask.ravel()[2:7]).all())
+    True
+    """
+    module = array_module(starts)
+    threshold = as_threshold(keep_probability)
+    if threshold == 2**16 or starts.size * length == 0:
+        return module.ones((*starts.shape, length), dtype=bool)
+    if module is np and length >= _LONG:
+        runs = [_run(start, length, threshold, seed, offset) for start in starts.ravel().tolist()]
+        return np.stack(runs).reshape(*starts.shape, length)
+    first = starts.reshape(-1, 1) // _LANES
+    counters = first + module.arange((length - 1) // _LANES + 2) + offset  # (run, counter)
+    words = words_at(module, seed, counters.reshape(-1).astype(module.uint64))
+    lanes = words.view(module.uint16).reshape(len(counters), -1)  # (run, lane)
+    columns = starts.reshape(-1, 1) % _LANES + module.arange(length)
+    kept = module.take_along_axis(lanes, columns, 1) < threshold
+    return kept.reshape(*starts.shape, length)
+
+
+def _run(start, length, threshold, seed, offset):
+    """Return one run of `keep_runs`, from consecutive counters, which NumPy draws faster."""
+    first, skip = divmod(start, _LANES)
+    words = philox_words(np, seed, offset + first, -(-(skip + length) // _LANES))
+    return words.view(np.uint16)[skip : skip + length] < threshold
 
 
 def as_threshold(keep_probability):

@@ -1,5 +1,7 @@
 """Command-line interface (CLI): `mta`, `minitorch-attn` and `python -m minitorch_attn`."""
 
+import sys
+
 __all__ = ["main"]
 
 DONE, FAILED, USAGE, NO_SANDBOX, OWN_FAULT, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -21,6 +23,10 @@ def main(arguments=None):
     try:
         from .app import run
 
-        return run(arguments)
+        code = run(arguments)
+        distributed = sys.modules.get("minitorch_attn.distributed")
+        if code and distributed is not None and distributed.is_initialized():
+            sys.exit(code)  # the one of `distributed`, which ends the other workers
+        return code
     except KeyboardInterrupt:
         return INTERRUPTED

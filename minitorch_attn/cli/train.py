@@ -9,6 +9,7 @@ from click.core import ParameterSource
 from ..errors import DataError
 from ..schema import INTEGER, NUMBER, TEXT, check, read_json, read_toml, record
 from ..training.recipes import RECIPES, load_recipe
+from ..training.workers import launched_size
 from .source_line import Command, Group
 from .training_session import Session
 
@@ -97,6 +98,13 @@ def _of_session():
         click.Option(
             ["--minutes"], type=_ABOVE_ZERO, help="Training time in minutes, instead of --steps."
         ),
+        click.Option(
+            ["--workers"],
+            type=_POSITIVE,
+            default=1,
+            show_default=True,
+            help="Number of processes among which each batch is split.",
+        ),
         click.Option(["--out"], type=_FOLDER, help="Run folder.  [default: a new folder in runs/]"),
         click.Option(
             ["--config"],
@@ -131,9 +139,40 @@ def _run(kind, recipe_class, values):
     if values.get("minutes") is not None and _is_given("steps"):
         raise click.UsageError("--steps and --minutes cannot be combined: give one of them")
     values.pop("config", None)
+    workers = values.pop("workers", 1)
     session = {name: values.pop(name, None) for name in ("out", "resume", "minutes")}
     given = {name: value for name, value in values.items() if _is_given(name)}
-    return Session(kind, recipe_class, values, given, **session).run()
+    if workers == 1 and launched_size() == 1:
+        return Session(kind, recipe_class, values, given, **session).run()
+    return _run_workers(workers, kind, recipe_class, values, given, session)
+
+
+def _run_workers(workers, kind, recipe_class, values, given, session):
+    """Run the training session in several processes: start them, or join those that started."""
+    if recipe_class.one_process:
+        raise click.UsageError(f"{kind} runs in one process only: {recipe_class.one_process}")
+    if session["minutes"] is not None:
+        raise click.UsageError("--minutes and --workers cannot be combined: give --steps")
+    if not values["device"].startswith("cpu"):
+        raise click.UsageError(
+            f"--workers shares the cores of the CPU; it cannot be combined with --device "
+            f"{values['device']}"
+        )
+    if launched_size() > 1:
+        from .worker_session import WorkerSession, join
+
+        joined = join()
+        if workers not in (1, joined):
+            raise click.UsageError(f"--workers {workers}, but {joined} processes were started")
+        return WorkerSession(kind, recipe_class, values, given, **session).run()
+    from .worker_processes import start_workers
+
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+    if session["out"] is not None:
+        options.append(f"--out={session['out']}")
+    if session["resume"] is not None:
+        options.append(f"--resume={session['resume']}")
+    return start_workers(workers, [*kind.split(), *options])
 
 
 def _is_given(name):

@@ -46,6 +46,8 @@ class Session:
         Training time in minutes, from which the number of steps is estimated.
     """
 
+    shared = ()  # options of the command that belong to `WorkerSession`
+
     def __init__(self, kind, recipe_class, options, given, out=None, resume=None, minutes=None):
         self.kind = kind
         self.recipe_class = recipe_class
@@ -214,7 +216,8 @@ class Session:
         saved = self.folder.checkpoints.steps()
         steps = self.recipe.options["steps"]
         where = f"saved at step {saved[-1]:,} of {steps:,}" if saved else "nothing saved yet"
-        resume = command(*self.kind.split(), "--out", self.folder.path, "--resume")
+        words = [*self.kind.split(), *self.shared]
+        resume = command(*words, "--out", self.folder.path, "--resume")
         self.console.print(f"\n{how}; {where} in {self.folder.path}\ncontinue with: {resume}")
 
     # End
@@ -238,7 +241,7 @@ class Session:
             return
         usual = next(option.default for option in recipe.OPTIONS if option.name == "steps")
         steps = recipe.options["steps"]
-        line = [*self.kind.split(), "--steps", usual if steps < usual else 2 * steps]
+        line = [*self.kind.split(), *self.shared, "--steps", usual if steps < usual else 2 * steps]
         goes_on = "steps" in recipe.changeable
         if goes_on:
             line += ["--out", self.folder.path, "--resume"]

@@ -24,6 +24,7 @@ import numpy as np
 
 from ..autograd.broadcasting import sum_to_shape
 from ..backend import array_module, initial_seed, keep_mask, next_offset
+from ..backend.batch_part import draws_part
 from ..backend.kernel_table import register
 from ..ops.attention import tiled
 from ..ops.attention.causal import CausalAttention
@@ -53,6 +54,7 @@ class _Kernel:
             and 0 < value.shape[-1] <= LARGEST_DIM
             and query.dtype.name in FLOATS
             and (mask is None or mask.dtype.kind == "b" or mask.dtype == query.dtype)
+            and not (dropout_p and draws_part())
         )
 
     @staticmethod

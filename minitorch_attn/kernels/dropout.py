@@ -107,8 +107,9 @@ class ResidualDropoutKernel:
     """A residual path with dropout, in one launch forward and one backward."""
 
     @staticmethod
-    def accepts(x, branch, **settings):
-        return x.dtype.name in FLOATS and x.dtype == branch.dtype and x.shape == branch.shape
+    def accepts(x, branch, *, offset, **settings):
+        alike = x.dtype == branch.dtype and x.shape == branch.shape
+        return x.dtype.name in FLOATS and alike and type(offset) is int  # not a part of a mask
 
     @staticmethod
     def forward(ctx, x, branch, *, keep_probability, seed, offset, scale):

@@ -33,4 +33,10 @@ from .summary import *  # noqa: F403
 from .transformer import *  # noqa: F403
 from .upsample import *  # noqa: F403
 
-__getattr__ = _absent(__name__)
+
+def __getattr__(name):
+    if name == "parallel":  # it needs `distributed`
+        from importlib import import_module
+
+        return import_module(f"{__name__}.parallel")
+    return _absent(__name__)(name)

@@ -208,11 +208,15 @@ class Attention(Module):
             if queries > 1:
                 triangle = causal(queries, offset=keys - queries, device=query.device).attend
                 mask = triangle if mask is None else mask & triangle
-        attention = self._show_weights if self.weight_hooks else ops.scaled_dot_product_attention
+        attention = self._show_weights if self.weight_hooks else self._context
         return attention(
             query, key, value, _merged(mask, bias), self.dropout if self.training else 0.0,
             is_causal, self.scale, enable_gqa=self.num_kv_heads != self.num_heads,
         )  # fmt: skip
+
+    def _context(self, *arguments, **options):
+        """Compute the context; a layer that shares the work with other ranks overrides this."""
+        return ops.scaled_dot_product_attention(*arguments, **options)
 
     def _show_weights(self, *arguments, **options):
         """Compute the context step by step, and call each of `weight_hooks` with the weights."""

@@ -9,6 +9,7 @@ import warnings
 
 from .. import ops
 from ..autograd.autocast import mixes
+from ..backend.batch_part import refuse_in_part
 from ..errors import ArgumentError, DTypeError, MissingMethodError, ShapeError
 from ..tensor import Tensor
 from . import init
@@ -187,6 +188,12 @@ class RNNBase(Module):
                 last.append(final)
             x = outputs[0] if len(outputs) == 1 else ops.cat(outputs, -1)
             if layer < self.num_layers - 1:
+                if self.dropout and self.training:
+                    refuse_in_part(
+                        f"{type(self).__name__}: the rows of dropout between layers are tokens, "
+                        "which cannot be drawn by example",
+                        hint="set dropout=0, or train with one process",
+                    )
                 x = ops.dropout(x, self.dropout, self.training)
         return x, [ops.stack(list(each)) for each in zip(*last, strict=True)]
 

@@ -3,7 +3,7 @@
 from ..autograd import inplace as in_place
 from ..autograd.function import Function
 from ..backend import array_module, keep_mask
-from ..backend.random import initial_seed, next_offset
+from ..backend.random import initial_seed, mask_offset
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..named_errors import names_arguments
 from .plumbing.tensor_arguments import not_tensors
@@ -76,7 +76,7 @@ def add_dropped(x, branch, p):
     """
     if branch.shape != x.shape or branch.dtype != x.dtype or x.dtype.kind != "f":
         return x + dropout(branch, p)
-    seed, offset = initial_seed(), next_offset(branch.numel())
+    seed, offset = initial_seed(), mask_offset(branch.shape)
     scale = 1.0 / (1.0 - p) if p < 1 else 1.0
     return ResidualDropout.apply(
         x, branch, keep_probability=1.0 - p, seed=seed, offset=offset, scale=scale

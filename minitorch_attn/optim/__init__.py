@@ -12,7 +12,13 @@ from .sgd import SGD
 
 __all__ = [
     "LBFGS", "SGD", "Adafactor", "Adagrad", "Adam", "AdamW", "HFAdafactor", "NAdam", "Optimizer",
-    "RAdam", "RMSprop", "lr_scheduler",
+    "RAdam", "RMSprop", "ZeroRedundancyOptimizer", "lr_scheduler",
 ]  # fmt: skip
 
-__getattr__ = _absent(__name__)
+
+def __getattr__(name):
+    if name == "ZeroRedundancyOptimizer":  # imported on first use, because it needs `distributed`
+        from .zero_redundancy import ZeroRedundancyOptimizer
+
+        return ZeroRedundancyOptimizer
+    return _absent(__name__)(name)

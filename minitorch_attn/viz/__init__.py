@@ -11,6 +11,7 @@ from .loss import loss_figure
 from .masks import masks_figure
 from .memory import memory_figure
 from .passes import passes_figure
+from .pipeline import pipeline_figure
 from .positions import position_similarity_figure, sinusoidal_figure
 from .rollout import attention_rollout, class_attention_figure
 from .roofline import roofline_figure
@@ -29,7 +30,7 @@ __all__ = [
     "class_attention_figure", "collapse_figure", "cross_attention_figure", "detections_figure",
     "dimensionality_figure", "feature_directions_figure", "image_rows_figure", "loss_figure",
     "masks_figure", "meanings_figure", "memory_figure", "passes_figure",
-    "position_similarity_figure", "query_boxes_figure", "relative_index_figure", "roofline_figure",
-    "sinusoidal_figure", "sound_figure", "superposition_figure", "time_attention_figure",
-    "transport_figure", "windows_figure", "word_map_figure",
+    "pipeline_figure", "position_similarity_figure", "query_boxes_figure", "relative_index_figure",
+    "roofline_figure", "sinusoidal_figure", "sound_figure", "superposition_figure",
+    "time_attention_figure", "transport_figure", "windows_figure", "word_map_figure",
 ]  # fmt: skip

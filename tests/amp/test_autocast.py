@@ -33,6 +33,8 @@ def make(make):
 
 
 def every_function():
+    import minitorch_attn.distributed  # noqa: F401  (loaded on first use)
+
     def below(cls):
         for child in cls.__subclasses__():
             yield child

@@ -9,7 +9,13 @@ import pytest
 import minitorch_attn as mt
 from minitorch_attn import backend
 from minitorch_attn.backend.philox import _words_by_arrays, philox_words
-from minitorch_attn.backend.random import Position, keep_mask, own_offsets, reserve_offsets
+from minitorch_attn.backend.random import (
+    Position,
+    keep_mask,
+    keep_runs,
+    own_offsets,
+    reserve_offsets,
+)
 from minitorch_attn.errors import ArgumentError, GraphError
 
 OFFSETS = (0, 1, 2, 2**32 - 1, 2**40 + 3)
@@ -52,6 +58,21 @@ def test_masks_are_equal_on_every_device(shape):
             assert str(backend.device_of(mask)) == device
             assert host.shape == shape and host.dtype == bool and mask.dtype == bool
             np.testing.assert_array_equal(backend.to_host(mask), host)
+
+
+@pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 130, 1500])  # 1500: NumPy's own generator
+@pytest.mark.parametrize("probability", [0.0, 0.3, 1.0])
+def test_runs_are_parts_of_the_mask(length, probability):
+    strict = backend.module_for("strict")
+    seed, offset = SEEDS[3], OFFSETS[4]
+    mask = keep_mask((4000,), probability, np, seed, offset)
+    starts = np.random.default_rng(length).integers(0, 4000 - length, (2, 3))
+    for module in (np, strict):
+        given = module.asarray(starts) if module is np else backend.from_host(starts, "strict")
+        runs = backend.to_host(keep_runs(given, length, probability, seed, offset))
+        assert runs.shape == (2, 3, length) and runs.dtype == bool
+        for place, start in np.ndenumerate(starts):
+            np.testing.assert_array_equal(runs[place], mask[start : start + length])
 
 
 def test_masks_are_drawn_on_the_device():

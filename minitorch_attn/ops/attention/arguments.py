@@ -24,12 +24,14 @@ class AttentionInputs(NamedTuple):
 
 
 def prepared(
-    query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, repeat_heads=False
-):
+    query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, repeat_heads=False,
+    keys=None,
+):  # fmt: skip
     """Check the arguments of `scaled_dot_product_attention`; return them as `AttentionInputs`.
 
     `repeat_heads` copies shared key and value heads, so that the weights have one head axis.
-    Otherwise, heads are copied only if key and value have different numbers of heads.
+    Otherwise, heads are copied only if key and value have different numbers of heads. `keys` is the
+    number of keys that the mask has, if `key` is only a part of them.
     """
     _check_tensors(query=query, key=key, value=value)
     if not 0.0 <= dropout_p <= 1.0:
@@ -50,7 +52,8 @@ def prepared(
         leads = [(*lead[:-1], heads) for lead in leads]
     lead = _leading(leads, query, key, value)
     score_lead = lead if leads[0] == leads[1] == lead else broadcast_shapes(*leads[:2])
-    score_shape = (*score_lead, query.shape[-2], key.shape[-2])
+    keys = key.shape[-2] if keys is None else keys
+    score_shape = (*score_lead, query.shape[-2], keys)
     mask, is_causal = _read_mask(attn_mask, is_causal, query.dtype, score_shape)
     if enable_gqa and key.shape[-3] != heads:
         shape = (*lead, query.shape[-2], value.shape[-1])

@@ -6,15 +6,19 @@ from typing import NamedTuple
 
 from ...autograd.broadcasting import broadcast_shapes, sum_to_shape
 from ...autograd.function import Function
-from ...backend import array_module, initial_seed, keep_mask, matmul, next_offset
+from ...backend import array_module, initial_seed, keep_mask, matmul
 from ...backend.half import narrowed, widened
+from ...backend.random import mask_offset
 from ...backend.row_reductions import row_dot, row_max, row_sum
 from ...backend.threads import threads_for, together
 from ...computes import computes
 from .definition import attention_definition, dropout_scale
 from .mask import additive, causal_mask
 
-__all__ = ["TiledAttention", "tiles_pay"]
+__all__ = [
+    "TiledAttention", "finish_rows", "fold_tile", "place_of", "tile_gradients", "tile_scores",
+    "tiles_pay", "two_axes",
+]  # fmt: skip
 
 ROWS, COLUMNS = 256, 512  # queries and keys in a tile, which then fits into a core's cache
 FROM_SCORES, FROM_TOKENS = 2**22, 1024  # tiles are faster from these sizes on
@@ -83,7 +87,7 @@ class TiledAttention(Function):
             _Sums(
                 xp.zeros((*lead, *key.shape[-2:]), dtype=key.dtype),
                 xp.zeros((*lead, *value.shape[-2:]), dtype=value.dtype),
-                xp.zeros(_two_axes(mask).shape, dtype=mask.dtype) if need_mask else None,
+                xp.zeros(two_axes(mask).shape, dtype=mask.dtype) if need_mask else None,
             )
             for _ in range(threads)
         ]
@@ -136,22 +140,10 @@ def _forward_rows(ctx, arrays, blocks):
         total = xp.zeros_like(top)
         for columns in _columns(ctx, rows):
             s = _scores(ctx, q, key, mask, rows, columns)  # (..., row, column)
-            new_top = xp.maximum(top, row_max(s))
-            shift = xp.maximum(new_top, float(xp.finfo(s.dtype).min))
-            s -= shift  # -inf minus a finite number is -inf
-            xp.exp(s, out=s)
-            rescale = xp.exp(top - shift)
-            total *= rescale
-            total += row_sum(s)
-            o *= rescale
-            if dropout_p:
-                s *= keep[..., columns]
-            o += matmul(s, value[..., columns, :])
-            top = new_top
-        o *= dropout_scale(dropout_p) / xp.maximum(total, 1.0)  # total is 0, or at least exp(0)
+            kept = keep[..., columns] if dropout_p else None
+            fold_tile(s, value[..., columns, :], kept, (top, total, o))
+        log_sum[..., rows, :] = finish_rows(top, total, o, dropout_p)
         context[..., rows, :] = o
-        empty = total == 0
-        log_sum[..., rows, :] = xp.where(empty, xp.inf, top + xp.log(xp.maximum(total, 1.0)))
 
 
 @computes("attention", reveals=("softmax", "masked softmax"))
@@ -159,7 +151,7 @@ def _backward_rows(ctx, arrays, grads, sums, blocks):
     """Store the query gradients of some blocks; add to the key, value and mask gradients."""
     query, key, value, mask, context, log_sum = arrays  # query is already scaled
     grad_context, grad_query = grads
-    xp, dropout_p = ctx.xp, ctx.dropout_p
+    dropout_p = ctx.dropout_p
     for number, rows in blocks:
         q = query[..., rows, :]
         g = grad_context[..., rows, :]
@@ -167,22 +159,82 @@ def _backward_rows(ctx, arrays, grads, sums, blocks):
         g = g * dropout_scale(dropout_p)
         keep = _keep(ctx, number)
         for columns in _columns(ctx, rows):
-            p = _scores(ctx, q, key, mask, rows, columns)  # (..., row, column)
-            p -= log_sum[..., rows, :]
-            xp.exp(p, out=p)
-            grad_s = matmul(g, value[..., columns, :].swapaxes(-1, -2))
-            kept = p
-            if dropout_p:
-                grad_s *= keep[..., columns]
-                kept = p * keep[..., columns]
-            sums.value[..., columns, :] += matmul(kept.swapaxes(-1, -2), g)
-            grad_s -= mean_grad
-            grad_s *= p
+            s = _scores(ctx, q, key, mask, rows, columns)  # (..., row, column)
+            kept = keep[..., columns] if dropout_p else None
+            row_values = log_sum[..., rows, :], g, mean_grad
+            weights, grad_s = tile_gradients(s, value[..., columns, :], kept, row_values)
+            sums.value[..., columns, :] += matmul(weights.swapaxes(-1, -2), g)
             grad_query[..., rows, :] += matmul(grad_s, key[..., columns, :])
             sums.key[..., columns, :] += matmul(grad_s.swapaxes(-1, -2), q)
             if sums.mask is not None:
-                place = _place(sums.mask, rows, columns)
+                place = place_of(sums.mask, rows, columns)
                 sums.mask[place] += sum_to_shape(grad_s, sums.mask[place].shape)
+
+
+@computes("attention", reveals=("softmax", "masked softmax"))
+def fold_tile(s, value, keep, sums):
+    """Update the running maximum, sum and output of some rows with a tile, all in place.
+
+    Parameters
+    ----------
+    s : array of shape (..., row, column)
+        Masked scores of the tile, which are overwritten.
+    value : array of shape (..., column, value_dim)
+    keep : bool array of shape (..., row, column), or None
+        Weights that dropout keeps.
+    sums : (top, total, o)
+        Maximum m and sum l of shape (..., row, 1), and o of shape (..., row, value_dim).
+    """
+    top, total, o = sums
+    xp = array_module(s)
+    new_top = xp.maximum(top, row_max(s))
+    shift = xp.maximum(new_top, float(xp.finfo(s.dtype).min))
+    s -= shift  # -inf minus a finite number is -inf
+    xp.exp(s, out=s)
+    rescale = xp.exp(top - shift)
+    total *= rescale
+    total += row_sum(s)
+    o *= rescale
+    if keep is not None:
+        s *= keep
+    o += matmul(s, value)
+    top[...] = new_top
+
+
+@computes("attention", reveals=("softmax", "masked softmax"))
+def finish_rows(top, total, o, dropout_p):
+    """Divide o by the sum of each row, in place, and return the log-sum-exp of the rows."""
+    xp = array_module(o)
+    at_least_one = xp.maximum(total, 1.0)  # total is 0, or at least exp(0)
+    o *= dropout_scale(dropout_p) / at_least_one
+    return xp.where(total == 0, xp.inf, top + xp.log(at_least_one))
+
+
+@computes("attention", reveals=("softmax", "masked softmax"))
+def tile_gradients(s, value, keep, row_values):
+    """Return a tile's weights after dropout, which gradients of the values need, and dL/ds.
+
+    Parameters
+    ----------
+    s : array of shape (..., row, column)
+        Masked scores of the tile, which are overwritten.
+    value, keep
+        See `fold_tile`.
+    row_values : (log_sum, g, mean_grad)
+        Log-sum-exp L of the rows, the gradient of their context multiplied by the scale of dropout,
+        and the mean gradient a of their weights.
+    """
+    log_sum, g, mean_grad = row_values
+    s -= log_sum
+    p = array_module(s).exp(s, out=s)
+    grad_s = matmul(g, value.swapaxes(-1, -2))
+    weights = p
+    if keep is not None:
+        grad_s *= keep
+        weights = p * keep
+    grad_s -= mean_grad
+    grad_s *= p
+    return weights, grad_s
 
 
 def _plan(ctx, query, key, lead, mask, is_causal, dropout_p):
@@ -195,8 +247,8 @@ def _plan(ctx, query, key, lead, mask, is_causal, dropout_p):
         ctx.seed = initial_seed()
         for rows in _blocks(ctx.sizes[0], ROWS):
             number = rows.stop - rows.start
-            count = math.prod(ctx.lead) * number * ctx.sizes[1]
-            ctx.counters.append((next_offset(count), number))
+            shape = (*ctx.lead, number, ctx.sizes[1])
+            ctx.counters.append((mask_offset(shape), number))
 
 
 def _keep(ctx, number):
@@ -222,24 +274,44 @@ def _columns(ctx, rows):
 @computes("attention", reveals=("masked softmax",))
 def _scores(ctx, q, key, mask, rows, columns):
     """Return the masked scores of a tile, in a new array."""
-    xp = ctx.xp
-    s = matmul(q, key[..., columns, :].swapaxes(-1, -2))  # (..., row, column)
-    if s.shape[:-2] != ctx.lead:
-        s = xp.broadcast_to(s, (*ctx.lead, *s.shape[-2:])).copy()
     if mask is not None:
-        s += additive(_two_axes(mask)[_place(_two_axes(mask), rows, columns)], s.dtype)
-    if ctx.is_causal and columns.stop - 1 > rows.start:
-        visible = causal_mask(*s.shape[-2:], rows.start - columns.start, xp)
-        s += additive(visible, s.dtype)
+        mask = two_axes(mask)[place_of(two_axes(mask), rows, columns)]
+    offset = rows.start - columns.start if ctx.is_causal else None
+    return tile_scores(q, key[..., columns, :], ctx.lead, mask, offset)
+
+
+@computes("attention", reveals=("masked softmax",))
+def tile_scores(q, key, lead, mask, offset):
+    """Return the masked scores of a tile, in a new array of shape (*lead, row, column).
+
+    Parameters
+    ----------
+    q : array of shape (..., row, dim)
+        Queries of the tile, already scaled.
+    key : array of shape (..., column, dim)
+    lead : tuple
+    mask : array that broadcasts to (*lead, row, column), or None
+        Part of a boolean or additive mask.
+    offset : int or None
+        With a causal mask, the position of the first query minus that of the first key.
+    """
+    xp = array_module(q)
+    s = matmul(q, key.swapaxes(-1, -2))  # (..., row, column)
+    if s.shape[:-2] != lead:
+        s = xp.broadcast_to(s, (*lead, *s.shape[-2:])).copy()
+    if mask is not None:
+        s += additive(mask, s.dtype)
+    if offset is not None and s.shape[-1] - 1 > offset:
+        s += additive(causal_mask(*s.shape[-2:], offset, xp), s.dtype)
     return s
 
 
-def _two_axes(mask):
+def two_axes(mask):
     """Return the mask with at least two axes, (query, key)."""
     return mask.reshape((1,) * (2 - mask.ndim) + mask.shape)
 
 
-def _place(mask, rows, columns):
+def place_of(mask, rows, columns):
     """Return the index of a tile in a mask whose query axis or key axis may have size 1."""
     rows = slice(None) if mask.shape[-2] == 1 else rows
     return (..., rows, slice(None) if mask.shape[-1] == 1 else columns)

@@ -92,6 +92,8 @@ def forward_flops(ctx, inputs, outputs):
     name = ctx.function.__name__
     if name == "SlidingWindowAttention":  # no input has the size of a window
         return _sliding_window(inputs, outputs, ctx.settings["kernel"])
+    if name == "RingAttention":  # `key` is the rank's own part of the keys
+        return _attention(inputs, outputs) * ctx.plan.ring.size
     return FLOPS[name](inputs, outputs) if name in FLOPS else 0
 
 
@@ -121,4 +123,4 @@ def backward_flops(name, flops, needs_grad):
         x, weight1, bias1, weight2, _ = map(bool, needs_grad)
         products = x + weight1 + weight2 + (x or weight1 or bias1)
         return flops * (products + (name != "FeedForward")) // 2
-    return flops * 5 // 2 if name == "TiledAttention" else flops * 2
+    return flops * 5 // 2 if name in ("RingAttention", "TiledAttention") else flops * 2

@@ -13,7 +13,7 @@ from ...backend import as_dtype, get_rng_state, manual_seed, set_rng_state
 from ...errors import ArgumentError, DataError
 from ...optim import AdamW
 from ...optim.lr_scheduler import LambdaLR
-from ..loop import Loop
+from ..workers import loop_class
 from .options import common_options, defaults
 
 __all__ = ["Recipe", "Target", "digest", "start_by_width"]
@@ -90,6 +90,8 @@ class Recipe:
         Unit for the speed: "tokens", "images", ...
     changeable : tuple of str
         Names of options that a resumed run may change.
+    one_process : str
+        Why several processes cannot share a batch, as a sentence; empty if they can.
     data : dict
         "name" and "sha256" of the data, used to detect changes before a run is resumed.
     vocabulary : str or None
@@ -108,6 +110,7 @@ class Recipe:
     lowest_rate = 0.0  # final learning rate, as a fraction of the maximum
     vocabulary = None
     log_every = 10
+    one_process = ""
 
     def __init__(self, options):
         self.options = {**defaults(self.OPTIONS), **options}
@@ -273,7 +276,7 @@ class Recipe:
         options = self.options
         optimizer = AdamW(self.parameter_groups(), lr=options["lr"], betas=self.betas, eps=1e-8)
         kept = {} if self.vocabulary is None else {"vocabulary": self.vocabulary}
-        return Loop(
+        return loop_class()(
             self.model,
             optimizer,
             self.batches(),

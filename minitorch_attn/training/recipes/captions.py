@@ -94,6 +94,7 @@ class Captions(PhasedRecipe):
         ),
     )  # fmt: skip
     unit = "images"
+    one_process = "the baselines of hard attention follow the rewards of the whole batch"
     OPTIONS = (
         *common_options(
             ("layers", "heads", "dropout"),

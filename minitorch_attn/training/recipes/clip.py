@@ -111,6 +111,7 @@ class Clip(Recipe):
     data_hint = "use the same version of scikit-learn as before"
     betas = (0.9, 0.98)
     log_every = 20
+    one_process = "its loss compares all pairs of a batch"
     OPTIONS = (
         *common_options(
             ("dropout",), steps=1000, lr=3e-3, batch=128, layers=2, dim=64, warmup=50,

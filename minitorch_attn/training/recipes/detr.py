@@ -115,6 +115,7 @@ class DetrDigits(PhasedRecipe):
     target = Target("AP50", 0.85, "average precision at an IoU of 0.5, new handwriting")
     unit = "images"
     betas = (0.9, 0.999)
+    one_process = "its batches have a list of boxes for each image, and no common first axis"
     OPTIONS = (
         *common_options(
             steps=1750, lr=6e-3, batch=32, dim=96, warmup=30, weight_decay=1e-4, eval_every=350

@@ -90,6 +90,7 @@ class DINODigits(Recipe):
     data_hint = "use the same version of scikit-learn as before"
     betas = (0.9, 0.999)
     log_every = 20
+    one_process = "its teacher is centered by the mean of the whole batch"
     OPTIONS = (
         *common_options(
             ("dropout",), steps=700, lr=1.5e-3, batch=64, layers=3, heads=8, dim=64,

@@ -117,6 +117,7 @@ class NonLocal(Recipe):
     target = Target("with", 0.95, "test accuracy with a non-local block")
     more_targets = (Target("without", 0.7, "test accuracy without it, at equal parameters", False),)
     unit = "images"
+    one_process = "its batch normalization needs the whole batch"
     OPTIONS = (
         *common_options(
             ("layers", "heads", "dropout"), steps=700, lr=1e-2, batch=64, dim=24, warmup=30,

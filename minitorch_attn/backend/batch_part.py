@@ -1,0 +1,130 @@
+"""Part of a batch: draw only the dropout masks of some rows, as if the whole batch were there."""
+
+import math
+import threading
+from contextlib import contextmanager
+
+from minitorch_attn.errors import ArgumentError, GraphError
+
+__all__ = ["again_in", "batch_part", "current", "draws_part", "refuse_in_part", "whole_mask"]
+
+
+class _Current(threading.local):
+    rows = None  # (first, count, total) inside `batch_part`
+
+
+current = _Current()
+
+
+def batch_part(first, count, total):
+    r"""Draw only the dropout masks of some rows of a batch inside the `with` block.
+
+    Processes that share a batch use this with the same seed and different rows. Each then draws
+    the entries of its rows from the mask that a single process would draw, and uses up as many
+    counter values as that, so that the next masks agree as well.
+
+    Parameters
+    ----------
+    first, count : int
+        First row of the part, and its number of rows, at least 1.
+    total : int
+        Number of rows of the whole batch.
+
+    Raises
+    ------
+    ArgumentError
+        If the rows are not a part of the batch; inside the block, if the first axis of a mask is
+        not a multiple of `count`.
+    GraphError
+        Inside the block, if other random numbers are drawn, or threads are started that draw
+        masks: only masks are drawn by row.
+
+    Notes
+    -----
+    The first axis of every mask must be the batch, possibly times windows or heads, where the batch
+    is the slower index. If a row of the batch has n entries of the mask, the part has the entries
+
+        n first <= i < n (first + count),
+
+    which are contiguous. They need not start at a multiple of 16, the number of entries that a
+    counter value gives: the counter values that cover them are computed, and the ends are cut off.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> from minitorch_attn.backend import keep_mask
+    >>> generator = mt.manual_seed(1)
+    >>> whole = keep_mask((3, 2), 0.5)
+    >>> generator = mt.manual_seed(1)
+    >>> with batch_part(1, 2, 3):
+    ...     part = keep_mask((2, 2), 0.5)
+    >>> bool((part == whole[1:]).all())
+    True
+    """
+    if not (0 <= first and 1 <= count and first + count <= total):
+        raise ArgumentError(
+            "batch_part: the rows are not a part of the batch",
+            got=f"first={first}, count={count}, total={total}",
+            expected="0 <= first, 1 <= count and first + count <= total",
+            hint="use a batch with at least one row for each process",
+        )
+    return again_in((first, count, total) if count < total else None)
+
+
+@contextmanager
+def again_in(rows):
+    """Continue inside the `batch_part` of an earlier `current.rows`; None is the whole batch."""
+    before, current.rows = current.rows, rows
+    try:
+        yield
+    finally:
+        current.rows = before
+
+
+def draws_part():
+    """Return True inside `batch_part`: a kernel must not draw the mask of the whole batch."""
+    return current.rows is not None
+
+
+def refuse_in_part(message, hint):
+    """Raise an error inside `batch_part`, for what would differ from one process."""
+    if current.rows is None:
+        return
+    first, count, total = current.rows
+    raise GraphError(
+        message,
+        got=f"rows {first} to {first + count - 1} of a batch of {total}",
+        expected="dropout masks only, so that every split of the batch draws the same numbers",
+        hint=hint,
+    )
+
+
+def whole_mask(shape):
+    """Return the size of the mask of the whole batch, and where this part of it starts.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of the mask of the part.
+
+    Returns
+    -------
+    size, start : int
+        Numbers of entries.
+
+    Examples
+    --------
+    >>> with batch_part(1, 2, 5):
+    ...     whole_mask((4, 3))
+    (30, 6)
+    """
+    first, count, total = current.rows
+    if not shape or shape[0] % count:
+        raise ArgumentError(
+            "batch_part: the first axis of a dropout mask is not a multiple of the part's rows",
+            got=f"a mask of shape {shape}, for {count} of the {total} rows of a batch",
+            expected="the batch as the first axis, possibly times windows or heads",
+            hint="put the batch first, or train with one process",
+        )
+    per_row = math.prod(shape) // count
+    return per_row * total, per_row * first

@@ -1,0 +1,248 @@
+"""Processes of `mta train --workers N`: start them, pass signals on, and say which one died."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import click
+
+from ..training.checkpoint import Checkpoints
+from ..training.run_folder import CHECKPOINTS
+from . import FAILED, INTERRUPTED
+from .console import command
+
+__all__ = ["FOLDER", "start_workers"]
+
+FOLDER = "MTA_WORKERS"  # environment variable: folder in which the workers leave notes
+_NOISE = re.compile(
+    r"=+$|=   |YOUR APPLICATION TERMINATED|This typically refers|Please see the FAQ|Abort\("
+    r"|\[mpiexec@|\[proxy:|prterun|^-+$"
+)
+_POLL, _GRACE = 0.1, 1.0  # seconds between looks; from one worker's failure to the others' end
+_START = 20.0  # seconds between the starts of the first and the last worker
+_PR_SET_PDEATHSIG = 1
+
+
+def start_workers(workers, arguments):
+    """Run `mta` with the same arguments in several processes, and return the exit status.
+
+    Parameters
+    ----------
+    workers : int
+    arguments : list of str
+        Arguments of `mta`, without `--workers`.
+
+    Returns
+    -------
+    int
+    """
+    with tempfile.TemporaryDirectory(prefix="mta-workers-") as folder:
+        return _Supervisor(workers, arguments, Path(folder)).run()
+
+
+class _Supervisor:
+    """The process that the user started. It outlives the workers, and none of them outlives it."""
+
+    def __init__(self, workers, arguments, folder):
+        self.workers, self.arguments, self.folder = workers, arguments, folder
+        self.stopping = None  # number of the first signal
+        self.killed = None  # the worker that died without saying why
+        self.started = self.failed = None  # times: of the first worker's start, of a failure
+
+    def run(self):
+        mpiexec = _mpiexec()
+        self.process = subprocess.Popen(
+            [*mpiexec, "-n", str(self.workers), sys.executable, "-u", "-m", "minitorch_attn",
+             *self.arguments],
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # Ctrl-C reaches this process only, which passes it on
+            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+        )  # fmt: skip
+        pairs = (self.process.stdout, sys.stdout), (self.process.stderr, sys.stderr)
+        readers = [threading.Thread(target=_pass_on, args=pair, daemon=True) for pair in pairs]
+        for reader in readers:
+            reader.start()
+        try:
+            with self._signals():
+                while self.process.poll() is None:
+                    self._watch()
+                    time.sleep(_POLL)
+            self._watch()
+            for reader in readers:
+                reader.join(timeout=5)
+            return self._status()
+        finally:
+            self._end_all()
+
+    def _watch(self):
+        """Look for a worker that has ended; if it did not end well, end the others soon.
+
+        A worker says how it ends, even after an exception. One that is killed does not.
+        """
+        now, pids = time.monotonic(), self._pids()
+        ends = {worker: self._note(f"{worker}.ended") for worker in pids}
+        silent = [w for w, pid in pids.items() if ends[w] is None and not _is_running(pid)]
+        # It may have said so in the meantime.
+        silent = [worker for worker in silent if self._note(f"{worker}.ended") is None]
+        if silent and self.failed is None:
+            self.killed = silent[0]
+        if self.started is None and pids:
+            self.started = now
+        is_late = self.started and len(pids) < self.workers and now - self.started > _START
+        wrong = silent or any(end not in (None, "0") for end in ends.values())
+        if self.failed is None and (wrong or is_late):
+            self.failed = now
+        if self.failed is not None and now - self.failed > _GRACE:
+            self._end_all()
+
+    def _environment(self):
+        one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        # Open MPI refuses more processes than cores, and root, unless it is told otherwise.
+        allow = {
+            "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        }  # fmt: skip
+        root = str(Path(__file__).resolve().parents[2])
+        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+        more = {FOLDER: str(self.folder), "PYTHONFAULTHANDLER": "1"}
+        return {**os.environ, **one, **allow, **more, "PYTHONPATH": os.pathsep.join(paths)}
+
+    @contextlib.contextmanager
+    def _signals(self):
+        """Pass Ctrl-C and SIGTERM on to worker 0, which tells the others."""
+
+        def handle(number, frame):
+            if self.stopping is None:
+                self.stopping = number
+            pid = self._pids().get(0)
+            if pid is None:
+                self._end_all()
+            else:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, number)
+
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, handle) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _pids(self):
+        """Return {worker: process id} of the workers that have started."""
+        found = {}
+        for path in self.folder.glob("*.pid"):
+            with contextlib.suppress(ValueError, OSError):
+                found[int(path.stem)] = int(path.read_text())
+        return found
+
+    def _note(self, name):
+        """Return the text that a worker left, or None."""
+        with contextlib.suppress(OSError):
+            return (self.folder / name).read_text(encoding="utf-8") or None
+        return None
+
+    def _status(self):
+        """Return the exit status; if a worker died, say which, and how to continue."""
+        left = self._note("status")
+        if left is not None:
+            return int(left)
+        if self.stopping is not None:
+            click.echo("stopped", err=True)
+            return INTERRUPTED if self.stopping == signal.SIGINT else 128 + self.stopping
+        ends = [self._note(f"{worker}.ended") for worker in range(self.workers)]
+        if self.killed is not None:
+            click.echo(
+                f"error: worker {self.killed} of {self.workers} was killed, or crashed; the others "
+                "were ended",
+                err=True,
+            )
+        elif not any(ends):
+            click.echo(
+                f"error: the workers did not start; mpiexec ended with {self.process.returncode}",
+                err=True,
+            )
+        path = self._note("run")
+        saved = path is not None and Checkpoints(Path(path, CHECKPOINTS)).steps()
+        if path is not None and (saved or self.killed is not None):
+            words = self.arguments[: 2 if self.arguments[0] == "train" else 1]
+            again = [*words, "--out", path, "--workers", self.workers, "--resume"]
+            click.echo(f"  try       continue from the checkpoint: {command(*again)}", err=True)
+        return next((int(end) for end in ends if end not in (None, "0")), FAILED)
+
+    def _end_all(self):
+        """Kill what still runs, after an error or if this process is interrupted."""
+        if self.process.poll() is None:
+            with contextlib.suppress(OSError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        for pid in self._pids().values():
+            if _is_ours(pid, self.folder):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def _is_ours(pid, folder):
+    """Return True if a process has our note folder in its environment: its id may be reused."""
+    try:
+        return f"{FOLDER}={folder}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+
+
+def _is_running(pid):
+    """Return False if a process has ended, also while its parent has not asked for its status."""
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return state[0] != "Z"
+    except (OSError, IndexError):
+        return not Path("/proc/self").exists()
+
+
+def _pass_on(source, target):
+    """Copy the workers' output, without what mpiexec adds to it."""
+    for line in source:
+        if not _NOISE.match(line):
+            target.write(line)
+            target.flush()
+
+
+def _mpiexec():
+    """Return the start of mpiexec's command: the one beside the interpreter, or that on PATH."""
+    beside = Path(sys.executable).parent / "mpiexec"
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if found is None:
+        raise click.UsageError(
+            "--workers: mpiexec was not found; python -m pip install 'minitorch-attn[mpi]'"
+        )
+    version = subprocess.run([found, "--version"], capture_output=True, text=True).stdout
+    # MPICH's mpiexec kills the others when a worker dies, and then names any of them.
+    return [found, "-disable-auto-cleanup"] if "HYDRA" in version else [found]
+
+
+def _die_with_parent():
+    """Ask Linux to kill this process when its parent ends, however it ends."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

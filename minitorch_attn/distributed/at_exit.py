@@ -1,0 +1,82 @@
+"""The end of a rank: an exception aborts all ranks, and a clean exit closes MPI.
+
+A rank that ends leaves the others waiting for its messages, for ever. So an exception that nobody
+catches, and `sys.exit` with a status other than 0, end every rank: MPI's `Abort` tells `mpiexec`,
+which kills them. A rank that is killed from outside ends the run without this file, because
+`mpiexec` (and `srun`) kill the others when one process of a run ends without closing MPI.
+"""
+
+import atexit
+import os
+import sys
+import time
+import traceback
+
+__all__ = ["install"]
+
+_PASS_ON = 0.5  # seconds for mpiexec to pass on what was printed; an abort discards it
+
+_installed = {}  # "pid": the process, "abort" and "close": functions, "status": of sys.exit
+
+
+def install(label, abort, close):
+    """Install the handlers of the end of this process, once.
+
+    Parameters
+    ----------
+    label : str
+        Rank of this process, such as "rank 2 of 4", printed before each line of a traceback.
+    abort : callable
+        `abort(status)` ends all ranks.
+    close : callable
+        Called at a clean exit.
+    """
+    first = not _installed
+    _installed.update(pid=os.getpid(), label=label, abort=abort, close=close)
+    if first:
+        _installed.update(hook=sys.excepthook, exit=sys.exit, status=0)
+        sys.excepthook, sys.exit = _print_and_abort, _exit
+        atexit.register(_at_exit)
+
+
+def _is_ours():
+    """Return True in the process that joined the group, and False in one that it forked."""
+    return _installed["pid"] == os.getpid()
+
+
+def _exit(status=None, /):
+    """Do what `sys.exit` does, and keep the status for `_at_exit`.
+
+    Click and argparse call it; Python does not tell the functions of `atexit` the status.
+    """
+    _installed["status"] = status
+    raise SystemExit(status)
+
+
+def _print_and_abort(kind, error, trace):
+    if not _is_ours():
+        return _installed["hook"](kind, error, trace)
+    lines = "".join(traceback.format_exception(kind, error, trace)).splitlines()
+    label = _installed["label"]
+    # One write, so that the lines of several ranks do not mix.
+    sys.stderr.write("".join([f"[{label}] {line}\n" for line in lines]))
+    return _abort(1)
+
+
+def _abort(status):
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    time.sleep(_PASS_ON)
+    _installed["abort"](status)
+
+
+def _at_exit():
+    if not _is_ours():
+        return
+    status = _installed["status"]
+    if status in (None, 0):
+        _installed["close"]()
+        return
+    if not isinstance(status, int):
+        sys.stderr.write(f"[{_installed['label']}] {status}\n")
+    _abort(status if isinstance(status, int) else 1)

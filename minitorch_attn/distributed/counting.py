@@ -1,0 +1,204 @@
+"""Count messages: how many messages and bytes each kind of call sends.
+
+The counts follow from the sizes of the buffers, so they are exact and do not depend on time or on
+the machine. A collective counts as the messages of the algorithm that sends the fewest bytes over
+every link (`ring.py` has it for three of them). An MPI library may use another algorithm.
+"""
+
+from dataclasses import dataclass, field
+
+from .parts import part_sizes
+
+__all__ = ["Count", "Traffic", "count_messages", "record"]
+
+_open = []  # Traffic objects of the `with` blocks that are open
+
+
+@dataclass
+class Count:
+    """What calls of one kind have sent from this rank.
+
+    Attributes
+    ----------
+    calls : int
+        Number of calls.
+    messages : int
+        Number of messages that this rank sends.
+    bytes : int
+        Number of bytes in these messages.
+    payload : int
+        Number of bytes of the tensors passed to the calls.
+    """
+
+    calls: int = 0
+    messages: int = 0
+    bytes: int = 0
+    payload: int = 0
+
+    def __add__(self, other):
+        return Count(*[a + b for a, b in zip(self._values(), other._values(), strict=True)])
+
+    def _values(self):
+        return self.calls, self.messages, self.bytes, self.payload
+
+
+@dataclass
+class Traffic:
+    """Counts of this rank by kind of call; `traffic["all_reduce"]` is a Count.
+
+    Attributes
+    ----------
+    kinds : dict of str to Count
+    """
+
+    kinds: dict = field(default_factory=dict)
+
+    def __getitem__(self, kind):
+        return self.kinds.get(kind, Count())
+
+    @property
+    def total(self):
+        """The sum over all kinds, a Count."""
+        return sum(self.kinds.values(), Count())
+
+    @property
+    def calls(self):
+        """Number of calls of every kind."""
+        return self.total.calls
+
+    @property
+    def messages(self):
+        """Number of messages that this rank has sent."""
+        return self.total.messages
+
+    @property
+    def bytes(self):
+        """Number of bytes that this rank has sent."""
+        return self.total.bytes
+
+    def table(self):
+        """Return the counts as a text table, one kind of call per line.
+
+        Examples
+        --------
+        >>> print(Traffic({"all_reduce": Count(1, 6, 1200, 800)}).table())
+        call            calls  messages        bytes      payload
+        all_reduce          1         6         1200          800
+        total               1         6         1200          800
+        """
+        head = f"{'call':<14}{'calls':>7}{'messages':>10}{'bytes':>13}{'payload':>13}"
+        rows = [*self.kinds.items(), ("total", self.total)]
+        return "\n".join([head, *[_row(kind, count) for kind, count in rows]])
+
+    def __str__(self):
+        return self.table()
+
+
+def _row(kind, count):
+    return f"{kind:<14}{count.calls:>7}{count.messages:>10}{count.bytes:>13}{count.payload:>13}"
+
+
+class count_messages:
+    """Context manager that counts what this rank sends in its block; returns a Traffic.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> with mt.distributed.count_messages() as traffic:
+    ...     pass
+    >>> traffic.messages, traffic.bytes
+    (0, 0)
+    """
+
+    def __enter__(self):
+        self._traffic = Traffic()
+        _open.append(self._traffic)
+        return self._traffic
+
+    def __exit__(self, *error):
+        _open[:] = [other for other in _open if other is not self._traffic]
+
+
+def record(kind, group, array, root=None, sizes=None):
+    """Add one call to the open counts.
+
+    Parameters
+    ----------
+    kind : str
+        Name of the collective.
+    group : ProcessGroup
+    array : array
+        Tensor that the caller passed: the one to send, or the one that is reduced or received.
+    root : int, optional
+        Rank in the group of the source or destination.
+    sizes : list of int, optional
+        For all_to_all: the number of elements for each rank.
+    """
+    if not _open:
+        return
+    sent = _SENT[kind](group.rank(), group.size(), array.size, root, sizes)
+    for traffic in _open:
+        count = Count(1, len(sent), sum(sent) * array.itemsize, array.nbytes)
+        traffic.kinds[kind] = traffic[kind] + count
+
+
+# Each function returns the number of elements in every message that this rank sends.
+
+
+def _all_reduce(rank, ranks, size, root, sizes):
+    """Ring: a reduce-scatter, and an all-gather of the parts, each with ranks - 1 messages."""
+    parts = part_sizes(size, ranks)
+    return _ring_reduce_scatter(rank, parts) + _ring_all_gather(rank, parts)
+
+
+def _ring_reduce_scatter(rank, parts):
+    """Rank r sends the parts r - 1, r - 2, ..., r + 1: all except its own."""
+    ranks = len(parts)
+    return [parts[(rank - 1 - step) % ranks] for step in range(ranks - 1)]
+
+
+def _ring_all_gather(rank, parts):
+    """Rank r sends the parts r, r - 1, ..., r + 2: all except the next rank's."""
+    ranks = len(parts)
+    return [parts[(rank - step) % ranks] for step in range(ranks - 1)]
+
+
+def _reduce_scatter(rank, ranks, size, root, sizes):
+    return _ring_reduce_scatter(rank, part_sizes(size, ranks))
+
+
+def _all_gather(rank, ranks, size, root, sizes):
+    return [size] * (ranks - 1)  # `size` is that of one rank's tensor
+
+
+def _broadcast(rank, ranks, size, root, sizes):
+    """A chain that starts at the root: every rank but the last passes the tensor on."""
+    return [size] if (rank - root) % ranks < ranks - 1 else []
+
+
+def _reduce(rank, ranks, size, root, sizes):
+    """A chain that ends at the root."""
+    return [] if rank == root else [size]
+
+
+def _scatter(rank, ranks, size, root, sizes):
+    """The root sends every other rank its part; `size` is that of one part."""
+    return [size] * (ranks - 1) if rank == root else []
+
+
+def _all_to_all(rank, ranks, size, root, sizes):
+    return [size for other, size in enumerate(sizes) if other != rank]
+
+
+_SENT = {
+    "all_gather": _all_gather,
+    "all_reduce": _all_reduce,
+    "all_to_all": _all_to_all,
+    "broadcast": _broadcast,
+    "gather": _reduce,
+    "recv": lambda rank, ranks, size, root, sizes: [],
+    "reduce": _reduce,
+    "reduce_scatter": _reduce_scatter,
+    "scatter": _scatter,
+    "send": lambda rank, ranks, size, root, sizes: [size],
+}

@@ -1,0 +1,544 @@
+r"""Functional collectives: differentiable, because each is a linear map with an adjoint.
+
+Let rank r hold x_r, and let a collective compute y_s = sum over r of A_sr x_r on rank s. The loss
+of the run is L = L_0 + L_1 + ..., the sum of what the ranks compute from their y. Then
+    dL/dx_r = sum over s of A_sr^T dL/dy_s,
+so the backward pass is a collective, too, and every rank must take part in it. Row s of A says what
+rank s receives, and column r, which the backward pass reads, says where the values of rank r went.
+A copy to N ranks is a column of N identities: the adjoint of a broadcast is a sum.
+
+If all ranks compute the same loss from the same values, as in a model whose layers are split, L
+counts it N times. `copy_to_ranks`, `reduce_from_ranks`, `scatter_to_ranks` and `gather_from_ranks`
+are for that case: they count the loss once [1]_.
+
+Every rank must pass tensors that require grad, or none of them: a rank whose tensor does not
+require grad does not run the backward pass, and the others wait for it. The graph runs backward in
+the reverse order of the forward pass, the same on all ranks.
+
+References
+----------
+.. [1] Shoeybi et al. 2019, "Megatron-LM", arXiv:1909.08053v4, section 3 (the operators f and g).
+"""
+
+from ..autograd.function import Function
+from ..backend import array_module
+from ..errors import ArgumentError, ShapeError
+from ..named_errors import names_arguments
+from ..ops.plumbing.axes import axis_of
+from ..ops.plumbing.tensor_arguments import as_operand
+from ..tensor import wrap
+from . import collectives
+from .collectives import ReduceOp, root_of
+from .process_group import resolve
+
+__all__ = [
+    "all_gather", "all_reduce", "all_to_all", "broadcast", "copy_to_ranks", "gather_from_ranks",
+    "reduce", "reduce_from_ranks", "reduce_scatter", "scatter_to_ranks",
+]  # fmt: skip
+
+
+class AllReduce(Function):
+    """Sum over the ranks, on every rank.
+
+    Forward:  y = x_0 + x_1 + ... on every rank
+    Backward: grad_x = the sum of grad_y over the ranks, on every rank
+    Derivation: A_sr = 1 for all r and s. x_r is a term of the y of every rank, so dL/dx_r is the
+    sum of all grad_y: again an all-reduce.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, group):
+        ctx.group = group
+        y = wrap(x.copy())
+        collectives.all_reduce(y, group=group)
+        return y.array
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return AllReduce.call(grad_y, group=ctx.group)
+
+
+class Broadcast(Function):
+    """Copy of one rank's tensor, on every rank.
+
+    Forward:  y = x_src on every rank
+    Backward: grad_x = the sum of grad_y over the ranks on rank src, and 0 on the others
+    Derivation: A_sr = 1 if r = src, otherwise 0. x_src is copied into N outputs, and dL/dx_src is
+    the sum of their gradients: the adjoint of a broadcast is a sum. The x of the other ranks does
+    not affect any output.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, src, group):
+        ctx.src, ctx.group = src, group
+        y = wrap(x.copy())
+        collectives.broadcast(y, group=group, group_src=src)
+        return y.array
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return Reduce.call(grad_y, dst=ctx.src, group=ctx.group)
+
+
+class Reduce(Function):
+    """Sum over the ranks, on one rank; the others receive 0.
+
+    Forward:  y = x_0 + x_1 + ... on rank dst, and 0 on the others
+    Backward: grad_x = the grad_y of rank dst, on every rank
+    Derivation: A_sr = 1 if s = dst, otherwise 0. Every x_r is a term of y_dst and of nothing else,
+    so the gradient of y_dst is needed on all ranks: the adjoint of a sum is a broadcast.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, dst, group):
+        ctx.dst, ctx.group = dst, group
+        y = wrap(x.copy())
+        collectives.reduce(y, group=group, group_dst=dst)
+        return y.array if group.rank() == dst else array_module(x).zeros_like(x)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return Broadcast.call(grad_y, src=ctx.dst, group=ctx.group)
+
+
+class AllGather(Function):
+    """The tensors of all ranks, concatenated along one axis, on every rank.
+
+    Forward:  y = the concatenation of x_0, x_1, ... on every rank
+    Backward: grad_x = this rank's part of the sum of grad_y over the ranks
+    Derivation: x_r is copied into part r of the y of every rank, so dL/dx_r is the sum of the parts
+    r of all grad_y. Each rank needs only its own part of the sum: a reduce-scatter.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, dim, group):
+        ctx.dim, ctx.group = dim, group
+        return _gathered(x, dim, group)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return ReduceScatter.call(grad_y, dim=ctx.dim, group=ctx.group)
+
+
+class ReduceScatter(Function):
+    """Sum over the ranks, of which each rank receives its part along one axis.
+
+    Forward:  y = this rank's part of x_0 + x_1 + ...
+    Backward: grad_x = the concatenation of the grad_y of all ranks, on every rank
+    Derivation: part s of x_r is a term of y_s and of nothing else, so part s of dL/dx_r is grad_y_s
+    for every r: an all-gather.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, dim, group):
+        ctx.dim, ctx.group = dim, group
+        xp, ranks = array_module(x), group.size()
+        parts = xp.stack(xp.split(x, ranks, axis=dim))  # (ranks, ..., n, ...)
+        y = wrap(xp.empty(parts.shape[1:], x.dtype))
+        collectives.reduce_scatter_tensor(y, wrap(parts), group=group)
+        return y.array
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return AllGather.call(grad_y, dim=ctx.dim, group=ctx.group)
+
+
+class AllToAll(Function):
+    """Exchange of parts: split along one axis, sent to the ranks, joined along another axis.
+
+    Forward:  part r of y (along `join`) = this rank's part of x_r (along `split`)
+    Backward: grad_x = the same exchange of grad_y, with `split` and `join` swapped
+    Derivation: every element of x goes to one place of one y, so A is a permutation, and its
+    adjoint is its inverse: the same exchange with the two axes swapped.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, split, join, group):
+        ctx.split, ctx.join, ctx.group = split, join, group
+        xp, ranks = array_module(x), group.size()
+        parts = xp.stack(xp.split(x, ranks, axis=split))
+        received = wrap(xp.empty(parts.shape, x.dtype))
+        collectives.all_to_all_single(received, wrap(parts), group=group)
+        return xp.concatenate(list(received.array), axis=join)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return AllToAll.call(grad_y, split=ctx.join, join=ctx.split, group=ctx.group)
+
+
+class CopyToRanks(Function):
+    """Identity, at the place where a value that all ranks have enters the work of each rank.
+
+    Forward:  y = x
+    Backward: grad_x = the sum of grad_y over the ranks, on every rank
+    Derivation: all ranks have the same x. In one process it would be one tensor with N uses, y_0,
+    y_1, ..., whose gradients add up. Each rank knows the gradient of its own use, and needs the
+    sum: an all-reduce. Megatron-LM calls this operator f.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, group):
+        ctx.group = group
+        return x.copy()
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return ReduceFromRanks.call(grad_y, group=ctx.group)
+
+
+class ReduceFromRanks(Function):
+    """Sum over the ranks, at the place where their partial results become one value.
+
+    Forward:  y = x_0 + x_1 + ... on every rank
+    Backward: grad_x = grad_y
+    Derivation: in one process there would be one y, one loss and one grad_y. All ranks have that
+    same grad_y, because they compute the same loss from the same y. dy/dx_r = 1, so grad_x_r is
+    grad_y, without a message. Megatron-LM calls this operator g.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, group):
+        ctx.group = group
+        y = wrap(x.copy())
+        collectives.all_reduce(y, group=group)
+        return y.array
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return CopyToRanks.call(grad_y, group=ctx.group)
+
+
+class ScatterToRanks(Function):
+    """Each rank's part, along one axis, of a value that all ranks have.
+
+    Forward:  y = this rank's part of x
+    Backward: grad_x = the concatenation of the grad_y of all ranks, on every rank
+    Derivation: in one process, x would be split into parts, and its gradient is the concatenation
+    of the parts' gradients. Each rank knows the gradient of its own part: an all-gather.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, dim, group):
+        ctx.dim, ctx.group = dim, group
+        return array_module(x).split(x, group.size(), axis=dim)[group.rank()].copy()
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return GatherFromRanks.call(grad_y, dim=ctx.dim, group=ctx.group)
+
+
+class GatherFromRanks(Function):
+    """The ranks' parts of one value, concatenated along one axis, on every rank.
+
+    Forward:  y = the concatenation of x_0, x_1, ... on every rank
+    Backward: grad_x = this rank's part of grad_y
+    Derivation: in one process, y would be the concatenation of the parts, and part r of its
+    gradient belongs to x_r. All ranks have the same grad_y, and take their part, without a message.
+    Saved: nothing.
+    """
+
+    @staticmethod
+    def forward(ctx, x, *, dim, group):
+        ctx.dim, ctx.group = dim, group
+        return _gathered(x, dim, group)
+
+    @staticmethod
+    def backward(ctx, grad_y):
+        return ScatterToRanks.call(grad_y, dim=ctx.dim, group=ctx.group)
+
+
+def _gathered(x, dim, group):
+    """Return the arrays of all ranks, concatenated along an axis."""
+    xp = array_module(x)
+    whole = wrap(xp.empty((group.size(), *x.shape), x.dtype))
+    collectives.all_gather_into_tensor(whole, wrap(x), group=group)
+    return xp.concatenate(list(whole.array), axis=dim)
+
+
+@names_arguments
+def all_reduce(tensor, op=ReduceOp.SUM, group=None):
+    """Sum, or average, of a tensor over the ranks, as a new tensor with a graph.
+
+    Parameters
+    ----------
+    tensor : Tensor
+    op : ReduceOp
+        SUM or AVG.
+    group : ProcessGroup, optional
+        Ranks that take part; by default all.
+
+    Returns
+    -------
+    Tensor of the same shape
+
+    Notes
+    -----
+    Derivative in `AllReduce`. The loss of the run is the sum of the losses of the ranks; if all
+    ranks compute the same loss, use `reduce_from_ranks`.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.ones(3, requires_grad=True)
+    >>> y = mt.distributed.functional.all_reduce(x)  # doctest: +SKIP
+    """
+    tensor, group = _taking_part(tensor, group, "all_reduce")
+    if op not in (ReduceOp.SUM, ReduceOp.AVG):
+        raise ArgumentError(
+            "functional.all_reduce: op does not have a derivative here",
+            got=f"{op}",
+            expected="ReduceOp.SUM or ReduceOp.AVG",
+            hint="mt.distributed.all_reduce has the others, without a graph",
+        )
+    y = AllReduce.apply(tensor, group=group)
+    return y / group.size() if op is ReduceOp.AVG else y
+
+
+@names_arguments
+def broadcast(tensor, src=None, group=None, group_src=None):
+    """Copy of the tensor of rank `src`, as a new tensor with a graph.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Values on rank `src`; on the others a tensor of the same shape, whose gradient will be 0.
+    src : int, optional
+        Rank of the run that sends; by default the first of the group.
+    group : ProcessGroup, optional
+    group_src : int, optional
+        Rank in the group, instead of `src`.
+
+    Returns
+    -------
+    Tensor of the same shape
+
+    Notes
+    -----
+    Derivative in `Broadcast`.
+    """
+    tensor, group = _taking_part(tensor, group, "broadcast")
+    src = root_of(group, src, group_src, "functional.broadcast", "src")
+    return Broadcast.apply(tensor, src=src, group=group)
+
+
+@names_arguments
+def reduce(tensor, dst=None, group=None, group_dst=None):
+    """Sum of a tensor over the ranks, on rank `dst`; zeros on the others.
+
+    Parameters
+    ----------
+    tensor : Tensor
+    dst : int, optional
+        Rank of the run that receives; by default the first of the group.
+    group : ProcessGroup, optional
+    group_dst : int, optional
+        Rank in the group, instead of `dst`.
+
+    Returns
+    -------
+    Tensor of the same shape
+
+    Notes
+    -----
+    Derivative in `Reduce`. The other ranks must run the backward pass, too, from their zeros.
+    """
+    tensor, group = _taking_part(tensor, group, "reduce")
+    dst = root_of(group, dst, group_dst, "functional.reduce", "dst")
+    return Reduce.apply(tensor, dst=dst, group=group)
+
+
+@names_arguments
+def all_gather(tensor, dim=0, group=None):
+    """Concatenation of the tensors of all ranks along the axis `dim`.
+
+    Parameters
+    ----------
+    tensor : Tensor of shape (..., n, ...)
+    dim : int, default 0
+    group : ProcessGroup, optional
+
+    Returns
+    -------
+    Tensor of shape (..., ranks * n, ...)
+
+    Notes
+    -----
+    Derivative in `AllGather`. The loss of the run is the sum of the losses of the ranks; if all
+    ranks compute the same loss, use `gather_from_ranks`.
+    """
+    tensor, group = _taking_part(tensor, group, "all_gather")
+    return AllGather.apply(tensor, dim=axis_of(dim, tensor.ndim, "all_gather"), group=group)
+
+
+@names_arguments
+def reduce_scatter(tensor, dim=0, group=None):
+    """Sum of a tensor over the ranks, of which each rank receives its part along the axis `dim`.
+
+    Parameters
+    ----------
+    tensor : Tensor of shape (..., ranks * n, ...)
+    dim : int, default 0
+    group : ProcessGroup, optional
+
+    Returns
+    -------
+    Tensor of shape (..., n, ...)
+
+    Notes
+    -----
+    Derivative in `ReduceScatter`.
+    """
+    tensor, group = _taking_part(tensor, group, "reduce_scatter")
+    dim = _divisible(tensor, dim, group, "reduce_scatter")
+    return ReduceScatter.apply(tensor, dim=dim, group=group)
+
+
+@names_arguments
+def all_to_all(tensor, split_dim=0, concat_dim=0, group=None):
+    """Send part s along `split_dim` to rank s, and join the received parts along `concat_dim`.
+
+    Parameters
+    ----------
+    tensor : Tensor
+    split_dim, concat_dim : int, default 0
+        Axis that is split into one part for each rank, and axis along which the parts are joined.
+    group : ProcessGroup, optional
+
+    Returns
+    -------
+    Tensor
+        Axis `split_dim` is shorter by the number of ranks, and axis `concat_dim` is longer.
+
+    Notes
+    -----
+    Derivative in `AllToAll`.
+    """
+    tensor, group = _taking_part(tensor, group, "all_to_all")
+    split = _divisible(tensor, split_dim, group, "all_to_all")
+    join = axis_of(concat_dim, tensor.ndim, "all_to_all", "concat_dim")
+    return AllToAll.apply(tensor, split=split, join=join, group=group)
+
+
+@names_arguments
+def copy_to_ranks(tensor, group=None):
+    """Identity, whose gradient is summed over the ranks (Megatron-LM's f).
+
+    Parameters
+    ----------
+    tensor : Tensor
+        The same values on all ranks.
+    group : ProcessGroup, optional
+
+    Returns
+    -------
+    Tensor of the same shape
+
+    Notes
+    -----
+    Derivative in `CopyToRanks`.
+    """
+    tensor, group = _taking_part(tensor, group, "copy_to_ranks")
+    return CopyToRanks.apply(tensor, group=group)
+
+
+@names_arguments
+def reduce_from_ranks(tensor, group=None):
+    """Sum over the ranks, whose gradient is passed on unchanged (Megatron-LM's g).
+
+    Parameters
+    ----------
+    tensor : Tensor
+    group : ProcessGroup, optional
+
+    Returns
+    -------
+    Tensor of the same shape
+        The same values on all ranks, from which all ranks must compute the same loss.
+
+    Notes
+    -----
+    Derivative in `ReduceFromRanks`.
+    """
+    tensor, group = _taking_part(tensor, group, "reduce_from_ranks")
+    return ReduceFromRanks.apply(tensor, group=group)
+
+
+@names_arguments
+def scatter_to_ranks(tensor, dim=-1, group=None):
+    """This rank's part of a tensor along the axis `dim`.
+
+    Parameters
+    ----------
+    tensor : Tensor of shape (..., ranks * n, ...)
+        The same values on all ranks.
+    dim : int, default -1
+    group : ProcessGroup, optional
+
+    Returns
+    -------
+    Tensor of shape (..., n, ...)
+
+    Notes
+    -----
+    Derivative in `ScatterToRanks`.
+    """
+    tensor, group = _taking_part(tensor, group, "scatter_to_ranks")
+    dim = _divisible(tensor, dim, group, "scatter_to_ranks")
+    return ScatterToRanks.apply(tensor, dim=dim, group=group)
+
+
+@names_arguments
+def gather_from_ranks(tensor, dim=-1, group=None):
+    """Concatenation of the ranks' parts along the axis `dim`.
+
+    Parameters
+    ----------
+    tensor : Tensor of shape (..., n, ...)
+    dim : int, default -1
+    group : ProcessGroup, optional
+
+    Returns
+    -------
+    Tensor of shape (..., ranks * n, ...)
+        The same values on all ranks, from which all ranks must compute the same loss.
+
+    Notes
+    -----
+    Derivative in `GatherFromRanks`.
+    """
+    tensor, group = _taking_part(tensor, group, "gather_from_ranks")
+    dim = axis_of(dim, tensor.ndim, "gather_from_ranks")
+    return GatherFromRanks.apply(tensor, dim=dim, group=group)
+
+
+def _taking_part(tensor, group, name):
+    """Return the arguments, checked; a rank that is not in the group raises an error."""
+    where = f"functional.{name}"
+    found = resolve(group, where)
+    if found is None:
+        raise ArgumentError(
+            f"{where}: this rank is not in the group", hint="call it on the ranks of the group only"
+        )
+    tensor = as_operand(tensor, where, "tensor")
+    found.engine.check(tensor.array, where)
+    return tensor, found
+
+
+def _divisible(tensor, dim, group, name):
+    """Return the axis, which must be divisible by the number of ranks."""
+    axis = axis_of(dim, tensor.ndim, name)
+    if tensor.shape[axis] % group.size():
+        raise ShapeError(
+            f"functional.{name}: axis {axis} is not divisible by the number of ranks",
+            got=f"{tensor.shape} for {group.size()} ranks",
+        )
+    return axis

@@ -1,0 +1,200 @@
+"""Point-to-point messages between two ranks: send, recv, isend, irecv, batch_isend_irecv.
+
+`send` returns when the tensor may be changed again, which can be after the other rank has received
+it. Two ranks that both `send` before they `recv` can therefore wait for each other for ever; use
+`isend`, or `batch_isend_irecv`, which starts all its messages before it waits for any.
+"""
+
+from ..errors import ArgumentError
+from ..named_errors import names_arguments
+from . import counting
+from .collectives import member, root_of
+from .process_group import get_rank
+from .work import Buffer, Work, check_tensor
+
+__all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
+
+
+@names_arguments
+def send(tensor, dst=None, group=None, tag=0, group_dst=None):
+    """Send a tensor to another rank, and wait until it may be changed.
+
+    Parameters
+    ----------
+    tensor : Tensor
+    dst : int
+        Rank of the run that receives.
+    group : ProcessGroup, optional
+    tag : int, default 0
+        Number of the message; `recv` must use the same. NCCL does not have tags.
+    group_dst : int, optional
+        Rank in the group, instead of `dst`.
+    """
+    _send("send", tensor, dst, group, tag, group_dst, False)
+
+
+@names_arguments
+def isend(tensor, dst=None, group=None, tag=0, group_dst=None):
+    """Start to send a tensor, which must not change before `work.wait()`.
+
+    Parameters
+    ----------
+    tensor : Tensor
+    dst : int
+        Rank of the run that receives.
+    group : ProcessGroup, optional
+    tag : int, default 0
+    group_dst : int, optional
+        Rank in the group, instead of `dst`.
+
+    Returns
+    -------
+    Work
+    """
+    return _send("isend", tensor, dst, group, tag, group_dst, True)
+
+
+def _send(where, tensor, dst, group, tag, group_dst, later):
+    group = member(group, where)
+    if group is None:
+        return None
+    dst = _partner(group, dst, group_dst, where, "dst")
+    check_tensor(tensor, group, where, written=False)
+    buffer = Buffer(tensor)
+    counting.record("send", group, tensor.array)
+    request = group.engine.send(buffer.array, dst, tag, later=later)
+    return _work(group, request, lambda _kept=buffer: None) if later else None
+
+
+@names_arguments
+def recv(tensor, src=None, group=None, tag=0, group_src=None):
+    """Receive a tensor from another rank.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Output, with the shape and dtype of the tensor that is sent.
+    src : int, optional
+        Rank of the run that sends; by default any, which NCCL does not support.
+    group : ProcessGroup, optional
+    tag : int, default 0
+    group_src : int, optional
+        Rank in the group, instead of `src`.
+
+    Returns
+    -------
+    int
+        Rank of the run that has sent the tensor; -1 on a rank that is not in the group.
+
+    Raises
+    ------
+    ShapeError
+        If the message does not have the size of the tensor.
+    """
+    found = member(group, "recv")
+    if found is None:
+        return -1
+    source, buffer = _receiver(found, tensor, src, group_src, "recv")
+    source = found.engine.recv(buffer.array, source, tag)
+    buffer.write_back()
+    return found.ranks[source]
+
+
+@names_arguments
+def irecv(tensor, src=None, group=None, tag=0, group_src=None):
+    """Start to receive a tensor, which is valid after `work.wait()`.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Output.
+    src : int, optional
+        Rank of the run that sends; by default any, which NCCL does not support.
+    group : ProcessGroup, optional
+    tag : int, default 0
+    group_src : int, optional
+        Rank in the group, instead of `src`.
+
+    Returns
+    -------
+    Work
+    """
+    group = member(group, "irecv")
+    if group is None:
+        return None
+    source, buffer = _receiver(group, tensor, src, group_src, "irecv")
+    request = group.engine.recv(buffer.array, source, tag, later=True)
+    return _work(group, request, buffer.write_back)
+
+
+def _receiver(group, tensor, src, group_src, where):
+    source = None
+    if src is not None or group_src is not None:
+        source = _partner(group, src, group_src, where, "src")
+    check_tensor(tensor, group, where)
+    counting.record("recv", group, tensor.array)
+    return source, Buffer(tensor)
+
+
+def _work(group, request, finish):
+    work = Work([request], finish)
+    group.keep(work)
+    return work
+
+
+def _partner(group, rank, group_rank, where, argument):
+    """Return the rank in the group of the other side, which must not be this rank."""
+    if rank is None and group_rank is None:
+        raise ArgumentError(f"{where}: {argument} is missing", expected="a rank of the run")
+    partner = root_of(group, rank, group_rank, where, argument)
+    if partner == group.rank():
+        raise ArgumentError(
+            f"{where}: {argument} must not be this rank",
+            got=f"{argument}={group.ranks[partner]} on rank {get_rank()}",
+            hint="copy the tensor with clone()",
+        )
+    return partner
+
+
+class P2POp:
+    """One message of `batch_isend_irecv`.
+
+    Parameters
+    ----------
+    op : function
+        `isend` or `irecv`.
+    tensor : Tensor
+    peer : int
+        Rank of the run that receives or sends.
+    group : ProcessGroup, optional
+    tag : int, default 0
+    """
+
+    def __init__(self, op, tensor, peer, group=None, tag=0):
+        if op is not isend and op is not irecv:
+            raise ArgumentError("P2POp: op must be isend or irecv", got=f"{op!r:.60}")
+        self.op, self.tensor, self.peer, self.group, self.tag = op, tensor, peer, group, tag
+
+
+@names_arguments
+def batch_isend_irecv(p2p_op_list):
+    """Start several messages together, in the order of the list.
+
+    Parameters
+    ----------
+    p2p_op_list : list of P2POp
+
+    Returns
+    -------
+    list of Work
+    """
+    if not p2p_op_list or not all(isinstance(item, P2POp) for item in p2p_op_list):
+        raise ArgumentError(
+            "batch_isend_irecv: p2p_op_list must be a non-empty list of P2POp",
+            got=f"{p2p_op_list!r:.60}",
+        )
+    group = member(p2p_op_list[0].group, "batch_isend_irecv")
+    if group is None:
+        return []
+    with group.engine.together():
+        return [o.op(o.tensor, o.peer, group=o.group, tag=o.tag) for o in p2p_op_list]

@@ -1,0 +1,342 @@
+"""Process groups: join the ranks of a run, and make groups of some of them.
+
+Every process of a run executes the same program. Its rank, a number from 0 to world size - 1, is
+the only difference. The names are those of `torch.distributed`.
+"""
+
+from ..errors import ArgumentError, DTypeError
+from ..named_errors import names_arguments
+from . import at_exit, mpi
+
+__all__ = [
+    "GroupMember", "ProcessGroup", "destroy_process_group", "get_backend", "get_global_rank",
+    "get_group_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group",
+    "init_process_group", "is_available", "is_initialized", "is_mpi_available",
+    "is_nccl_available", "new_group", "rank_in", "resolve",
+]  # fmt: skip
+
+_state = {"world": None, "groups": [], "number": 0}
+
+
+class ProcessGroup:
+    """Some ranks of a run, and the engine that carries the messages between them.
+
+    `init_process_group` and `new_group` create them.
+
+    Attributes
+    ----------
+    ranks : tuple of int
+        Ranks in the whole run. The index in this tuple is the rank in the group.
+    engine : MpiEngine or NcclEngine
+    """
+
+    def __init__(self, engine, ranks):
+        self.engine, self.ranks = engine, tuple(ranks)
+        self.pending = []  # calls with async_op=True whose buffers must stay alive
+
+    def rank(self):
+        """Return the rank of this process in the group."""
+        return self.engine.rank
+
+    def size(self):
+        """Return the number of ranks in the group."""
+        return len(self.ranks)
+
+    def name(self):
+        """Return the name of the backend."""
+        return self.engine.name
+
+    def keep(self, work):
+        """Keep the buffers of an unfinished call alive, even if the caller drops its Work."""
+        self.pending = [other for other in self.pending if not other.is_completed()]
+        self.pending.append(work)
+
+    def close(self):
+        """Wait for unfinished calls, and free the engine."""
+        for work in self.pending:
+            work.wait()
+        self.pending = []
+        self.engine.close()
+
+    def __repr__(self):
+        return f"ProcessGroup(ranks={list(self.ranks)}, rank={self.rank()}, backend={self.name()})"
+
+
+class GroupMember:
+    """Marks of ranks that are not in a group.
+
+    Attributes
+    ----------
+    NON_GROUP_MEMBER : int
+        What `new_group` returns on a rank that is not in the new group.
+    """
+
+    NON_GROUP_MEMBER = -100
+
+
+class _WorldOfRun(type):
+    @property
+    def WORLD(cls):
+        """The group of all ranks; None before `init_process_group`."""
+        return _state["world"]
+
+
+class group(metaclass=_WorldOfRun):
+    """Namespace of the default group: `group.WORLD`."""
+
+
+def is_available():
+    """Return True if a backend is installed: MPI or NCCL."""
+    return is_mpi_available() or is_nccl_available()
+
+
+def is_mpi_available():
+    """Return True if mpi4py and an MPI library are installed."""
+    return mpi.is_available()
+
+
+def is_nccl_available():
+    """Return True if CUDA works and CuPy was built with NCCL."""
+    from . import nccl
+
+    return nccl.is_available()
+
+
+def is_initialized():
+    """Return True between `init_process_group` and `destroy_process_group`."""
+    return _state["world"] is not None
+
+
+@names_arguments
+def init_process_group(backend="mpi", init_method=None, world_size=-1, rank=-1):
+    """Join the ranks of this run. Every rank must call this before it communicates.
+
+    `mpiexec -n 4 python program.py` starts the ranks. A process that was started without it is
+    the only rank, with world size 1, and every call works.
+
+    Parameters
+    ----------
+    backend : {"mpi", "nccl"}
+        MPI carries tensors on the CPU, and NCCL tensors on CUDA devices, one device per rank.
+    init_method : str, optional
+        For NCCL only: how the ranks find each other. "mpi", "env://", "file:///a/shared/path" or
+        "tcp://host:port"; by default "env://" if MASTER_ADDR is set, otherwise "mpi".
+    world_size, rank : int, optional
+        Number of ranks, and the rank of this process, for "file://" and "tcp://". MPI knows both;
+        a value that differs from MPI's raises an error.
+
+    Raises
+    ------
+    ArgumentError
+        If the process group already exists, or an argument is invalid.
+    CommunicationError
+        If the backend is not installed.
+
+    Notes
+    -----
+    A rank that ends by an exception prints its traceback, with its rank, and aborts all ranks, so
+    that none waits for its messages. A clean exit closes MPI, after all ranks have reached it.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.distributed.init_process_group("mpi")  # doctest: +SKIP
+    >>> mt.distributed.get_rank(), mt.distributed.get_world_size()  # doctest: +SKIP
+    (0, 1)
+    """
+    if is_initialized():
+        raise ArgumentError(
+            "init_process_group: the process group already exists",
+            got=f"{_state['world']}",
+            hint="call it once, or destroy_process_group() first",
+        )
+    if backend not in ("mpi", "nccl"):
+        raise ArgumentError(
+            "init_process_group: the backend is unknown",
+            got=f"{backend!r}",
+            expected='"mpi" or "nccl"',
+            hint="PyTorch's gloo is not part of this library; MPI takes its place",
+        )
+    engine = _mpi_engine(init_method) if backend == "mpi" else _nccl_engine(
+        init_method, world_size, rank
+    )  # fmt: skip
+    for name, given, real in (("world_size", world_size, engine.size), ("rank", rank, engine.rank)):
+        if given not in (-1, real):
+            raise ArgumentError(
+                f"init_process_group: {name} does not match the run",
+                got=f"{name}={given}, and {real} by {backend}",
+                hint="leave it out; mpiexec -n N sets it",
+            )
+    _state["world"] = ProcessGroup(engine, range(engine.size))
+    at_exit.install(f"rank {engine.rank} of {engine.size}", engine.abort, _close_at_exit)
+
+
+def _mpi_engine(init_method):
+    if init_method not in (None, "mpi"):
+        raise ArgumentError(
+            "init_process_group: MPI does not take an init_method",
+            got=f"{init_method!r}",
+            hint="leave it out, and start the ranks with mpiexec or srun",
+        )
+    return mpi.MpiEngine()
+
+
+def _nccl_engine(init_method, world_size, rank):
+    from . import nccl
+
+    return nccl.connect(init_method, world_size, rank)
+
+
+def _close_at_exit():
+    """Close what is open at a clean exit, and MPI, whose end waits for all ranks."""
+    if is_initialized():
+        destroy_process_group()
+    mpi.close()
+
+
+@names_arguments
+def destroy_process_group(group=None):
+    """Wait for unfinished calls and free a group; by default all groups. All its ranks must call.
+
+    Parameters
+    ----------
+    group : ProcessGroup, optional
+    """
+    closed = resolve(group, "destroy_process_group")
+    if closed is None:
+        return
+    if closed is not _state["world"]:
+        _state["groups"].remove(closed)
+        closed.close()
+        return
+    for other in _state["groups"]:
+        other.close()
+    closed.close()
+    _state.update(world=None, groups=[])
+
+
+@names_arguments
+def new_group(ranks=None):
+    """Make a group of some ranks. Every rank of the run must call this, with the same ranks.
+
+    Parameters
+    ----------
+    ranks : sequence of int, optional
+        Ranks of the run; by default all. Their order in the group is ascending, as in PyTorch.
+
+    Returns
+    -------
+    ProcessGroup, or GroupMember.NON_GROUP_MEMBER
+        The second on a rank that is not in the group. Passed to a collective, it makes the call
+        do nothing, with a warning.
+
+    Raises
+    ------
+    ArgumentError
+        If a rank is out of range or appears twice.
+    """
+    world = resolve(None, "new_group")
+    ranks = sorted(range(world.size()) if ranks is None else [int(rank) for rank in ranks])
+    if not ranks or ranks[0] < 0 or ranks[-1] >= world.size() or len(set(ranks)) < len(ranks):
+        raise ArgumentError(
+            "new_group: ranks must be distinct ranks of the run",
+            got=f"{ranks}",
+            expected=f"at least one number from 0 to {world.size() - 1}, each once",
+        )
+    _state["number"] += 1
+    engine = world.engine.subgroup(ranks, _state["number"])
+    if engine is None:
+        return GroupMember.NON_GROUP_MEMBER
+    made = ProcessGroup(engine, ranks)
+    _state["groups"].append(made)
+    return made
+
+
+def resolve(group, where):
+    """Return the group that an argument stands for, or None on a rank that is not in it.
+
+    Parameters
+    ----------
+    group : ProcessGroup, None or GroupMember.NON_GROUP_MEMBER
+        None stands for all ranks.
+    where : str
+        Name of the public function, for error messages.
+    """
+    if _state["world"] is None:
+        raise ArgumentError(
+            f"{where}: the default process group has not been initialized",
+            hint="call mt.distributed.init_process_group() first, on every rank",
+        )
+    if group is None:
+        return _state["world"]
+    if isinstance(group, ProcessGroup):
+        if group is not _state["world"] and group not in _state["groups"]:
+            raise ArgumentError(f"{where}: the group has been destroyed", got=f"{group}")
+        return group
+    if type(group) is int and group == GroupMember.NON_GROUP_MEMBER:
+        return None
+    raise DTypeError(
+        f"{where}: group is not a ProcessGroup",
+        got=f"{group!r:.60}",
+        hint="use the result of new_group(ranks), or None for all ranks",
+    )
+
+
+@names_arguments
+def get_rank(group=None):
+    """Return the rank of this process, in a group or in the run; -1 if it is not in the group."""
+    found = resolve(group, "get_rank")
+    return -1 if found is None else found.rank()
+
+
+@names_arguments
+def get_world_size(group=None):
+    """Return the number of ranks in a group or in the run; -1 if this one is not in the group."""
+    found = resolve(group, "get_world_size")
+    return -1 if found is None else found.size()
+
+
+@names_arguments
+def get_backend(group=None):
+    """Return the name of the backend of a group: "mpi" or "nccl"."""
+    found = resolve(group, "get_backend")
+    return (_state["world"] if found is None else found).name()
+
+
+@names_arguments
+def get_process_group_ranks(group=None):
+    """Return the list of the ranks (in the run) of a group."""
+    found = resolve(group, "get_process_group_ranks")
+    return [] if found is None else list(found.ranks)
+
+
+@names_arguments
+def get_group_rank(group, global_rank):
+    """Return the rank in `group` of a rank of the run."""
+    return rank_in(resolve(group, "get_group_rank"), global_rank, "get_group_rank", "global_rank")
+
+
+@names_arguments
+def get_global_rank(group, group_rank):
+    """Return the rank in the run of a rank of `group`."""
+    found = resolve(group, "get_global_rank")
+    size = 0 if found is None else found.size()
+    if not isinstance(group_rank, int) or not 0 <= group_rank < size:
+        raise ArgumentError(
+            "get_global_rank: group_rank is out of range",
+            got=f"{group_rank!r}",
+            expected=f"a rank from 0 to {size - 1}",
+        )
+    return found.ranks[group_rank]
+
+
+def rank_in(group, rank, where, argument):
+    """Return the rank in a group of a rank of the run, or raise an error that names `argument`."""
+    if not isinstance(rank, int) or rank not in (() if group is None else group.ranks):
+        raise ArgumentError(
+            f"{where}: {argument} is not a rank of the group",
+            got=f"{argument}={rank!r}",
+            expected=f"one of {[] if group is None else list(group.ranks)}",
+            hint="it is a rank of the whole run, also for a group of some ranks",
+        )
+    return group.ranks.index(rank)

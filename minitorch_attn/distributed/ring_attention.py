@@ -1,0 +1,363 @@
+"""Ring attention: each rank holds a part of the sequence, and keys and values travel in a ring."""
+
+import math
+from typing import NamedTuple
+
+from ..autograd.broadcasting import broadcast_shapes, sum_to_shape
+from ..autograd.function import Function
+from ..backend import array_module, initial_seed, matmul, next_offset
+from ..backend.half import narrowed, widened
+from ..backend.random import keep_runs
+from ..backend.row_reductions import row_dot
+from ..computes import computes
+from ..errors import ShapeError
+from ..named_errors import names_arguments
+from ..ops import where
+from ..ops.attention import tiled
+from ..ops.attention.arguments import prepared
+from ..ops.attention.definition import attention_definition, dropout_scale
+from ..ops.attention.mask import causal_mask
+from ..ops.attention.tiled import fold_tile, place_of, tile_gradients, tile_scores, two_axes
+from ..tensor import wrap
+from .functional import all_gather
+from .passing import ALONE, Ring
+from .sequence_order import chunks_per_rank, join_sequence, sequence_slices, split_sequence
+
+__all__ = ["ALONE", "RingAttention", "ring_attention"]
+
+
+@computes("attention", reveals=("softmax", "masked softmax"))
+class RingAttention(Function):
+    r"""Attention of a sequence whose tokens are split among N ranks; no rank holds all keys.
+
+    Forward:  context = softmax(scale * query @ key^T + mask) @ value for the rank's own queries,
+        over the keys and values of all ranks, one part after another
+    Backward: as in `TiledAttention`; the gradients of keys and values travel with their part
+
+    A rank holds n = tokens / N queries, keys and values. In step t = 0 ... N - 1, rank r computes
+    with the keys and values of rank (r - t) mod N. Before it starts, it posts the sending of this
+    part to rank r + 1 and the receiving of the next part from rank r - 1, so that messages travel
+    while it computes. The softmax is the online softmax of `TiledAttention`, whose sums do not
+    depend on the order of the keys: for part P of the keys,
+        m' = max(m, max_{j in P} s_ij),   r = exp(m - m')
+        l' = r l + sum_{j in P} exp(s_ij - m'),   o' = r o + sum_{j in P} exp(s_ij - m') z_ij v_j
+    After N steps, o / l is the context, and L = m + log l is the log-sum-exp of the row.
+
+    Derivation: the weights p_ij = exp(s_ij - L_i) and the mean a_i = g_i . o_i of their gradients
+    need only values that rank r holds for its own queries, and one key j (see `Attention`):
+        dL/ds_ij = p_ij (z_ij g_i . v_j - a_i)
+        dL/dq_i = c sum_P sum_{j in P} dL/ds_ij k_j                      stays on rank r
+        dL/dk_j = c sum_r sum_{i on r} dL/ds_ij q_i                      a sum over the ranks
+        dL/dv_j = sum_r sum_{i on r} p_ij z_ij g_i                       a sum over the ranks
+    The sums over the ranks are collected on the way: each rank adds its term to the gradient that
+    arrives with the part, and passes it on. After N messages, it is back at the part's owner.
+    Saved: query, key, value, mask and output of the rank; L as an intermediate.
+
+    Messages of a rank: N - 1 parts forward; N - 1 parts and N gradients backward (none if N = 1).
+    A part is one message with the rank's keys and values. If is_causal, tiles whose keys all come
+    after the queries are skipped.
+
+    Liu, Zaharia and Abbeel 2023, arXiv:2310.01889v4, algorithm 1 (Ring Attention with Blockwise
+    Transformers). The zigzag order, two of 2N chunks for each rank, is that of Llama 3
+    (arXiv:2407.21783v3, section 3.3.2).
+    """
+
+    @staticmethod
+    def forward(
+        ctx, query, key, value, mask, *, scale, is_causal, dropout_p, group, order, heads, grouped
+    ):
+        # query (..., query, dim)   key (..., key, dim)   value (..., key, value_dim)
+        xp, ring = array_module(query), Ring(group)
+        lead = broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+        q = widened(query) * scale
+        context = xp.zeros((*lead, query.shape[-2], value.shape[-1]), dtype=q.dtype)
+        top = xp.full((*context.shape[:-1], 1), -xp.inf, dtype=q.dtype)
+        total = xp.zeros_like(top)
+        ctx.plan = plan = _Plan(query, key, mask, ctx.settings, ring)
+        for source, (k, v) in ring.visit(key, value):
+            k, v = widened(k), widened(v)
+            for rows, columns in plan.tiles(source):
+                here, there = (..., rows.here, slice(None)), (..., columns.here, slice(None))
+                s = plan.scores(q[here], k[there], rows, columns)
+                sums = top[here], total[here], context[here]
+                fold_tile(s, v[there], plan.keep(rows, columns), sums)
+        log_sum = tiled.finish_rows(top, total, context, dropout_p)
+        context = narrowed(context, query)
+        ctx.save(query, key, value, mask, context)
+        ctx.save_intermediate(log_sum)
+        return context
+
+    @staticmethod
+    def backward(ctx, grad_context):
+        query, key, value, mask, context = ctx.saved
+        q, context, grad_context = map(widened, (query, context, grad_context))
+        xp, plan, scale = array_module(query), ctx.plan, ctx.settings["scale"]
+        q = q * scale
+        grads = _Gradients(
+            ctx.intermediate[0], grad_context * dropout_scale(ctx.settings["dropout_p"]),
+            row_dot(grad_context, context), xp.zeros(q.shape, q.dtype),
+            xp.zeros(two_axes(mask).shape, q.dtype) if ctx.needs_grad[3] else None,
+        )  # fmt: skip
+        on_its_way = None
+        for source, (k, v) in plan.ring.visit(key, value):
+            k, v = widened(k), widened(v)
+            part = xp.zeros(k.size + v.size, q.dtype)
+            into = part[: k.size].reshape(k.shape), part[k.size :].reshape(v.shape)
+            for rows, columns in plan.tiles(source):
+                _add_gradients(plan, (q, k, v), grads, into, rows, columns)
+            if on_its_way is not None:  # the sum over the ranks that had this part before
+                part += on_its_way.wait()
+            on_its_way = plan.ring.pass_on(part)
+        part = on_its_way.wait()
+        grad_key = part[: key.size].reshape(key.shape)
+        grad_value = part[key.size :].reshape(value.shape)
+        grad_query, grad_mask = grads.query * scale, grads.mask
+        grad_mask = None if grad_mask is None else grad_mask.reshape(mask.shape)
+        found = (grad_query, grad_key, grad_value, grad_mask)
+        return tuple(map(narrowed, found, (query, key, value, mask)))
+
+    @staticmethod
+    def composed(
+        ctx, query, key, value, mask, *, scale, is_causal, dropout_p, group, order, heads, grouped
+    ):
+        """Gather all keys and values, and compute the context with `attention_definition`."""
+        plan = ctx.plan
+        if plan.ring.size > 1:
+            key, value = (
+                join_sequence(all_gather(x, -2, group).chunk(plan.ring.size, -2), -2, order)
+                for x in (key, value)
+            )
+        if is_causal:
+            visible = wrap(plan.visible())
+            if mask is None:
+                mask = visible
+            else:
+                mask = visible & mask if mask.dtype.kind == "b" else where(visible, mask, -math.inf)
+        if dropout_p:
+            ctx.constants(plan.whole_keep())
+        settings = {"scale": scale, "is_causal": False, "dropout_p": dropout_p}
+        return attention_definition(ctx, query, key, value, mask, **settings)[0]
+
+
+class _Gradients(NamedTuple):
+    """What the backward pass needs of each query, and the gradients that stay on the rank."""
+
+    log_sum: object
+    context: object  # gradient of the context, times the scale of dropout
+    mean: object  # sum_l p_il dL/dp_il
+    query: object
+    mask: object
+
+
+@computes("attention", reveals=("softmax", "masked softmax"))
+def _add_gradients(plan, arrays, grads, into, rows, columns):
+    """Add the gradients of one tile to those of the rank's queries, and of the part's keys."""
+    (q, k, v), (grad_k, grad_v) = arrays, into
+    here, there = (..., rows.here, slice(None)), (..., columns.here, slice(None))
+    s = plan.scores(q[here], k[there], rows, columns)
+    g = grads.context[here]
+    row_values = grads.log_sum[here], g, grads.mean[here]
+    weights, grad_s = tile_gradients(s, v[there], plan.keep(rows, columns), row_values)
+    _add(grad_v, there, matmul(weights.swapaxes(-1, -2), g))
+    _add(grad_k, there, matmul(grad_s.swapaxes(-1, -2), q[here]))
+    _add(grads.query, here, matmul(grad_s, k[there]))
+    if grads.mask is not None:
+        _add(grads.mask, place_of(grads.mask, rows.here, columns.everywhere), grad_s)
+
+
+def _add(total, place, gradient):
+    """Add a gradient to a part of `total`, summed over the axes that were broadcast."""
+    target = total[place]
+    target += sum_to_shape(gradient, target.shape)
+
+
+class _Tile(NamedTuple):
+    """Some consecutive tokens: where they are in the rank's part, and in the whole sequence."""
+
+    here: slice
+    everywhere: slice
+
+
+class _Plan:
+    """Tiles of scores that a rank computes, and the masks for them."""
+
+    def __init__(self, query, key, mask, settings, ring):
+        self.xp, self.ring, self.is_causal = array_module(query), ring, settings["is_causal"]
+        self.mask = None if mask is None else two_axes(mask)
+        self.lead = broadcast_shapes(query.shape[:-2], key.shape[:-2])
+        queries, keys = query.shape[-2], key.shape[-2]
+        order = settings["order"]
+        self.sizes = queries, keys * ring.size
+        self.rows = _tiles(queries, ring.rank, ring.size, order, tiled.ROWS)
+        self.columns = [
+            _tiles(keys, rank, ring.size, order, tiled.COLUMNS) for rank in range(ring.size)
+        ]
+        self.dropout = None
+        if settings["dropout_p"]:
+            self.dropout = _DropoutMask(self.xp, self.lead, queries * ring.size, keys * ring.size,
+                                        settings)  # fmt: skip
+
+    def tiles(self, source):
+        """Yield the (rows, columns) of all tiles of the keys of rank `source` that are visible."""
+        for rows in self.rows:
+            for columns in self.columns[source]:
+                if not self.is_causal or columns.everywhere.start < rows.everywhere.stop:
+                    yield rows, columns
+
+    def scores(self, q, k, rows, columns):
+        """Return the masked scores of a tile."""
+        mask = self.mask
+        if mask is not None:
+            mask = mask[place_of(mask, rows.here, columns.everywhere)]
+        offset = rows.everywhere.start - columns.everywhere.start if self.is_causal else None
+        return tile_scores(q, k, self.lead, mask, offset)
+
+    def keep(self, rows, columns):
+        """Return the weights of a tile that dropout keeps; None without dropout."""
+        if self.dropout is None:
+            return None
+        return self.dropout.tile(rows.everywhere, columns.everywhere)
+
+    def visible(self):
+        """Return the causal mask of the rank's queries over all keys, (query, key)."""
+        masks = [
+            causal_mask(t.here.stop - t.here.start, self.sizes[1], t.everywhere.start, self.xp)
+            for t in self.rows
+        ]
+        return self.xp.concatenate(masks, 0) if masks else causal_mask(0, self.sizes[1], 0, self.xp)
+
+    def whole_keep(self):
+        """Return the dropout mask of the rank's queries over all keys, (..., query, key)."""
+        every = slice(0, self.sizes[1])
+        return self.xp.concatenate([self.dropout.tile(t.everywhere, every) for t in self.rows], -2)
+
+
+def _tiles(tokens, rank, size, order, length):
+    """Return the tiles of a rank's part, which end at multiples of `length` of the sequence."""
+    tiles, held = [], 0
+    for chunk in sequence_slices(tokens * size, rank, size, order):
+        start = chunk.start
+        while start < chunk.stop:
+            stop = min((start // length + 1) * length, chunk.stop)
+            tiles.append(_Tile(slice(held, held + stop - start), slice(start, stop)))
+            held, start = held + stop - start, stop
+    return tiles
+
+
+class _DropoutMask:
+    """Part of the dropout mask that one process draws for the whole sequence and all heads."""
+
+    def __init__(self, xp, lead, queries, keys, settings):
+        self.xp, self.keys, self.keep_probability = xp, keys, 1.0 - settings["dropout_p"]
+        (part, parts), axis = settings["heads"], -2 if settings["grouped"] else -1
+        whole = list(lead)
+        if parts > 1:
+            whole[axis] *= parts
+        numbers = xp.arange(math.prod(whole)).reshape(whole)
+        if parts > 1:
+            numbers = xp.split(numbers, parts, axis)[part]
+        self.numbers = numbers  # (...), the index of each head among all those of the batch
+        self.seed, self.blocks = initial_seed(), []
+        in_tiles = tiled.tiles_pay((*whole, queries, keys))
+        self.rows = tiled.ROWS if in_tiles else max(queries, 1)  # whose mask is drawn at once
+        for start in range(0, queries, self.rows):
+            count = min(self.rows, queries - start)
+            self.blocks.append((next_offset(math.prod(whole) * count * keys), count))
+
+    def tile(self, rows, columns):
+        """Return the mask (..., row, column) of a tile."""
+        offset, count = self.blocks[rows.start // self.rows]
+        row = self.xp.arange(rows.start, rows.stop) % self.rows
+        starts = (self.numbers[..., None] * count + row) * self.keys + columns.start
+        length = columns.stop - columns.start
+        return keep_runs(starts, length, self.keep_probability, self.seed, offset)
+
+
+@names_arguments
+def ring_attention(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
+    enable_gqa=False, *, group=None, order="zigzag", heads=(0, 1),
+):  # fmt: skip
+    """Attention of a sequence that is split among the ranks of a group.
+
+    The results are those of `scaled_dot_product_attention` on the whole sequence, dropout included.
+
+    Parameters
+    ----------
+    query, key, value : Tensor of shape (..., heads, token, dim)
+        The rank's tokens, as `split_sequence` returns them. Shapes must be equal on all ranks.
+    attn_mask : Tensor or Mask, optional
+        Boolean or additive. The axis of the keys has all keys, in the order of the whole sequence,
+        or size 1. The axis of the queries has the rank's own queries, all queries (the function
+        then selects the rank's own), or size 1. The mask's gradient is the part of it that comes
+        from the rank's own queries; for a mask shared by the ranks, add up their gradients.
+    dropout_p, is_causal, scale, enable_gqa
+        See `scaled_dot_product_attention`.
+    group : ProcessGroup, optional
+        Default: all ranks.
+    order : {"zigzag", "contiguous"}, default "zigzag"
+        Which tokens a rank holds; see `sequence_slices`.
+    heads : (int, int), default (0, 1)
+        If the heads are split among other ranks: the number of the part that these ranks hold, and
+        the number of parts. Only dropout depends on it.
+
+    Returns
+    -------
+    Tensor of shape (..., heads, token, value_dim)
+        Context of the rank's own queries.
+
+    Raises
+    ------
+    ShapeError, DTypeError, ArgumentError
+        As for `scaled_dot_product_attention`; also if the rank's number of tokens is odd in zigzag
+        order.
+
+    Notes
+    -----
+    The derivation is in `RingAttention`. Each rank computes on one core; the ranks are what runs at
+    the same time. With dropout, all ranks must have the same seed, and must have drawn the same
+    masks before; `mt.manual_seed` sets it.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> x = mt.randn(2, 3, 4, 5)
+    >>> alone = ring_attention(x, x, x, is_causal=True, group=ALONE)
+    >>> mt.allclose(alone, mt.scaled_dot_product_attention(x, x, x, is_causal=True), atol=1e-6)
+    True
+    """
+    ring = Ring(group)
+    for x in (query, key):
+        _check_tokens(x, ring, order)
+    keys = key.shape[-2] * ring.size
+    attn_mask, is_causal = _own_rows(attn_mask, is_causal, query.shape[-2], keys, ring, order)
+    inputs = prepared(
+        query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, keys=keys
+    )
+    context = RingAttention.apply(
+        *inputs.tensors, **inputs.settings, group=group, order=order, heads=heads,
+        grouped=inputs.shape is not None,
+    )  # fmt: skip
+    return context if inputs.shape is None else context.reshape(inputs.shape)
+
+
+def _check_tokens(x, ring, order):
+    chunks, shape = chunks_per_rank(order), getattr(x, "shape", ())
+    if len(shape) > 1 and shape[-2] % chunks and ring.size > 1:
+        raise ShapeError(
+            "ring_attention: in zigzag order, the number of tokens of a rank must be even",
+            got=f"{shape[-2]} tokens on a rank",
+            expected=f"a sequence whose length is a multiple of {chunks * ring.size}",
+            hint='pad the sequence, or use order="contiguous"',
+        )
+
+
+def _own_rows(mask, is_causal, queries, keys, ring, order):
+    """Return the rows of a mask for the rank's own queries, and whether attention is causal."""
+    attend = getattr(mask, "attend", mask)
+    shape, total = getattr(attend, "shape", ()), queries * ring.size
+    if ring.size == 1 or len(shape) < 2 or shape[-2] != total:
+        return mask, is_causal
+    if getattr(mask, "is_causal", False) and shape[-2:] == (total, keys):
+        return None, True
+    return split_sequence(attend, ring.rank, ring.size, len(shape) - 2, order), is_causal

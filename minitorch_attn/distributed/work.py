@@ -1,0 +1,113 @@
+"""Work, the handle of a call with `async_op=True`, and the buffers that a call reads and writes."""
+
+from ..autograd import is_grad_enabled
+from ..errors import DTypeError, GraphError
+from ..tensor import Tensor
+
+__all__ = ["Buffer", "Work", "check_tensor", "finished"]
+
+
+class Work:
+    """An unfinished call. It keeps the buffers alive; the result is valid after `wait()`.
+
+    Parameters
+    ----------
+    requests : list
+        The engine's requests, each with `wait()` and `test()`.
+    finish : callable
+        Called once when all requests are done, for example to divide a sum by the number of ranks.
+    """
+
+    def __init__(self, requests, finish):
+        self._requests, self._finish = requests, finish
+
+    def wait(self):
+        """Wait for the result, and return True."""
+        for request in self._requests:
+            request.wait()
+        self._complete()
+        return True
+
+    def is_completed(self):
+        """Return True if the result is there; it does not wait."""
+        for request in self._requests:
+            if not request.test():
+                return False
+        self._complete()
+        return True
+
+    def _complete(self):
+        finish, self._finish, self._requests = self._finish, None, []
+        if finish is not None:
+            finish()
+
+
+def finished(group, request, finish, later):
+    """Finish a call now, or return the Work that will.
+
+    Parameters
+    ----------
+    group : ProcessGroup
+    request : Request or None
+        What the engine returned.
+    finish : callable
+    later : bool
+        The caller's `async_op`.
+    """
+    if not later:
+        finish()
+        return None
+    work = Work([] if request is None else [request], finish)
+    group.keep(work)
+    return work
+
+
+class Buffer:
+    """C-contiguous array with the values of a tensor, and the way back into the tensor.
+
+    Attributes
+    ----------
+    array : array
+        The tensor's own array if it is C-contiguous and has the right dtype; otherwise a copy.
+
+    Parameters
+    ----------
+    tensor : Tensor
+    dtype : dtype, optional
+        Dtype of `array`; by default the tensor's own.
+    """
+
+    def __init__(self, tensor, dtype=None):
+        self.tensor, own = tensor, tensor.array
+        dtype = own.dtype if dtype is None else dtype
+        same_bytes = own.dtype == dtype or (own.dtype == "bool" and dtype == "uint8")
+        self.is_copy = not (own.flags.c_contiguous and same_bytes)
+        self.array = own.astype(dtype, order="C") if self.is_copy else own.view(dtype)
+
+    def write_back(self):
+        """Write the array into the tensor, if it is a copy, and note that the tensor changed."""
+        if self.is_copy:
+            self.tensor.array[...] = self.array
+        self.tensor.changed_in_place()
+
+
+def check_tensor(tensor, group, where, argument="tensor", written=True):
+    """Raise an error unless a collective can read, or write, this tensor.
+
+    A leaf that requires grad may be written, as in PyTorch, where parameters are broadcast so. For
+    the result of an operation, PyTorch warns that the gradient may be wrong; here it is an error.
+    """
+    if not isinstance(tensor, Tensor):
+        raise DTypeError(
+            f"{where}: {argument} is not a tensor",
+            got=f"{tensor!r:.60} of type {type(tensor).__name__}",
+            hint="convert a number, a list or an array with mt.tensor(...)",
+        )
+    group.engine.check(tensor.array, where)
+    if written and not tensor.is_leaf and is_grad_enabled():
+        raise GraphError(
+            f"{where}: {argument} is the result of an operation that requires grad",
+            got=f"a tensor of shape {tensor.shape} computed by {tensor.grad_fn}",
+            expected="a tensor outside the graph, because the call is not recorded",
+            hint="use mt.distributed.functional, or tensor.detach()",
+        )

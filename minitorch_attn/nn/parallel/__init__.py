@@ -1,0 +1,27 @@
+"""Parallel modules, which share a model or a batch among several workers, under PyTorch's names.
+
+They split the batch (DataParallel, DistributedDataParallel), the heads and hidden features
+(tensor_parallel), the tokens (SequenceParallel) or the layers (GPipe). `mt.nn` imports this package
+on first use, because it needs `distributed`.
+"""
+
+from ...absent_names import absent as _absent
+from ..data_parallel import DataParallel
+from .distributed_data_parallel import DistributedDataParallel
+from .pipeline import GPipe, bubble_fraction, gpipe_schedule, pipeline_layers
+from .sequence_parallel import RingAttention, SequenceParallel
+from .tensor_parallel import (
+    ColumnParallelLinear,
+    RowParallelLinear,
+    SplitHeadsAttention,
+    gather_state_dict,
+    tensor_parallel,
+)
+
+__all__ = [
+    "ColumnParallelLinear", "DataParallel", "DistributedDataParallel", "GPipe", "RingAttention",
+    "RowParallelLinear", "SequenceParallel", "SplitHeadsAttention", "bubble_fraction",
+    "gather_state_dict", "gpipe_schedule", "pipeline_layers", "tensor_parallel",
+]  # fmt: skip
+
+__getattr__ = _absent(__name__)

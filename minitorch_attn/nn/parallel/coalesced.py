@@ -1,0 +1,48 @@
+"""Broadcast many tensors in few messages: those of one dtype and device travel together."""
+
+from ...autograd import no_grad
+from ...backend import array_module, device_of
+from ...distributed import broadcast
+from ...tensor import wrap
+
+__all__ = ["broadcast_tensors", "start_broadcast"]
+
+
+def broadcast_tensors(tensors, group=None, src=0):
+    """Set tensors on all ranks to those of one rank.
+
+    Parameters
+    ----------
+    tensors : list of Tensor
+        Tensors of the same shapes and dtypes, in the same order, on every rank.
+    group : ProcessGroup, optional
+    src : int, default 0
+        Rank in the group that sends.
+    """
+    start_broadcast(tensors, group, src)()
+
+
+def start_broadcast(tensors, group=None, src=0):
+    """Start what `broadcast_tensors` does, and return a function that waits for the result."""
+    batches = {}
+    for t in tensors:
+        batches.setdefault((str(t.dtype), device_of(t.array)), []).append(t)
+    started = []
+    with no_grad():
+        for members in batches.values():
+            xp = array_module(members[0].array)
+            flat = wrap(xp.concatenate([t.array.reshape(-1) for t in members]))
+            work = broadcast(flat, group=group, group_src=src, async_op=True)
+            started.append((work, flat, members))
+
+    def finish():
+        for work, flat, members in started:
+            work.wait()
+            start = 0
+            for t in members:
+                stop = start + t.array.size
+                t.array[...] = flat.array[start:stop].reshape(t.shape)
+                t.changed_in_place()
+                start = stop
+
+    return finish

@@ -1,0 +1,207 @@
+"""Distributed data parallelism: every process trains a copy of a model on its part of a batch."""
+
+from contextlib import contextmanager, nullcontext
+
+from ...autograd import is_grad_enabled
+from ...autograd.nested import tensors_in
+from ...backend.batch_part import batch_part
+from ...distributed import broadcast_object_list, get_rank, get_world_size
+from ...errors import ArgumentError, ShapeError
+from ..dropout import Dropout, DropPath
+from ..module import Module
+from .coalesced import broadcast_tensors
+from .gradient_reducer import GradientReducer
+
+__all__ = ["DistributedDataParallel"]
+
+
+class DistributedDataParallel(Module):
+    r"""Average the gradients of a module over all processes during the backward pass.
+
+    Each process, or rank, calls the module with its own examples. After `loss.backward()`, every
+    rank has the same gradients, those of the mean loss over the examples of all ranks, so equal
+    optimizers keep the copies of the model equal.
+
+    Parameters
+    ----------
+    module : Module
+        Its parameters and buffers are set to those of rank 0.
+    device_ids, output_device : None
+        Accepted for programs written for PyTorch; the module stays where it is.
+    dim : int, default 0
+        The batch axis, which must be 0.
+    broadcast_buffers : bool, default True
+        Whether each forward pass in training starts with the buffers of rank 0, such as the running
+        statistics of batch normalization, which each rank computes from its own examples.
+    process_group : ProcessGroup, optional
+        Ranks that share the batch. Default: all.
+    bucket_cap_mb : float, default 25
+        Size in MiB from which on a bucket of gradients is full; the first is full at 1 MiB.
+    find_unused_parameters : bool, default False
+        Whether a forward pass may leave out some parameters. They count as zero gradients, and one
+        more message tells which parameters no rank has used; those keep their `.grad`.
+    gradient_as_bucket_view : bool, default False
+        Must be False: gradients have their own memory.
+
+    Attributes
+    ----------
+    module : Module
+        The module given. Entries of the state dict start with `module.`, as in PyTorch.
+
+    Raises
+    ------
+    ArgumentError
+        If the ranks have different modules, or an argument is invalid.
+    GraphError
+        If a parameter was not used and `find_unused_parameters` is False.
+
+    Notes
+    -----
+    *Equation.* Let rank k of N have n_k of the n examples, with the mean loss
+    L_k = (1/n_k) sum_i l_i over its own. The mean over all examples is a weighted mean of these:
+
+        L = (1/n) sum_k sum_i l_i = sum_k (n_k/n) L_k,   and with n_k = n/N:   L = (1/N) sum_k L_k.
+
+    Differentiation is linear, so dL/dw = (1/N) sum_k dL_k/dw: the mean of the local gradients,
+    which is what the ranks compute. With unequal parts, multiply each rank's loss by N n_k / n.
+
+    *What overlaps.* A hook on each parameter copies its gradient into a bucket as soon as it is
+    complete, starting with the last layers. A full bucket is sent by a non-blocking all-reduce,
+    while the engine goes on with the earlier layers. The hook of the last parameter to arrive waits
+    for all buckets and writes the means into `.grad`; so the wait is inside `backward()`, at its
+    end. MPI may move messages on only while a function of MPI runs; each hook makes such a call.
+
+    *Dropout.* In training, the forward pass draws the masks of its own rows of the batch
+    (`backend.batch_part`): rank k of N with n rows has the rows k n to (k + 1) n - 1. With the same
+    seed on each rank, the result is that of one process with the whole batch, for every N. For
+    this, all ranks must have the same number of rows, and the batch must be the first axis.
+
+    Li et al. 2020 [1]_ describe the buckets and the hooks of PyTorch's class.
+
+    References
+    ----------
+    .. [1] "PyTorch Distributed: Experiences on Accelerating Data Parallel Training",
+       arXiv:2006.15704v1, sec. 3.2.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> mt.distributed.init_process_group("mpi")  # doctest: +SKIP
+    >>> model = mt.nn.Linear(3, 2)
+    >>> model = mt.nn.parallel.DistributedDataParallel(model)  # doctest: +SKIP
+    >>> model(mt.ones(5, 3)).square().mean().backward()  # doctest: +SKIP
+    """
+
+    def __init__(
+        self, module, device_ids=None, output_device=None, dim=0, broadcast_buffers=True,
+        process_group=None, bucket_cap_mb=25, find_unused_parameters=False,
+        gradient_as_bucket_view=False,
+    ):  # fmt: skip
+        super().__init__()
+        _check(module, dim, bucket_cap_mb, gradient_as_bucket_view)
+        self.module, self.process_group = module, process_group
+        self.broadcast_buffers = broadcast_buffers
+        self.find_unused_parameters = find_unused_parameters
+        self.synchronizes = True
+        self._ranks, self._rank = get_world_size(process_group), get_rank(process_group)
+        if self._ranks > 1:
+            _refuse_tokens_first(module)
+            self._check_equal()
+            broadcast_tensors([*module.parameters(), *module.buffers()], process_group)
+        self._reducer = GradientReducer(
+            module.named_parameters(), process_group, int(bucket_cap_mb * 2**20),
+            find_unused_parameters,
+        )  # fmt: skip
+
+    def _check_equal(self):
+        """Raise an error unless all ranks have parameters and buffers of the same names and shapes.
+
+        Without this check, messages of different sizes would meet.
+        """
+        named = [*self.module.named_parameters(), *self.module.named_buffers()]
+        mine = [[name, list(t.shape), str(t.dtype)] for name, t in named]
+        first = [mine]
+        broadcast_object_list(first, group=self.process_group, group_src=0)
+        if first[0] != mine:
+            pairs = zip(first[0] + [None] * len(mine), mine + [None] * len(first[0]), strict=False)
+            theirs, own = next(pair for pair in pairs if pair[0] != pair[1])
+            raise ArgumentError(
+                "DistributedDataParallel: the ranks have different modules",
+                got=f"{own} on rank {self._rank}, and {theirs} on rank 0",
+                hint="build the module with the same settings on every rank",
+            )
+
+    def forward(self, *inputs, **kwargs):
+        """Call the module with this rank's examples, and get ready for the backward pass."""
+        synchronizes = self.synchronizes and is_grad_enabled()
+        if synchronizes and self.training and self.broadcast_buffers and self._ranks > 1:
+            buffers = list(self.module.buffers())
+            if buffers:
+                broadcast_tensors(buffers, self.process_group)
+        with self._part((inputs, kwargs)):
+            outputs = self.module(*inputs, **kwargs)
+        self._reducer.enabled = synchronizes
+        if synchronizes:
+            self._reducer.prepare(tensors_in(outputs))
+        return outputs
+
+    def _part(self, batch):
+        """Return the context in which dropout draws this rank's rows of the whole batch."""
+        rows = [tensor.shape[0] for tensor in tensors_in(batch) if tensor.ndim]
+        if not self.training or self._ranks == 1 or not rows or not rows[0]:
+            return nullcontext()
+        return batch_part(self._rank * rows[0], rows[0], self._ranks * rows[0])
+
+    @contextmanager
+    def no_sync(self):
+        """Keep the gradients of this rank inside the `with` block, and add them up in `.grad`.
+
+        The next backward pass after a forward pass outside the block averages the sums.
+        """
+        before, self.synchronizes = self.synchronizes, False
+        try:
+            yield
+        finally:
+            self.synchronizes = before
+
+    def extra_repr(self):
+        """Return the settings that differ from their defaults."""
+        return "find_unused_parameters=True" if self.find_unused_parameters else ""
+
+
+def _check(module, dim, bucket_cap_mb, gradient_as_bucket_view):
+    """Raise an error if an argument is invalid."""
+    where = "DistributedDataParallel"
+    if not isinstance(module, Module):
+        raise ArgumentError(f"{where}: module must be a Module", got=f"a {type(module).__name__}")
+    if dim != 0:
+        raise ShapeError(f"{where}: dim must be 0, the batch axis", got=f"dim={dim!r}")
+    if gradient_as_bucket_view:
+        raise ArgumentError(
+            f"{where}: gradient_as_bucket_view=True is not supported",
+            hint="leave it out; it saves memory in PyTorch and does not change results",
+        )
+    number = isinstance(bucket_cap_mb, (int, float)) and not isinstance(bucket_cap_mb, bool)
+    if not (number and bucket_cap_mb > 0):
+        raise ArgumentError(f"{where}: bucket_cap_mb must be above 0", got=f"{bucket_cap_mb!r}")
+
+
+def _refuse_tokens_first(module):
+    """Raise an error if masks of dropout would have the tokens as first axis."""
+    if not any(_drops(layer) for layer in module.modules()):
+        return
+    for path, layer in module.named_modules():
+        if getattr(layer, "batch_first", True) is False:
+            raise ShapeError(
+                "DistributedDataParallel: with dropout, the batch must be the first axis",
+                got=f"{path or 'module'}: {type(layer).__name__} with batch_first=False",
+                hint="build it with batch_first=True, or without dropout",
+            )
+
+
+def _drops(layer):
+    """Return True if a layer has dropout, as a layer of its own or as a setting."""
+    if isinstance(layer, DropPath):
+        return layer.drop_prob > 0
+    rate = layer.p if isinstance(layer, Dropout) else getattr(layer, "dropout", 0.0)
+    return isinstance(rate, (int, float)) and rate > 0

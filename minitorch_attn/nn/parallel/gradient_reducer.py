@@ -1,0 +1,254 @@
+"""Average gradients over ranks in buckets, while the backward pass goes on.
+
+Each parameter has a hook that copies its gradient into a bucket. A full bucket is sent at once,
+without waiting for the result, so that its messages travel while the engine differentiates the
+earlier layers.
+"""
+
+import math
+from functools import partial
+from itertools import accumulate
+
+from ...autograd.engine import add_accumulate_hook
+from ...autograd.function import Leaf
+from ...backend import array_module, device_of
+from ...distributed import ReduceOp, all_reduce, get_world_size
+from ...errors import ArgumentError, GraphError
+from ...tensor import tensor, wrap
+
+__all__ = ["GradientReducer"]
+
+FIRST_BYTES = 2**20  # the first bucket is small, as in PyTorch, so that sending starts early
+
+
+class GradientReducer:
+    """Averages the gradients of some parameters over the ranks of a group, in every backward pass.
+
+    Parameters
+    ----------
+    named_parameters : iterable of (str, Tensor)
+        Parameters; those that do not require grad are left out.
+    group : ProcessGroup, optional
+    bucket_bytes : int
+        Size from which on a bucket is full. The first one is full at 1 MiB.
+    find_unused : bool, default False
+        Whether parameters without a gradient are allowed; see `DistributedDataParallel`.
+
+    Attributes
+    ----------
+    enabled : bool
+        Whether the hooks do anything.
+    """
+
+    def __init__(self, named_parameters, group=None, bucket_bytes=25 * 2**20, find_unused=False):
+        pairs = [(name, p) for name, p in named_parameters if p.requires_grad]
+        self.names, self.parameters = [name for name, _ in pairs], [p for _, p in pairs]
+        self.group, self.find_unused = group, find_unused
+        self.ranks = get_world_size(group)
+        self.enabled = True
+        self.buckets = _buckets(self.parameters, bucket_bytes)
+        self.bucket_of = {i: bucket for bucket in self.buckets for i in bucket.indices}
+        self._leaves = [None] * len(pairs)
+        self._start_again()
+
+    def _start_again(self):
+        self._arrived = set()  # parameters whose gradient is in its bucket
+        self._unused = set()  # those that the forward pass did not use
+        self._numbered = False
+        self._sent = 0  # number of buckets that are on their way
+
+    def prepare(self, outputs):
+        """Get ready for the backward pass through some tensors.
+
+        The engine differentiates in the order of decreasing node numbers. A leaf's number dates
+        from its creation, before the forward pass, so all leaves would come last, with no work left
+        beside which to send. Therefore each leaf gets a number just below the smallest number of
+        the nodes that use it: its gradient is then complete, and nothing else is waited for.
+
+        Parameters
+        ----------
+        outputs : list of Tensor
+            Results of the forward pass, from which the loss is computed.
+
+        Raises
+        ------
+        GraphError
+            If a parameter was not used, or the last backward pass missed one.
+        """
+        if self._arrived:
+            missing = set(range(len(self.names))) - self._arrived
+            raise self._not_used(missing, "the last backward pass did not reach")
+        self._attach()
+        roots = [t._current_edge()[0] for t in outputs if t.requires_grad]
+        if not roots:
+            return
+        smallest = _smallest_users(roots)
+        share = 1.0 / (len(self._leaves) + 1)
+        unused = set()
+        for i, leaf in enumerate(self._leaves):
+            user = smallest.get(leaf)
+            if user is None:
+                unused.add(i)
+            elif not (self._numbered and leaf.number < user):  # an earlier forward pass uses it
+                leaf.number = user - 1 + (i + 1) * share  # the last parameter first
+        if unused and not self.find_unused:
+            raise self._not_used(unused, "the forward pass did not use")
+        self._unused = self._unused & unused if self._numbered else unused
+        self._numbered = True
+
+    def _attach(self):
+        """Hook the parameters' leaves, which are new after `requires_grad_(False)` and True."""
+        for i, p in enumerate(self.parameters):
+            leaf = p._edge and p._edge[0]
+            if leaf is not self._leaves[i]:
+                self._leaves[i] = leaf
+                add_accumulate_hook(p, partial(self._receive, i))
+
+    def _not_used(self, indices, verb):
+        names = [self.names[i] for i in sorted(indices)]
+        listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        return GraphError(
+            f"DistributedDataParallel: {verb} some parameters, so the ranks would wait for ever",
+            got=listed,
+            expected="a gradient for every parameter, in every backward pass",
+            hint="pass find_unused_parameters=True, or set requires_grad=False for them; all "
+            "outputs of the module must take part in the loss",
+        )
+
+    # Backward pass
+
+    def _receive(self, index, parameter):
+        """Hook of a leaf: its gradient is complete."""
+        if not self.enabled:
+            return
+        if not self._arrived:
+            for unused in self._unused:
+                self._fill(unused, None)
+        self._fill(index, parameter.grad)
+        self._send_full()
+        if len(self._arrived) == len(self.parameters):
+            self._finish()
+
+    def _fill(self, index, grad):
+        """Copy a gradient, or zeros for None, into its bucket."""
+        bucket = self.bucket_of[index]
+        if bucket in self.buckets[: self._sent]:
+            raise GraphError(
+                "DistributedDataParallel: a parameter received a gradient after it had been sent",
+                got=self.names[index],
+                expected="one backward pass after each forward pass, and no use of a parameter "
+                "outside of the module's forward pass",
+                hint="use no_sync() to add up the gradients of several passes",
+            )
+        bucket.put(index, grad)
+        self._arrived.add(index)
+
+    def _send_full(self):
+        """Send the buckets that are full, in the same order on all ranks."""
+        for bucket in self.buckets[: self._sent]:
+            bucket.work.is_completed()  # lets MPI move the messages on: it has no thread for that
+        while self._sent < len(self.buckets):
+            bucket = self.buckets[self._sent]
+            if not all(i in self._arrived for i in bucket.indices):
+                return
+            bucket.work = all_reduce(bucket.flat, ReduceOp.AVG, group=self.group, async_op=True)
+            self._sent += 1
+
+    def _finish(self):
+        """Wait for all buckets, and write the averages into `.grad`."""
+        used = self._used_anywhere()
+        for bucket in self.buckets:
+            bucket.work.wait()
+            for i in bucket.indices:
+                if used[i]:
+                    bucket.take(i, self.parameters[i])
+        self._start_again()
+
+    def _used_anywhere(self):
+        """Return, for each parameter, whether it has a gradient on any rank."""
+        used = [i not in self._unused for i in range(len(self.parameters))]
+        if not self.find_unused:
+            return used
+        count = tensor(used).int().to(self.parameters[0].device)
+        all_reduce(count, ReduceOp.MAX, group=self.group)
+        return count.tolist()
+
+
+class _Bucket:
+    """Gradients of some parameters of one dtype and device, one after the other in one array."""
+
+    def __init__(self, parameters):
+        """Create the array for a list of (index, parameter)."""
+        self.indices = [i for i, _ in parameters]
+        first = parameters[0][1].array
+        sizes = [p.array.size for _, p in parameters]
+        self.flat = wrap(array_module(first).zeros(sum(sizes), dtype=first.dtype))
+        self.shapes = {i: p.shape for i, p in parameters}
+        self.starts = dict(zip(self.indices, _starts(sizes), strict=True))
+        self.work = None
+
+    def _view(self, index):
+        start, shape = self.starts[index], self.shapes[index]
+        return self.flat.array[start : start + math.prod(shape)].reshape(shape)
+
+    def put(self, index, grad):
+        """Copy a gradient, or zeros for None, into the bucket."""
+        self._view(index)[...] = 0 if grad is None else grad.array
+
+    def take(self, index, parameter):
+        """Copy the average into the parameter's `.grad`."""
+        if parameter.grad is None:
+            parameter.grad = wrap(self._view(index).copy())
+        else:
+            parameter.grad.array[...] = self._view(index)
+            parameter.grad.changed_in_place()
+
+
+def _buckets(parameters, most):
+    """Assign parameters to buckets, from the last one to the first, as gradients are complete.
+
+    Returns
+    -------
+    list of _Bucket
+    """
+    if not parameters:
+        raise ArgumentError(
+            "DistributedDataParallel: no parameter requires grad",
+            hint="call the module itself; there are no gradients to average",
+        )
+    closed, open_ = [], {}
+    for i in reversed(range(len(parameters))):
+        p = parameters[i]
+        key = str(p.dtype), device_of(p.array)
+        members, size = open_.get(key, ([], 0))
+        members.append((i, p))
+        size += p.array.nbytes
+        open_[key] = members, size
+        if size >= (most if closed else min(FIRST_BYTES, most)):
+            closed.append(open_.pop(key)[0])
+    closed += [members for members, _ in open_.values()]
+    return [_Bucket(members) for members in closed]
+
+
+def _starts(sizes):
+    return [0, *accumulate(sizes)][: len(sizes)]
+
+
+def _smallest_users(roots):
+    """Return {leaf: smallest number of a node that uses it} for the graph below some nodes."""
+    found, waiting, seen = {}, list(roots), set(roots)
+    for node in roots:
+        if type(node) is Leaf:
+            found[node] = node.number
+    while waiting:
+        node = waiting.pop()
+        for edge in node.edges:
+            if edge is None:
+                continue
+            source = edge[0]
+            if type(source) is Leaf:
+                found[source] = min(found.get(source, math.inf), node.number)
+            elif source not in seen:
+                seen.add(source)
+                waiting.append(source)
+    return found
