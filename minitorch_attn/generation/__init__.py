@@ -14,6 +14,7 @@ from .stopping import *  # noqa: F403
 from .streaming import *  # noqa: F403
 from .translate import *  # noqa: F403
 from .warpers import *  # noqa: F403
+from .word_error_rate import *  # noqa: F403
 
 __all__ = [
     name

@@ -15,7 +15,7 @@ from .pipeline import pipeline_figure
 from .positions import position_similarity_figure, sinusoidal_figure
 from .rollout import attention_rollout, class_attention_figure
 from .roofline import roofline_figure
-from .sound import sound_figure, time_attention_figure
+from .sound import ctc_figure, sound_figure, time_attention_figure
 from .superposition import (
     dimensionality_figure,
     feature_directions_figure,
@@ -27,7 +27,8 @@ from .words import meanings_figure, word_map_figure
 
 __all__ = [
     "accuracy_figure", "attention_figure", "attention_maps", "attention_rollout", "caption_figure",
-    "class_attention_figure", "collapse_figure", "cross_attention_figure", "detections_figure",
+    "class_attention_figure", "collapse_figure", "cross_attention_figure", "ctc_figure",
+    "detections_figure",
     "dimensionality_figure", "feature_directions_figure", "image_rows_figure", "loss_figure",
     "masks_figure", "meanings_figure", "memory_figure", "passes_figure",
     "pipeline_figure", "position_similarity_figure", "query_boxes_figure", "relative_index_figure",

@@ -1,4 +1,4 @@
-"""Sound figures: a waveform with its spectrogram, and attention over time."""
+"""Sound figures: a waveform with its spectrogram, CTC probabilities, and attention over time."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from ..errors import ArgumentError, ShapeError
 from ..named_errors import names_arguments
 from .style import COLOURS, check_axes, host, new_figure
 
-__all__ = ["sound_figure", "time_attention_figure"]
+__all__ = ["ctc_figure", "sound_figure", "time_attention_figure"]
 
 
 @names_arguments
@@ -111,6 +111,88 @@ def time_attention_figure(
         lower.plot([left, right, right, left, left], heights, color=COLOURS[1], linewidth=1)
     figure.suptitle(title, fontsize=12)
     return figure
+
+
+@names_arguments
+def ctc_figure(
+    features, probabilities, labels, sample_rate, hop, title="CTC", blank=0, spans=()
+):  # fmt: skip
+    """Plot a spectrogram, and below it the probability of each CTC label over time.
+
+    Parameters
+    ----------
+    features : Tensor or array of shape (frame, band)
+    probabilities : Tensor or array of shape (key, class)
+        The keys divide the time of the features into equal parts.
+    labels : sequence of str
+        Name of each class. It is written above each stretch in which the class is the most probable
+        one.
+    sample_rate : float
+        Samples per second.
+    hop : int
+        Number of samples between the starts of two frames.
+    title : str
+    blank : int, default 0
+        Class that stands for no label, drawn as a dotted line.
+    spans : sequence of (start, end, word), optional
+        What was said, with first samples and the samples after the last ones.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ShapeError
+        If the number of labels is not the number of classes.
+    """
+    check_axes(features, 2, "ctc_figure", "features", "(frame, band)")
+    check_axes(probabilities, 2, "ctc_figure", "probabilities", "(key, class)")
+    _check_times(sample_rate, hop, "ctc_figure")
+    features, probabilities = host(features), host(probabilities)
+    keys, classes = probabilities.shape
+    if len(labels) != classes:
+        raise ShapeError(
+            "ctc_figure: there must be one label for each class",
+            got=f"{len(labels)} labels and probabilities of shape {probabilities.shape}",
+        )
+    figure = new_figure(9, 4.8)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(1, 1))
+    _draw_features(upper, features, sample_rate, hop)
+    times = (np.arange(keys) + 0.5) * (len(features) * hop / sample_rate / max(keys, 1))
+    for label, line in enumerate(probabilities.T):
+        style = (
+            {"color": "0.6", "linestyle": ":"}
+            if label == blank
+            else {"color": COLOURS[label % len(COLOURS)]}
+        )
+        lower.plot(times, line, linewidth=1.2, label=labels[label], **style)
+    for key, label in _peaks(probabilities, blank):
+        color = COLOURS[label % len(COLOURS)]
+        place = (times[key], probabilities[key, label] + 0.03)
+        lower.annotate(labels[label], place, ha="center", va="bottom", color=color)
+    for start, end, word in spans:
+        for edge in (start, end):
+            upper.axvline(edge / sample_rate, color="white", linewidth=0.8, linestyle=":")
+            lower.axvline(edge / sample_rate, color="0.3", linewidth=0.6, linestyle=":")
+        middle = (start + end) / 2 / sample_rate
+        upper.annotate(
+            word, (middle, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom"
+        )
+    lower.set(xlabel="time in seconds", ylabel="probability (dotted: blank)", ylim=(0, 1.2))
+    lower.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(title, fontsize=12)
+    return figure
+
+
+def _peaks(probabilities, blank):
+    """Yield the highest key and the label of each stretch in which one label is the best."""
+    best = probabilities.argmax(1) if probabilities.size else np.zeros(0, np.int64)
+    edges = np.flatnonzero(np.diff(best, prepend=-1, append=-1))
+    for first, last in zip(edges[:-1], edges[1:], strict=True):
+        if best[first] != blank:
+            label = int(best[first])
+            yield first + int(probabilities[first:last, label].argmax()), label
 
 
 def _check_times(sample_rate, hop, where):

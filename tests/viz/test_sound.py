@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minitorch_attn.errors import ArgumentError, ShapeError
-from minitorch_attn.viz import sound_figure, time_attention_figure
+from minitorch_attn.viz import ctc_figure, sound_figure, time_attention_figure
 
 
 def test_waveform_and_spectrogram_share_their_time_axis(rng):
@@ -46,7 +46,38 @@ def test_attention_over_time(rng):
     assert len(time_attention_figure(features, weights, "ab", 1000, 80).axes[1].lines) == 0
 
 
+def test_ctc_probabilities_over_time(rng):
+    """A line for each class, and a name at the highest point of each stretch."""
+    features, names = rng.normal(size=(10, 5)), ["blank", "one", "two"]
+    probabilities = np.full((5, 3), 0.1)
+    probabilities[:, 0] = (0.2, 0.8, 0.3, 0.1, 0.8)
+    probabilities[0, 2], probabilities[2, 1], probabilities[3, 1] = 0.7, 0.6, 0.8
+    figure = ctc_figure(features, probabilities, names, 1000, 80, spans=[(100, 300, "two")])
+    upper, lower = figure.axes
+    lines = lower.lines[:3]
+    for line, row in zip(lines, probabilities.T, strict=True):
+        np.testing.assert_allclose(line.get_xdata(), (0.08, 0.24, 0.4, 0.56, 0.72))
+        np.testing.assert_array_equal(line.get_ydata(), row)
+    assert [line.get_linestyle() for line in lines] == [":", "-", "-"]
+    assert [text.get_text() for text in lower.texts] == ["two", "one"]
+    places = [text.xy for text in lower.texts]
+    np.testing.assert_allclose(places, [(0.08, 0.73), (0.56, 0.83)])
+    assert [text.get_text() for text in upper.texts] == ["two"]
+    edges = [line.get_xdata()[0] for line in upper.lines]
+    assert edges == pytest.approx([0.1, 0.3])
+    swapped = ctc_figure(features, probabilities, names, 1000, 80, blank=1).axes[1]
+    assert [text.get_text() for text in swapped.texts] == ["two", "blank", "blank"]
+    empty = ctc_figure(np.zeros((0, 5)), np.zeros((0, 3)), names, 1000, 80).axes[1]
+    assert not empty.texts
+
+
 def test_arguments():
+    with pytest.raises(ShapeError, match="one label for each class"):
+        ctc_figure(np.ones((2, 3)), np.ones((2, 3)), "ab", 10, 8)
+    with pytest.raises(ShapeError, match="key, class"):
+        ctc_figure(np.ones((2, 3)), np.ones(3), "abc", 10, 8)
+    with pytest.raises(ArgumentError, match="must be a positive number"):
+        ctc_figure(np.ones((2, 3)), np.ones((2, 3)), "abc", 10, 0)
     with pytest.raises(ShapeError, match=r"\(sample,\)"):
         sound_figure(np.ones((2, 3)), np.ones((2, 3)), 1000, 80)
     with pytest.raises(ShapeError, match="frame, band"):

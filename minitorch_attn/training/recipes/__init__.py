@@ -18,7 +18,7 @@ RECIPES = {
     "mae": ("mae", "MAE"),
     "captions": ("captions", "Captions"), "clip": ("clip", "Clip"), "detr": ("detr", "DetrDigits"),
     "dino": ("dino", "DINODigits"), "igpt": ("image_gpt", "IGPT"), "mvit": ("mvit", "MViT"),
-    "seq2seq": ("seq2seq", "RecurrentDates"),
+    "seq2seq": ("seq2seq", "RecurrentDates"), "speech": ("speech", "Speech"),
     "mask-predict": ("mask_predict", "MaskPredict"),
     "nonlocal": ("non_local", "NonLocal"),
     "superposition": ("superposition", "Superposition"), "uniter": ("uniter", "Uniter"),

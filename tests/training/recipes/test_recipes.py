@@ -37,11 +37,21 @@ SMALL = {
     "dino": {"layers": 1, "heads": 2, "dim": 8, "batch": 3, "scenes": 1, "collapse_steps": 11},
     "igpt": {"layers": 1, "heads": 2, "dim": 8, "batch": 5},
     "mvit": {"dim": 4, "layers": 1, "batch": 3, "clips": 23},
+    "speech": {
+        "layers": 1,
+        "heads": 2,
+        "dim": 8,
+        "batch": 3,
+        "channels": 2,
+        "kernel": 3,
+        "utterances": 13,
+        "test": 5,
+    },
     "uniter": {"layers": 1, "heads": 2, "dim": 8, "batch": 5, "scenes": 23, "labels": 30},
 }
 NEEDS_DIGITS = {"vit", "swin", "mae", "captions", "clip", "detr", "dino", "igpt", "mvit", "uniter"}
 # With batch normalization or a loss over all pairs, a batch cannot be split.
-BATCH_STATISTICS = {"captions", "clip", "detr", "dino", "nonlocal"}
+BATCH_STATISTICS = {"captions", "clip", "detr", "dino", "nonlocal", "speech"}
 
 
 @pytest.fixture(autouse=True)
