@@ -2,7 +2,8 @@
 
     y[i_1, ..., i_k] = x[(i_1 - shift_1) mod n_1, ..., (i_k - shift_k) mod n_k]
 
-CuPy's `roll` along two axes copies four rectangles, one launch each; the backward pass again.
+CuPy's `roll` along two axes copies four rectangles with one launch each, and so does its
+backward pass.
 """
 
 import numpy as np

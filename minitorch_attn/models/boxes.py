@@ -90,7 +90,7 @@ def box_iou(boxes1, boxes2):
     Returns
     -------
     Tensor of shape (n, m)
-        From 0 (no overlap) to 1 (equal boxes).
+        Values between 0 (no overlap) and 1 (equal boxes).
 
     Examples
     --------
@@ -116,12 +116,12 @@ def generalized_box_iou(boxes1, boxes2):
     Returns
     -------
     Tensor of shape (n, m)
-        From -1 (far apart) to 1 (equal boxes).
+        Values between -1 (far apart) and 1 (equal boxes).
 
     Raises
     ------
     ArgumentError
-        If a box ends before it begins, or is NaN.
+        If a box's right or bottom is less than its left or top, or NaN.
 
     Notes
     -----
@@ -160,7 +160,7 @@ def paired_generalized_iou(boxes1, boxes2):
     Parameters
     ----------
     boxes1, boxes2 : Tensor of shape (..., 4)
-        Boxes as corners. Their shapes broadcast.
+        Boxes in the corner format. Their shapes broadcast.
 
     Returns
     -------

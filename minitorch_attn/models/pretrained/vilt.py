@@ -110,7 +110,7 @@ class ViltPreTrainedModel(PretrainedModel):
 
 
 class ViltModel(ViltPreTrainedModel):
-    """ViLT without a head: returns the vectors of words, class token and patches.
+    """ViLT without a head: returns the vectors of the words, the class token and the patches.
 
     Parameters
     ----------
@@ -120,8 +120,8 @@ class ViltModel(ViltPreTrainedModel):
 
     Notes
     -----
-    Hugging Face draws the order of the patches at random. Here they are in raster order, which does
-    not change the vectors of the words.
+    Hugging Face shuffles the patches. Here they are in raster order, which does not change the
+    vectors of the words.
 
     Examples
     --------
