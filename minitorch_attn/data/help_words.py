@@ -34,7 +34,7 @@ class HelpWords:
     A word has the meaning `KEYWORD` if it occurs in a paragraph that Python's parser accepts,
     or after the prompt of an interactive session, but not in a comment or a string. It has the
     meaning `ENGLISH` if its paragraph is not code and ends with a period or a colon, and the
-    word is not in quotes. Other occurrences have no label.
+    word is not in quotes. Other occurrences are not labeled.
 
     Parameters
     ----------

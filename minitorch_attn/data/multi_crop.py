@@ -27,8 +27,8 @@ def crop_and_resize(images, boxes, size):
 
     Notes
     -----
-    A pixel's value belongs to its center, as in `interpolate` with `align_corners=False`. Beyond
-    the centers of the outermost pixels, the value is that of the nearest one.
+    A pixel's value belongs to its center, as in `interpolate` with `align_corners=False`.
+    Beyond the centers of the outermost pixels, the value of the nearest pixel is used.
 
     Examples
     --------

@@ -126,7 +126,7 @@ def true_relations(scenes):
     Returns
     -------
     bool array of shape (scene, region, region, 4)
-        [n, a, b, r] tells whether a is in relation `RELATIONS[r]` to b.
+        Entry [n, a, b, r] is True if region a is in relation `RELATIONS[r]` to region b in scene n.
     """
     row, column = scenes.cells[..., 0], scenes.cells[..., 1]  # each (scene, region)
     present = scenes.digits >= 0
@@ -202,7 +202,7 @@ def draw_questions(scenes, generator):
     answers : int64 array of shape (question,)
         Indices into `ANSWERS`.
     scene : int64 array of shape (question,)
-        Number of the scene of each question. Scenes without neighbors have no question.
+        Index of the scene of each question. There are no questions about scenes without neighbors.
     kind : int64 array of shape (question,)
         0: "what is top left ?"; 1: "what is left of the seven ?"; 2: "where is the four from the
         seven ?".

@@ -300,7 +300,7 @@ def _header(kind, bits, channels, rate, count):
     block = channels * bits // 8
     size = count * block
     more = b""
-    if kind == _FLOAT:  # all formats but integers state the number of samples, too
+    if kind == _FLOAT:  # formats other than integers also state the number of samples
         more = struct.pack("<4sII", b"fact", 4, min(count, _UNKNOWN))
     whole = 36 + len(more) + size + size % 2
     fits = 0 < block < 1 << 16 and 0 < rate * block < 1 << 32 and whole < _UNKNOWN

@@ -8,8 +8,8 @@ and computes h and the slope f'(u) from it; h overwrites u. In the backward pass
 multiplies dL/dh by the slope, in place, and adds up the columns for dL/db1.
 
 Launches besides the products: 2 forward and 2 backward, in place of 13 and 3 (GELU). The slope of
-ReLU is not stored: it is 1 where h > 0. For a few rows that need no gradient, as in generation, the
-forward pass takes two launches and no product (`few_rows`).
+ReLU is not stored: it is 1 where h > 0. For a few rows that do not need a gradient, as in
+generation, the forward pass takes two launches and no product (`few_rows`).
 
 `FeedForwardInBlocks` runs the same kernels. On a GPU it would have a single block, and its
 backward pass would need a seventh product to recompute the hidden layer. Instead, h and the

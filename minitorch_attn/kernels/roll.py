@@ -1,4 +1,4 @@
-"""Roll on a GPU: a cyclic shift in one launch for all axes, as the shifted windows of Swin need it.
+"""Roll on a GPU: a cyclic shift along all axes in one launch, for Swin's shifted windows.
 
     y[i_1, ..., i_k] = x[(i_1 - shift_1) mod n_1, ..., (i_k - shift_k) mod n_k]
 

@@ -93,7 +93,8 @@ def match_by_score(iou, crowd, ignored, thresholds=THRESHOLDS):
     ----------
     iou : array of shape (prediction, target)
     crowd, ignored : bool array of shape (target,)
-        Whether a target can be matched any number of times, and whether it does not count.
+        `crowd` marks targets that can be matched any number of times, and `ignored` marks
+        targets that do not count.
     thresholds : array of shape (threshold,)
         Smallest IoU of a match.
 
@@ -137,7 +138,8 @@ def precision_at_recalls(scores, right, ignored, num_targets):
     ----------
     scores : array of shape (prediction,)
     right, ignored : bool array of shape (prediction,)
-        Whether a prediction is matched with a target that counts, and whether it does not count.
+        `right` marks predictions that are matched with a target that counts, and `ignored`
+        marks predictions that do not count.
     num_targets : int
         Number of targets that count, at least 1.
 

@@ -262,7 +262,7 @@ def detections(logits, boxes, sizes, threshold=0.0):
     ----------
     logits : Tensor of shape (batch, query, classes + 1)
     boxes : Tensor of shape (batch, query, 4)
-        Boxes in the center format, relative to the size of the image.
+        Boxes in center format, relative to the size of the image.
     sizes : sequence of (int, int)
         Height and width of each image in pixels.
     threshold : float, default 0

@@ -1,4 +1,4 @@
-"""Hard attention: look at one sampled position, and train the choice with REINFORCE.
+"""Hard attention: attend to one sampled position, and train the sampling with REINFORCE.
 
 Xu et al. 2015, "Show, Attend and Tell", arXiv:1502.03044v3, section 4.1. A sampled position is
 not differentiable with respect to the weights that it was drawn from. The expected reward is,
@@ -39,7 +39,7 @@ class SampledCaption(NamedTuple):
 
 @computes("hard attention")
 def hard_attention(annotations, alpha, samples):
-    """Annotation at each sampled position, the sample's log probability, and the entropy.
+    """Return the annotation at each sampled position, its log probability, and the entropy.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def hard_attention(annotations, alpha, samples):
     Returns
     -------
     context : Tensor of shape (sample, batch, annotation_dim)
-        z = a_s (Eq. 9, where s is one-hot). It has no gradient with respect to `alpha`.
+        z = a_s (Eq. 9, where s is one-hot). It does not have a gradient with respect to `alpha`.
     log_p_s : Tensor of shape (sample, batch)
         log alpha_s (Eq. 8).
     entropy : Tensor of shape (batch,)

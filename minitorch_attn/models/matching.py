@@ -25,7 +25,7 @@ def matching_cost(logits, boxes, labels, target_boxes, class_cost=1, bbox_cost=1
     ----------
     logits : Tensor of shape (..., query, classes + 1)
     boxes : Tensor of shape (..., query, 4)
-        Boxes as centers.
+        Boxes in center format.
     labels : int64 Tensor of shape (..., target)
     target_boxes : Tensor of shape (..., target, 4)
     class_cost, bbox_cost, giou_cost : float, default 1
@@ -40,7 +40,7 @@ def matching_cost(logits, boxes, labels, target_boxes, class_cost=1, bbox_cost=1
     arXiv:2005.12872v3, section 3.1 and appendix A.2: for prediction j and target i with class
     c_i and box b_i,
         cost_ji = - class_cost p_j(c_i) + bbox_cost |b_i - b_j|_1 - giou_cost GIoU(b_i, b_j)
-    The cost uses the probability and not its logarithm, so that the terms have similar ranges.
+    The cost uses the probability instead of its logarithm, so that the terms have similar ranges.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def hungarian_match(logits, pred_boxes, targets, class_cost=1, bbox_cost=1, giou
     logits : Tensor of shape (batch, query, classes + 1)
         The last class means "no object".
     pred_boxes : Tensor of shape (batch, query, 4)
-        Boxes as centers, relative to the size of the image.
+        Boxes in center format, relative to the size of the image.
     targets : list of dict
         For each image, `class_labels`, an int64 tensor (target,), and `boxes`, a tensor
         (target, 4).

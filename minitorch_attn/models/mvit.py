@@ -31,8 +31,8 @@ __all__ = ["MViT", "MultiscaleBlock", "PoolingAttention", "mvit_b_16x4"]
 class MultiscaleBlock(nn.Module):
     """Pre-norm block with pooling attention. Its skip connection is pooled like the queries.
 
-    `x = skip(x) + attention(norm1(x))`, then `x + mlp(norm2(x))`. Where the number of channels
-    changes, a linear layer on the normalized tokens replaces the identity.
+    The block computes `x = skip(x) + attention(norm1(x))`, then `x + mlp(norm2(x))`. If the
+    number of channels changes, a linear layer on the normalized tokens replaces the identity.
 
     Parameters
     ----------

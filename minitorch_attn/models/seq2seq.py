@@ -47,8 +47,8 @@ class RecurrentEncoder(nn.Module):
 
     Notes
     -----
-    Sutskever et al. 2014, arXiv:1409.3215v3, section 3.3, reverse the source, so that its first
-    words are near the first words of the target. Bahdanau et al. 2015, arXiv:1409.0473v7,
+    Sutskever et al. 2014, arXiv:1409.3215v3, section 3.3, reverse the source, which brings its
+    first words close to the first words of the target. Bahdanau et al. 2015, arXiv:1409.0473v7,
     section 3.2, use both directions: h_j = [forward h_j; backward h_j].
 
     Examples

@@ -54,7 +54,7 @@ def box_losses(boxes, target_boxes, num_boxes):
     Parameters
     ----------
     boxes, target_boxes : Tensor of shape (pair, 4)
-        Boxes as centers.
+        Boxes in center format.
     num_boxes : int
         Number of targets in the batch, by which the sums are divided.
 
@@ -102,7 +102,7 @@ def hungarian_loss(
     logits : Tensor of shape (batch, query, num_classes + 1)
         The last class means "no object".
     pred_boxes : Tensor of shape (batch, query, 4)
-        Boxes as centers, relative to the size of the image.
+        Boxes in center format, relative to the size of the image.
     targets : list of dict
         For each image, `class_labels`, an int64 tensor (target,), and `boxes`, a tensor
         (target, 4).

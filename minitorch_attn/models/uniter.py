@@ -24,7 +24,7 @@ __all__ = [
     "word_region_alignment",
 ]  # fmt: skip
 
-WORDS, REGIONS = 0, 1  # rows of the segment embedding, which tells the two kinds apart
+WORDS, REGIONS = 0, 1  # rows of the segment embedding, which distinguishes the two kinds
 
 
 def box_features(boxes, height, width):

@@ -133,7 +133,7 @@ class CBOW(nn.Module):
         ----------
         context : int64 Tensor of shape (batch, context)
         padding_mask : bool Tensor of shape (batch, context), optional
-            True where there is no word. The mean of no words is 0.
+            True where there is no word. A row without words has mean 0.
         """
         vectors = self.input(context)  # (batch, context, embed)
         if padding_mask is None:

@@ -18,7 +18,7 @@ def query_boxes_figure(boxes, title="The boxes of each query", columns=5):
     Parameters
     ----------
     boxes : Tensor or array of shape (image, query, 4)
-        Boxes as centers: x, y, width and height, relative to the size of the image.
+        Boxes in center format: x, y, width and height, relative to the size of the image.
     title : str
     columns : int, default 5
         Number of panels in a row.

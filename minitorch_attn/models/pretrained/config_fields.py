@@ -54,7 +54,7 @@ WEIGHTS = record(
     },
 )  # fmt: skip
 
-# Fields whose type is not that of their default value, or which have no default value.
+# Fields whose type differs from that of the default value, or that have no default value.
 _FIELDS = {
     **KINDS,  # settings of `generate`, which older files contain
     **_each(SIZE, "vocab_size hidden_size n_embd d_model embed_dim intermediate_size d_kv d_ff "

@@ -35,7 +35,7 @@ class ImageGPTPreTrainedModel(GPT2PreTrainedModel):
         )  # fmt: skip
         if not self.predicts:
             body.head = nn.Identity()
-        elif config.tie_word_embeddings:  # then the start token has a logit, too
+        elif config.tie_word_embeddings:  # then the start token also has a logit
             body.head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
             body.head.weight = body.token_embedding.weight
         else:

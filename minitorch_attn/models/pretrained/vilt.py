@@ -154,7 +154,7 @@ class ViltModel(ViltPreTrainedModel):
         token_type_ids : int64 Tensor of shape (batch, word), optional
         pixel_values : Tensor of shape (batch, channel, height, width), optional
         pixel_mask : Tensor of shape (batch, height, width), optional
-            1 for pixels, 0 for padding. With `image_embeds`: one number for each of them.
+            1 for pixels, 0 for padding. With `image_embeds`, one number for each embedding.
         inputs_embeds : Tensor of shape (batch, word, embed), optional
             Embeddings to use instead of `input_ids`.
         image_embeds : Tensor of shape (batch, patch, embed), optional

@@ -127,7 +127,7 @@ class Captions(PhasedRecipe):
 
     def build(self):
         """Create the encoder and the decoders."""
-        self._rewards = []  # of hard attention, since the last step
+        self._rewards = []  # rewards of hard attention since the last step
         return CaptionModel(self.options["dim"])
 
     def rate(self, phase):
@@ -238,7 +238,7 @@ class Captions(PhasedRecipe):
         return float(np.mean(found)) * SIDE**2 / DIGIT**2
 
     def evaluate(self, model):
-        """Return the loss of soft attention per word, and exact captions of some test images."""
+        """Return the loss of soft attention per word, and exact captions on some test images."""
         captions = self.captions[:_EVALUATED]
         words = tensor(as_ids(captions), device=self.options["device"])
         with no_grad():
@@ -277,7 +277,7 @@ class Captions(PhasedRecipe):
         page.text("\n".join(f"Also: {target}." for target in self.more_targets))
 
     def show(self, page, measured):
-        """Show captions by number of digits, mistakes, and where the model looks."""
+        """Show exact captions by number of digits, mistakes, and attention maps."""
         for target in (self.target, *self.more_targets):
             value = measured[target.metric]
             reached = "reached" if target.reached(value) else "missed"

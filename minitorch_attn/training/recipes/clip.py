@@ -210,7 +210,7 @@ class Clip(Recipe):
         return float((self.zero_shot(model, places) == self.single.digits[:, 0]).mean())
 
     def evaluate(self, model):
-        """Return the loss of a batch of test pairs, and the accuracies in one gallery."""
+        """Return the loss of a batch of test pairs, and the accuracies on one gallery."""
         count = self.options["batch"]
         with no_grad():
             batch = self._images(self.test, slice(count)), self._ids(self.sentences[False][:count])

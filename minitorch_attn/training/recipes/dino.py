@@ -266,7 +266,7 @@ class DINODigits(Recipe):
         page.save("maps.png", figure, "where the class token and a point on the digit look")
 
     def last_words(self, folder):
-        """Return what to look at and what to read next."""
+        """Return which files to look at and what to read next."""
         return (
             f"Look at {folder / 'maps.png'} and {folder / 'collapse.png'}, then read\n"
             "minitorch_attn/models/dino.py and lesson 42."

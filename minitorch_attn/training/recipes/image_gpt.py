@@ -1,4 +1,4 @@
-"""Image GPT recipe: a GPT writes handwritten digits pixel by pixel."""
+"""Image GPT recipe: a GPT generates handwritten digits pixel by pixel."""
 
 import math
 
@@ -25,7 +25,7 @@ _COMPLETIONS = 3
 class IGPT(DigitRecipe):
     """Train an Image GPT on handwritten digits of 8 x 8 pixels with 16 gray levels.
 
-    The model reads the pixels in raster order and learns the probabilities of the next one. It is
+    The model reads the pixels in raster order and learns to predict the next one. It is
     compared with tables that count how often each level occurs for given levels of the
     neighbors. After training, linear classifiers on the features of every layer show in which
     layers the model represents the digit's class, although it was trained without labels.
@@ -185,7 +185,7 @@ class IGPT(DigitRecipe):
         return True
 
     def last_words(self, folder):
-        """Return what to look at and what to read next."""
+        """Return which files to look at and what to read next."""
         return (
             f"Look at {folder}/completions.png and {folder}/bits.png. The recipe is "
             "minitorch_attn/training/recipes/image_gpt.py."

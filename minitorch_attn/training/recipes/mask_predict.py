@@ -1,4 +1,4 @@
-"""Mask-Predict recipe: dates in words, decoded in a few passes and token by token."""
+"""Mask-Predict recipe: write dates in words, in a few passes or token by token."""
 
 import time
 

@@ -104,7 +104,7 @@ class MViT(Recipe):
     target = Target("accuracy", 0.92, "digit and direction correct, new handwriting")
     more_targets = (
         Target(
-            "flops", 0.6, "FLOPs as a share of the ViT's", higher_is_better=False
+            "flops", 0.6, "FLOPs as a fraction of the ViT's", higher_is_better=False
         ),
     )  # fmt: skip
     unit = "clips"

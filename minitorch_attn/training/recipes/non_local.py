@@ -253,7 +253,7 @@ class NonLocal(Recipe):
         page.save("attention.png", figure, "where the block looks from one shape")
 
     def last_words(self, folder):
-        """Return what to look at and what to read next."""
+        """Return which files to look at and what to read next."""
         return (
             f"Look at {folder / 'attention.png'}, then read\n"
             "minitorch_attn/models/non_local.py and minitorch_attn/models/local_relation.py."

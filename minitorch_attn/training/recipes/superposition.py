@@ -68,11 +68,11 @@ class SparseFeatures(BatchStream):
 class Superposition(Recipe):
     """Train toy models of superposition at several sparsities, all at once.
 
-    Each model compresses sparse features linearly into a few dimensions and reads them out again
-    through the transposed matrix and a ReLU. Four groups of models repeat the experiments of the
-    paper: 20 features in 5 dimensions with and without the ReLU, 5 features in 2 dimensions, and
-    48 features of the same importance in 12 dimensions. A feature counts as represented if the
-    squared norm of its column of W is above 1/2.
+    Each model compresses sparse features linearly into a few dimensions and reconstructs them
+    with the transposed matrix and a ReLU. Four groups of models repeat experiments of the
+    paper: 20 features in 5 dimensions with and without the ReLU, 5 features in 2 dimensions,
+    and 48 features of the same importance in 12 dimensions. A feature counts as represented if
+    the squared norm of its column of W is above 1/2.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class Superposition(Recipe):
         }
 
     def build(self):
-        """Create the four groups of models; the second one has no ReLU."""
+        """Create the four groups of models, the second one without a ReLU."""
         hidden, relu = (5, 5, 2, 12), (True, False, True, True)
         sizes = zip(self.densities, self.features, hidden, relu, strict=True)
         return nn.ModuleList(ToyModels(len(density), *size) for density, *size in sizes)
@@ -250,7 +250,7 @@ class Superposition(Recipe):
         return f"{sum(map(len, self.densities))} toy models: {parameters:,} parameters"
 
     def last_words(self, folder):
-        """Return what to look at and what to read next."""
+        """Return which files to look at and what to read next."""
         return (
             f"Look at {folder / 'superposition.png'}, then read\n"
             "minitorch_attn/models/superposition.py and lesson 37."
