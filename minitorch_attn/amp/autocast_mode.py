@@ -135,7 +135,7 @@ def _group_of(array):
 
 @cache
 def _list_of(function):
-    """Return the list of a Function. One of the user's own is unaffected, whatever its name."""
+    """Return the list that a Function is in. A user-defined Function is always unaffected."""
     ours = function.__module__.partition(".")[0] == __name__.partition(".")[0]
     return _LIST_OF.get(function.__name__, "unaffected") if ours else "unaffected"
 
@@ -144,8 +144,8 @@ class autocast:
     """Mixed precision in a `with` block or a decorated function: products run in float16.
 
     The parameters and their gradients stay float32: they are the master weights. Each operation
-    converts its inputs, by conversions that are part of the graph, as `amp/op_lists.py` lists:
-    products to float16; functions with a large range and sums to float32. A parameter that
+    converts its inputs as listed in `amp/op_lists.py`: products to float16; functions with a
+    large range and sums to float32. The conversions are part of the graph. A parameter that
     requires grad is converted once in the outermost block. Float64, integers and in-place
     operations are not affected. Run the forward pass and the loss inside the block, and the
     backward pass outside.
@@ -161,12 +161,13 @@ class autocast:
     enabled : bool, default True
         If False, operations in the block compute in the dtype of their inputs.
     cache_enabled : bool, optional
-        Whether to convert each parameter only once. Default: as outside.
+        Whether to convert each parameter only once. Default: as in the enclosing block.
 
     Notes
     -----
-    On the CPU, float16 saves memory and shows the rounding, but not time: NumPy converts every
-    product to float32 and back. Micikevicius et al. 2018, arXiv:1710.03740v3, section 3.
+    On the CPU, float16 saves memory and shows the effect of rounding, but it does not save
+    time: NumPy converts every product to float32 and back. Micikevicius et al. 2018,
+    arXiv:1710.03740v3, section 3.
 
     Examples
     --------
@@ -219,7 +220,7 @@ class autocast:
         return False
 
     def __call__(self, function):
-        """Decorate a function: it runs in a region of its own, on any thread."""
+        """Decorate a function, so that each call runs in its own region, on any thread."""
         if not callable(function):
             raise DTypeError(
                 "autocast: the decorated object must be callable", got=type(function).__name__

@@ -1,4 +1,4 @@
-"""Grad scaler: multiply the loss by a scale, so that small gradients do not become 0 in float16."""
+"""Grad scaler: scale the loss, so that small gradients do not become 0 in float16."""
 
 from collections.abc import Iterable
 from ctypes import c_float
@@ -48,8 +48,8 @@ class GradScaler(NamedErrors):
 
     Notes
     -----
-    On a GPU, each step waits for the device once for each optimizer, to read whether there was an
-    infinity. Micikevicius et al. 2018, arXiv:1710.03740v3, section 3.2.
+    On a GPU, each step waits for the device once per optimizer, to read whether a gradient was
+    infinite or NaN. Micikevicius et al. 2018, arXiv:1710.03740v3, section 3.2.
 
     Examples
     --------
@@ -104,15 +104,15 @@ class GradScaler(NamedErrors):
         )
 
     def _scale_on(self, device):
-        """Return the scale as a tensor: times a number, a float16 loss would stay float16."""
+        """Return the scale as a tensor; a float16 loss times a Python float would stay float16."""
         if device not in self._on:
             self._on[device] = full((), self._scale, dtype="float32", device=device)
         return self._on[device]
 
     def unscale_(self, optimizer):
-        """Divide the gradients by the scale, once for each step: before they are clipped.
+        """Divide the gradients by the scale. Call this before clipping them, once per step.
 
-        `step` does this itself if it has not been done.
+        If it has not been called, `step` does the division itself.
         """
         if not self._enabled:
             return
@@ -216,7 +216,7 @@ class GradScaler(NamedErrors):
             self._scale, self._on = value, {}
 
     def get_scale(self):
-        """Return the scale as a float; 1.0 if the scaler is disabled. This does not wait."""
+        """Return the scale as a float, without waiting for the device; 1.0 if disabled."""
         return self._scale if self._enabled else 1.0
 
     def get_growth_factor(self):
@@ -286,7 +286,7 @@ class _Stage:
 
     @property
     def overflowed(self):
-        """Whether a gradient is not finite. The first question waits for the device."""
+        """Whether a gradient is not finite. The first access waits for the device."""
         if self._overflowed is None:
             self._overflowed = any(bool(to_host(found)) for found in self.found)
         return self._overflowed

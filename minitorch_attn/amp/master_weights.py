@@ -11,11 +11,12 @@ __all__ = ["MasterWeights"]
 class MasterWeights(Optimizer):
     """Let an optimizer update float32 copies of the float16 parameters of a model.
 
-    Next to 1, the spacing of float16 is 0.001: an update by 1e-4 leaves a weight unchanged, however
-    often it is repeated. The optimizer therefore gets float32 copies, the master weights, and keeps
-    its own state in float32. Each step converts the gradients to float32, updates the copies, and
-    rounds them to the parameters. Parameters of other dtypes are updated as before. PyTorch does
-    not have this class. With `mt.autocast` it is not needed: the parameters are float32 themselves.
+    Near 1, the spacing of float16 numbers is 0.001, so an update by 1e-4 leaves a weight
+    unchanged, however often it is repeated. The optimizer therefore gets float32 copies, the
+    master weights, and keeps its own state in float32. Each step converts the gradients to
+    float32, updates the copies, and rounds them to float16 to set the parameters. The wrapped
+    optimizer updates parameters of other dtypes as usual. PyTorch does not have this class. It
+    is not needed with `mt.autocast`, where the parameters themselves are float32.
 
     Parameters
     ----------

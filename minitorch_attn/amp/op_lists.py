@@ -1,8 +1,9 @@
 """Lists of the operations that autocast runs in float16 or in float32: those of PyTorch for CUDA.
 
-Products do most of the arithmetic, lose little in float16, and run there several times as fast on
-a GPU. Functions with a large range (exp, pow) and sums (softmax, norms, losses) need float32. All
-others compute in the dtype of their inputs, and of two dtypes in the wider one.
+Products do most of the arithmetic, lose little accuracy in float16, and run several times as
+fast in it on a GPU. Functions with a large range (exp, pow) and sums (softmax, norms, losses)
+need float32. All other operations compute in the dtype of their inputs, or in the wider one if
+the inputs have two dtypes.
 
 PyTorch has other, shorter lists for the CPU, where softmax and layer normalization stay in float16.
 Here, both devices have the lists for CUDA, so that the CPU shows what a GPU would compute.
@@ -41,8 +42,8 @@ OPERATIONS = {
     """,
 }
 
-# Functions that are composed of several operations, or whose results would depend on which: the
-# inputs are converted once, before the first operation.
+# Functions that are composed of several operations, or whose results would depend on how they are
+# composed: the inputs are converted once, before the first operation.
 FUNCTIONS = {
     "float16": """
         addmm addmv baddbmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d

@@ -20,8 +20,8 @@ def unscale_all(arrays, factor):
     Returns
     -------
     0-d array on the device of the arrays
-        True, or a number other than 0, if an element is infinite or NaN. On a GPU, reading it waits
-        for the device; this function does not.
+        True, or a number other than 0, if an element is infinite or NaN. On a GPU, reading the
+        result waits for the device; this function does not.
     """
     xp = array_module(arrays[0])
     found = None

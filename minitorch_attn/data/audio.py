@@ -114,7 +114,7 @@ def stft(waveform, window_size=400, hop=160, fft_size=None, kind="hann", center=
     hop : int, default 160
         Number of samples between the starts of two frames.
     fft_size : int, optional
-        Length of the Fourier transform. Frames are followed by zeros up to this length. Default:
+        Length of the Fourier transform. Frames are padded with zeros to this length. Default:
         `window_size`.
     kind : {"hann", "hamming", "rectangular"}
         Window function.
@@ -164,7 +164,7 @@ def power_spectrogram(waveform, window_size=400, hop=160, fft_size=None, kind="h
 
 @names_arguments
 def hertz_to_mel(frequency, mel_scale="htk"):
-    """Convert frequencies in Hz to mel, a scale on which equal steps sound equally large.
+    """Convert frequencies in Hz to mel, a scale on which equal steps sound equally far apart.
 
     Parameters
     ----------
@@ -239,8 +239,8 @@ def mel_filters(
     mel_scale : {"htk", "slaney"}
         Scale on which the filters are equally spaced, as in `hertz_to_mel`.
     norm : {None, "slaney"}
-        None: every triangle has the height 1. "slaney": every triangle has the area 1 in Hz, so
-        wide filters are low.
+        None: every triangle has height 1. "slaney": every triangle has area 1 in Hz, so wider
+        filters have lower peaks.
 
     Returns
     -------
@@ -248,9 +248,10 @@ def mel_filters(
 
     Notes
     -----
-    With edges p_0 < ... < p_(num_mels + 1), equally spaced in mel and converted to Hz, filter m has
-    at frequency f the value max(0, min((f - p_m) / (p_(m+1) - p_m), (p_(m+2) - f) / (p_(m+2) -
-    p_(m+1)))). A filter between two neighboring frequencies of the transform is zero everywhere.
+    Let p_0 < ... < p_(num_mels + 1) be edges that are equally spaced in mel and converted to
+    Hz. The value of filter m at frequency f is max(0, min((f - p_m) / (p_(m+1) - p_m), (p_(m+2)
+    - f) / (p_(m+2) - p_(m+1)))). A filter that lies between two neighboring frequencies of the
+      transform is zero everywhere.
 
     Examples
     --------
@@ -306,13 +307,13 @@ def log_mel_spectrogram(
     center : bool, default False
         As in `frames`.
     floor : float, default 1e-10
-        Smallest value of which the logarithm is taken. It must be positive.
+        Lower bound of the values before the logarithm. It must be positive.
 
     Returns
     -------
     array of shape (..., frame, num_mels)
-        ln(max(P M, floor)), with the power spectrogram P of the periodic Hann window and the mel
-        filters M.
+        ln(max(P M, floor)), where P is the power spectrogram with a periodic Hann window and M
+        are the mel filters.
 
     Raises
     ------

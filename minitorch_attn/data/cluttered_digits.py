@@ -12,7 +12,7 @@ __all__ = ["ClutteredDigits", "draw_cluttered"]
 
 
 class ClutteredDigits(NamedTuple):
-    """Images of one digit among clutter, which digit it is, and where.
+    """Images of one digit among clutter, with the label and the position of the digit.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class ClutteredDigits(NamedTuple):
     size: int
 
     def masks(self):
-        """Return where the digit's box is: bool array of shape (image, side, side)."""
+        """Return masks that are True inside the digit's box, of shape (image, side, side)."""
         place = np.arange(self.images.shape[-1])
         inside = [
             (place >= first[:, None]) & (place < first[:, None] + self.size)
@@ -59,7 +59,7 @@ def draw_cluttered(count, images, labels, generator, side=32, size=12, margin=6,
     margin : int, default 6
         Smallest distance of a digit from the edges.
     pieces : int, default 6
-        Number of fragments, of 3 to 5 pixels. The digit covers them.
+        Number of fragments, each 3 to 5 pixels wide. The digit is drawn over them.
 
     Returns
     -------

@@ -19,7 +19,7 @@ class ColorClusters(NamedErrors):
     Parameters
     ----------
     centers : array of shape (cluster, channel)
-        Colors with values from -1 (0 in a uint8 image) to 1 (255).
+        Colors with values between -1 (0 in a uint8 image) and 1 (255).
 
     References
     ----------
@@ -161,7 +161,7 @@ def _distances(colors, centers):
 
 
 def _first_centers(colors, counts, number, generator):
-    """Draw each center with a probability in proportion to its distance to the earlier ones."""
+    """Draw centers, each with a probability proportional to its distance to the earlier ones."""
     chosen = [generator.choice(len(colors), p=counts / counts.sum())]
     distance = _distances(colors, colors[chosen])[:, 0]
     while len(chosen) < number:

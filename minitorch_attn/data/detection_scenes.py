@@ -15,7 +15,7 @@ _TRIES = 20  # places tried for a digit
 
 
 class DetectionScenes(NamedTuple):
-    """Images of digits, and where they are.
+    """Images of digits, with their labels and bounding boxes.
 
     Attributes
     ----------
@@ -49,11 +49,12 @@ def draw_detection_scenes(
     side : int, default 64
         Height and width of a scene in pixels.
     smallest, largest : int, default 12 and 24
-        Range of the height of a digit in pixels. The width follows, within 20 %.
+        Range of the height of a digit in pixels. The width is in proportion, up to 20 % more or
+        less.
     most : int, default 4
-        Largest number of digits in a scene. Each number from 1 is equally likely.
+        Largest number of digits in a scene. Each number from 1 to `most` is equally likely.
     clutter : int, default 8
-        Number of fragments: squares of 3 to 5 pixels from the middle of other digits.
+        Number of fragments: squares of 3 to 5 pixels, cut from the middle of other digits.
 
     Returns
     -------
@@ -95,7 +96,7 @@ def draw_detection_scenes(
 
 
 def _resized(digit, height, stretch, largest):
-    """Cut a digit to its ink and resize it bilinearly to a height."""
+    """Crop a digit to its ink and resize it bilinearly to the given height."""
     rows, columns = (np.flatnonzero(digit.any(axis)) for axis in (1, 0))
     ink = digit[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     width = int(np.clip(round(height * stretch * ink.shape[1] / ink.shape[0]), 3, largest))
@@ -105,7 +106,7 @@ def _resized(digit, height, stretch, largest):
 
 
 def _free_place(boxes, shape, side, generator):
-    """Return a box of a shape (height, width) that does not touch the others, or None."""
+    """Return a random box of this (height, width) that does not touch the others, or None."""
     height, width = shape
     for _ in range(_TRIES):
         top, left = generator.integers([side - height + 1, side - width + 1])

@@ -1,4 +1,4 @@
-"""Digit scenes: images of one to three handwritten digits in places, with captions."""
+"""Digit scenes: images of one to three handwritten digits on a grid, with captions."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ _CELL, _MARGIN, _SIDE = 10, 1, 32  # nine cells of 10 x 10 pixels, and a margin 
 
 
 class Scenes(NamedTuple):
-    """Images of digits, what is in them, and where.
+    """Images of digits, with the digits' labels and positions.
 
     Attributes
     ----------
@@ -23,7 +23,8 @@ class Scenes(NamedTuple):
     digits : int64 array of shape (scene, 3)
         Digits in reading order; -1 where a scene has fewer.
     corners : int64 array of shape (scene, 3, 2)
-        Row and column of the first pixel of each digit, which has 8 x 8 pixels; -1 as above.
+        Row and column of the top left pixel of each digit, which has 8 x 8 pixels; -1 where a
+        scene has fewer digits.
     """
 
     images: np.ndarray
@@ -47,7 +48,7 @@ def scene_words():
 
 
 def caption_of(digits, corners):
-    """Describe a scene: the first digit in reading order, and where it is from the others.
+    """Describe a scene: the first digit in reading order, and its position relative to the others.
 
     Parameters
     ----------
@@ -58,7 +59,7 @@ def caption_of(digits, corners):
     Returns
     -------
     list of str
-        A digit of another row is below the first one, a digit of its row is to the right.
+        The first digit is "above" a digit in a lower row, and "left of" a digit in its own row.
 
     Examples
     --------

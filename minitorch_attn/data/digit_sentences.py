@@ -1,7 +1,7 @@
-"""Digit sentences: sentences about the digits of a scene, with or without their places.
+"""Digit sentences: sentences that name the digits of a scene, with or without their places.
 
-"there is seven and two" names the digits in any order, and not where they are. "seven top-left and
-two center" describes the same scene with the places.
+"there is seven and two" names the digits in any order, but does not say where they are. "seven
+top-left and two center" describes the same scene with the places.
 """
 
 import numpy as np
@@ -65,7 +65,7 @@ def sentence_of(digits, corners, opening=(), places=False):
 def draw_sentences(scenes, generator, places=False):
     """Draw one sentence for each scene, with a random opening and the digits in random order.
 
-    The order does not tell where the digits are.
+    The order does not depend on where the digits are.
 
     Parameters
     ----------
@@ -102,7 +102,8 @@ def prompts(places=False):
     Parameters
     ----------
     places : bool, default False
-        Whether each sentence also names a place. There is then one for each of the nine cells.
+        Whether each sentence also names a place. There is then one sentence for each of the
+        nine cells.
 
     Returns
     -------

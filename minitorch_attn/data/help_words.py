@@ -1,4 +1,4 @@
-"""Words of Python's help topics: sentences for language models, and words in two meanings.
+"""Words of Python's help topics: sentences for language models, and words with two meanings.
 
 Many Python keywords are also English words: `for` starts a loop, or is a preposition; `class`
 starts a definition, or is a noun. The help topics use both. Which meaning an occurrence has
@@ -31,19 +31,19 @@ class HelpWords:
     longer than `longest`. Words and single punctuation marks are tokens, in lower case. A paragraph
     that occurs twice is used once. Every tenth group of five paragraphs is for validation.
 
-    A word has the meaning `KEYWORD` if it stands in a paragraph that Python's parser accepts, or
-    after the prompt of an interactive session, and not in a comment or a string. It has the meaning
-    `ENGLISH` if its paragraph is not code, ends with a period or a colon, and the word is not in
-    quotes. Other occurrences have no label.
+    A word has the meaning `KEYWORD` if it occurs in a paragraph that Python's parser accepts,
+    or after the prompt of an interactive session, but not in a comment or a string. It has the
+    meaning `ENGLISH` if its paragraph is not code and ends with a period or a colon, and the
+    word is not in quotes. Other occurrences are not labeled.
 
     Parameters
     ----------
     text : str, optional
         Defaults to `default_text()`.
     longest : int, default 60
-        Maximum number of tokens of a sentence, without its two marks.
+        Maximum number of tokens of a sentence, not counting the "<S>" and "</S>" marks.
     fewest : int, default 6
-        A keyword is used if it occurs at least this often in each meaning.
+        Minimum number of occurrences in each meaning. Rarer keywords are not used.
 
     Attributes
     ----------
@@ -52,8 +52,9 @@ class HelpWords:
         Number of each sentence's paragraph.
     is_validation : bool array of shape (sentence,)
     occurrences : dict of str to list of (int, int, int)
-        Sentence, place in it, and meaning, for each keyword with two meanings. Both meanings occur
-        the same number of times; a fixed random sample of the more frequent one is kept.
+        For each keyword, its occurrences as (index of the sentence, position in the sentence,
+        meaning). Both meanings occur the same number of times: only a fixed random sample of
+        the more frequent one is kept.
 
     Examples
     --------
@@ -111,7 +112,7 @@ def _is_session(code):
 
 
 def _tokens(paragraph):
-    """Yield (word in lower case, meaning or None), without lines of mere punctuation."""
+    """Yield (word in lower case, meaning or None), skipping lines that are only punctuation."""
     lines = [line for line in paragraph.split("\n") if re.search(r"\w", line)]
     text = "\n".join(lines)
     meaning, hidden = None, text

@@ -35,12 +35,12 @@ def rule_for(size, kind):
 
 
 def exactly(size):
-    """Return a rule that gives every image the same (height, width)."""
+    """Return a rule that resizes every image to the same (height, width)."""
     return lambda height, width: size
 
 
 def shortest_edge(edge):
-    """Return a rule that keeps proportions: the shortest edge gets the length `edge`."""
+    """Return a rule that keeps the aspect ratio: the shortest edge gets the length `edge`."""
 
     def rule(height, width):
         longest = int(edge * max(height, width) / min(height, width))
@@ -50,7 +50,7 @@ def shortest_edge(edge):
 
 
 def in_proportion(size, choose):
-    """Return a rule that keeps proportions: edges at least (min) or at most (max) `size`."""
+    """Return a rule that keeps the aspect ratio: edges at least (min) or at most (max) `size`."""
 
     def rule(height, width):
         ratio = choose(height / size[0], width / size[1])

@@ -1,4 +1,4 @@
-"""Linear resizing: the weights that mix the old pixels of an axis to the new ones."""
+"""Linear resizing: the weights that compute an axis's new pixels from the old ones."""
 
 import numpy as np
 
@@ -21,8 +21,9 @@ def linear_weights(start, length, size, total, dtype="float64"):
     Returns
     -------
     array of shape (size, total) or (image, size, total)
-        Row i has the weights of the pixels for new pixel i. Its center is at the same share of the
-        part, and the two nearest pixels are mixed. Beyond the edges, the last pixel is repeated.
+        Row i contains the weights for new pixel i. The new pixel's center lies at the same
+        fraction of the part as before, and its value is interpolated from the two nearest
+        pixels. Beyond an edge, the outermost pixel is repeated.
 
     Examples
     --------

@@ -25,7 +25,7 @@ class Clips(NamedTuple):
     frames : float32 array of shape (clip, 1, frame, side, side)
         0 is the background, 1 is ink.
     digits, directions : int64 array of shape (clip,)
-        The digit, and the number of its direction in `DIRECTIONS`.
+        The digit, and the index of its direction in `DIRECTIONS`.
     """
 
     frames: np.ndarray
@@ -92,7 +92,7 @@ def draw_clips(count, enlarged, labels, generator, side=24, frames=4, noise=0.0)
     largest = max(x.shape[-1] for x in enlarged)
     if largest + 2 * (frames - 1) > side:
         raise ArgumentError(
-            "draw_clips: the digits do not fit the image on their way",
+            "draw_clips: the moving digits do not fit into the image",
             got=f"digits of {largest} pixels, {frames} frames of {side} pixels",
             expected=f"side to be at least {largest + 2 * (frames - 1)}",
         )
@@ -101,7 +101,7 @@ def draw_clips(count, enlarged, labels, generator, side=24, frames=4, noise=0.0)
     sizes = generator.integers(len(enlarged), size=count)
     speeds = generator.integers(1, 3, count)
     steps = np.array(list(DIRECTIONS.values()))[directions] * speeds[:, None]  # (clip, 2)
-    places = generator.random((count, 2))  # of the first frame, as a share of the free space
+    places = generator.random((count, 2))  # in the first frame, as a fraction of the free space
     canvas = np.zeros((count, 1, frames, side, side), np.float32)
     for clip in range(count):
         digit = enlarged[sizes[clip]][chosen[clip]]

@@ -27,8 +27,8 @@ def crop_and_resize(images, boxes, size):
 
     Notes
     -----
-    A pixel's value belongs to its center, as in `interpolate` with `align_corners=False`. Beyond
-    the centers of the outermost pixels, the value is that of the nearest one.
+    A pixel's value belongs to its center, as in `interpolate` with `align_corners=False`.
+    Beyond the centers of the outermost pixels, the value of the nearest pixel is used.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def crop_and_resize(images, boxes, size):
 
 @names_arguments
 def random_views(images, sides, size, generator, contrast=0.0, noise=0.0):
-    """Draw one random view of each image: a nearly square crop, resized, with changed pixels.
+    """Draw one random view of each image: a resized, nearly square crop with altered pixels.
 
     Parameters
     ----------
@@ -62,7 +62,8 @@ def random_views(images, sides, size, generator, contrast=0.0, noise=0.0):
         Height and width of a view.
     generator : numpy.random.Generator
     contrast : float, default 0
-        The pixels of a view are multiplied by a number from 1 - contrast to 1 + contrast.
+        The pixels of a view are multiplied by a random number between 1 - contrast and 1 +
+        contrast.
     noise : float, default 0
         Standard deviation of Gaussian noise on all pixels.
 

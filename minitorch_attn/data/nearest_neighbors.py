@@ -10,7 +10,7 @@ __all__ = ["nearest_accuracy"]
 
 @names_arguments
 def nearest_accuracy(known, labels, features, correct, neighbors=20, temperature=0.07):
-    """Return the accuracy of a weighted vote of the nearest neighbors.
+    """Return the accuracy of a weighted vote among the nearest neighbors.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ _STRENGTHS = (0.5, 1, 2, 4, 8, 16)
 
 
 def pixel_table_bits(training, test, levels, offsets, position=False):
-    """Return the bits per pixel of the best table for some neighbors.
+    """Return the bits per pixel of the best table for the given neighbors.
 
     The table counts how often each level occurs after each combination of the neighbors' levels.
     Its prior is the table without the last neighbor, and so on down to equally likely levels:
@@ -32,16 +32,16 @@ def pixel_table_bits(training, test, levels, offsets, position=False):
     levels : int
         Number of levels.
     offsets : list of (int, int)
-        Row and column offsets of the neighbors. Outside the image, a neighbor has a level of its
-        own.
+        Row and column offsets of the neighbors. A neighbor outside the image has a special
+        level.
     position : bool, default False
         Whether each position has its own table, whose prior is the table of all positions.
 
     Returns
     -------
     float
-        With the strength s of the prior for which the test images need the fewest bits. This
-        favors the table.
+        Bits per pixel of the test images, with the prior strength s for which they need the
+        fewest. Choosing s on the test images favors the table.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def pixel_table_bits(training, test, levels, offsets, position=False):
 
 
 def _contexts(images, levels, offsets, position):
-    """Return a number for each context of 0, 1, ... neighbors: a list of (image * pixel,)."""
+    """Return the index of each context of 0, 1, ... neighbors: a list of (image * pixel,)."""
     count, height, width = images.shape
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)), constant_values=levels)
     found = [np.zeros(images.size, np.int64)]

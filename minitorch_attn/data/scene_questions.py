@@ -1,7 +1,8 @@
-"""Scenes of digits as regions, with captions of what is where, and questions about it.
+"""Scene questions: digits as image regions, with captions and questions about their places.
 
-"What is left of the seven?" The regions are crops, in place of the detected objects of UNITER (Chen
-et al. 2020, arXiv:1909.11740v3).
+A question is "what is left of the seven ?", for example. The regions are crops of the digits;
+they take the place of the objects that a detector finds for UNITER (Chen et al. 2020,
+arXiv:1909.11740v3).
 """
 
 from typing import NamedTuple
@@ -39,11 +40,11 @@ class RegionScenes(NamedTuple):
     crops : float32 array of shape (scene, region, 64)
         Pixels of each digit: the features of a region. 0 where a scene has fewer digits.
     boxes : float32 array of shape (scene, region, 4)
-        Left, top, right and bottom in pixels; 0 as above.
+        Left, top, right and bottom in pixels; 0 where a scene has fewer digits.
     digits : int64 array of shape (scene, region)
         -1 where a scene has fewer digits.
     cells : int64 array of shape (scene, region, 2)
-        Row and column in the grid; -1 as above.
+        Row and column in the grid; -1 where a scene has fewer digits.
     """
 
     crops: np.ndarray
@@ -113,9 +114,10 @@ def draw_region_scenes(count, images, labels, generator, *, fewest=1, most=4, no
 
 
 def true_relations(scenes):
-    """Return which digit is directly left of, right of, above or below which other one.
+    """Return the true relations: whether a digit is directly left of, right of, ... another one.
 
-    Two digits of a row or column are neighbors if no digit is between them.
+    The relations are left of, right of, above and below. Two digits of a row or column are
+    neighbors if no digit is between them.
 
     Parameters
     ----------
@@ -124,7 +126,7 @@ def true_relations(scenes):
     Returns
     -------
     bool array of shape (scene, region, region, 4)
-        [n, a, b, r] tells whether a is in relation `RELATIONS[r]` to b.
+        Entry [n, a, b, r] is True if region a is in relation `RELATIONS[r]` to region b in scene n.
     """
     row, column = scenes.cells[..., 0], scenes.cells[..., 1]  # each (scene, region)
     present = scenes.digits >= 0
@@ -138,14 +140,14 @@ def true_relations(scenes):
 
 
 def _middle_between(same, along, present):
-    """Return where a and b are at both ends of a row (or column) whose middle has a digit."""
+    """Return where a and b are at the two ends of a row (or column) with a digit in its middle."""
     middle = present & (along == 1)
     filled = (middle[:, None] & (same[:, :, None] == same[:, None])).any(2)  # (scene, region)
     return (abs(along[:, :, None] - along[:, None]) == 2) & filled[:, :, None]
 
 
 def _drawn_relation(true, generator):
-    """Draw a true relation of each scene: region a, region b, relation, each (scene,)."""
+    """Draw a true relation for each scene: region a, region b, relation, each (scene,)."""
     score = np.where(true, generator.random(true.shape), -1.0).reshape(len(true), -1)
     best = score.argmax(1)
     return *np.unravel_index(best, true.shape[1:]), score[np.arange(len(true)), best] >= 0
@@ -162,9 +164,9 @@ def draw_captions(scenes, generator):
     Returns
     -------
     ids : int64 array of shape (scene, 9)
-        [CLS], the place of a digit, a comma, a relation of two digits, [SEP] and padding. Three of
-        eight captions have no place. One of eight, and those of scenes without relations, have no
-        relation.
+        [CLS], the place of a digit, a comma, a relation of two digits, [SEP] and padding. Three
+        of eight captions do not name a place. One of eight, and all those of scenes without
+        relations, do not state a relation.
     regions : int64 array of shape (scene, 9)
         Region that each word is about; -1 for words about no region or two.
     """
@@ -200,7 +202,7 @@ def draw_questions(scenes, generator):
     answers : int64 array of shape (question,)
         Indices into `ANSWERS`.
     scene : int64 array of shape (question,)
-        Number of the scene of each question. Scenes without neighbors have no question.
+        Index of the scene of each question. There are no questions about scenes without neighbors.
     kind : int64 array of shape (question,)
         0: "what is top left ?"; 1: "what is left of the seven ?"; 2: "where is the four from the
         seven ?".

@@ -1,4 +1,4 @@
-"""Shape pairs: images of two shapes far apart, which are the same shape or not."""
+"""Shape pairs: images of two distant shapes, which are either the same or different."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ SIDE, SHAPE, GAP = 24, 5, 9  # pixels of an image, of a shape, and at least betw
 
 
 class ShapePairs(NamedTuple):
-    """Images of two shapes each, and where they are.
+    """Images of two shapes each, with the positions of the shapes.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class ShapePairs(NamedTuple):
 
 @names_arguments
 def draw_shape_pairs(count, generator, noise=0.1):
-    """Draw images of two shapes with at least 9 pixels between them, half of them the same shape.
+    """Draw images of two shapes, at least 9 pixels apart; in half of them, the shapes are equal.
 
     Parameters
     ----------
@@ -79,5 +79,5 @@ def draw_shape_pairs(count, generator, noise=0.1):
 
 
 def _are_close(corners):
-    """Return which pairs of corners have fewer than 9 pixels between the shapes on both axes."""
+    """Return for which pairs of corners the shapes are less than 9 pixels apart on both axes."""
     return np.abs(corners[:, 0] - corners[:, 1]).max(1) < SHAPE + GAP

@@ -1,4 +1,4 @@
-"""SpecAugment: hide random bands and stretches of a spectrogram from a model in training."""
+"""SpecAugment: mask random frequency bands and time spans of a spectrogram during training."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ def spec_augment(
         Log-mel spectrograms, on any device.
     generator : numpy.random.Generator
     lengths : int array of shape (batch,), optional
-        Number of frames of each spectrogram; the frames after it are padding. Default: all frames.
+        Number of frames of each spectrogram; later frames are padding. Default: all frames.
     frequency_masks, time_masks : int, default 2
         Number of masks of each kind. They may overlap.
     frequency_width, time_width : int
@@ -39,8 +39,9 @@ def spec_augment(
 
     Notes
     -----
-    A mask of width w, uniform in 0, 1, ..., F (or T), begins uniformly at one of the places where
-    it fits. The paper's time warping, its least useful part (section 5), is left out.
+    The width of a mask is uniform in 0, 1, ..., F (or T), and its start is uniform among the
+    positions where the mask fits. The paper's time warping, its least useful part (section 5),
+    is omitted.
 
     References
     ----------

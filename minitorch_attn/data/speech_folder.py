@@ -1,4 +1,4 @@
-"""Speech folder: recordings in WAV files, and what was said in them."""
+"""Speech folder: recordings in WAV files, with their transcripts."""
 
 import csv
 import io
@@ -20,10 +20,11 @@ _OTHER_SOUND = (".flac", ".mp3", ".ogg", ".m4a", ".opus")
 class SpeechFolder(NamedErrors):
     """WAV files with transcripts, found in a folder and its subfolders.
 
-    Transcripts are in files `*.trans.txt`, as in LibriSpeech, whose lines consist of the name of a
-    WAV file beside it, without its ending, and the text. Otherwise they are in tables `*.csv` or
-    `*.tsv`, whose first line names the columns: one of file, file_name, path or audio, with a path
-    relative to the table, and one of text, transcript, transcription or sentence.
+    Transcripts are read from files `*.trans.txt`, as in LibriSpeech, or else from tables
+    `*.csv` or `*.tsv`. Each line of a `*.trans.txt` consists of the name of a WAV file in the
+    same folder, without its extension, and the text. The first line of a table names its
+    columns. One column is called file, file_name, path or audio, and contains paths relative to
+    the table. Another is called text, transcript, transcription or sentence.
 
     Parameters
     ----------
@@ -42,8 +43,8 @@ class SpeechFolder(NamedErrors):
     Raises
     ------
     DataError
-        If there are no transcripts, one of them is empty or its WAV file is missing, or two belong
-        to the same file.
+        If there are no transcripts, a transcript is empty, its WAV file is missing, or two
+        transcripts belong to the same file.
 
     References
     ----------
@@ -106,7 +107,7 @@ class SpeechFolder(NamedErrors):
 
 
 def _files(folder, ending):
-    """Return the paths in a folder and its subfolders that end so, in alphabetical order."""
+    """Return the paths in a folder and its subfolders with this ending, in alphabetical order."""
     found = []
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -162,7 +163,7 @@ def _column(path, names, wanted):
 
 
 def _inside(table, name, place):
-    """Return the path of a file that a table names, which must lie in the table's folder."""
+    """Return the path of a file named in a table; the file must be inside the table's folder."""
     parts = name.replace("\\", "/").split("/")
     if not name or "\0" in name or ".." in parts or os.path.isabs(name) or ":" in name:
         raise DataError(
@@ -173,7 +174,7 @@ def _inside(table, name, place):
 
 
 def _check_line(place, path, text, seen):
-    """Raise DataError if a line has no text, no WAV file, or one that another line has."""
+    """Raise DataError if a line has no text, no WAV file, or the WAV file of an earlier line."""
     if not text:
         raise DataError(f"{place}: the transcript is empty", hint="remove the line")
     if not os.path.isfile(path):

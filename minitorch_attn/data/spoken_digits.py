@@ -1,13 +1,14 @@
-"""Spoken digits: synthetic speech of ten words, with speakers, at 8 kHz.
+"""Spoken digits: synthetic speech of ten words by different speakers, at 8 kHz.
 
-A source excites a filter, as in a throat. The source is a series of pulses: regular ones at the
-speaker's pitch for vowels, random ones for the noise of consonants. Every pulse makes the mouth
-ring at its resonances, the formants, each of which is a damped sinusoid:
+A source excites a filter, as in the human vocal tract. The source is a series of pulses:
+regular ones at the speaker's pitch for vowels, random ones for the noise of consonants. Every
+pulse makes the mouth ring at its resonances, the formants. Each formant responds with a damped
+sinusoid; their sum is
 
     h(t) = sum_k a_k exp(-pi b_k t) sin(2 pi f_k t)
 
-with frequencies f_k, bandwidths b_k and amplitudes a_k that change from sound to sound. The sum of
-all these responses is the waveform ("formant wave functions", Rodet 1984 [1]_).
+The frequencies f_k, bandwidths b_k and amplitudes a_k change from sound to sound. The sum of
+the responses to all pulses is the waveform ("formant wave functions", Rodet 1984 [1]_).
 
 References
 ----------
@@ -64,7 +65,7 @@ class Speaker(NamedTuple):
     pitch : float
         Mean pitch in Hz.
     tempo : float
-        Speed: durations are divided by it.
+        Speed, by which durations are divided.
     formants : float array of shape (3,)
         Factors of the formant frequencies. A shorter throat has higher formants.
     levels : float array of shape (3,)
@@ -101,7 +102,7 @@ class Utterance(NamedTuple):
 
 @names_arguments
 def draw_speakers(count, generator):
-    """Draw speakers: men, women and children, slow and fast, dark and bright.
+    """Draw speakers: men, women and children with fast or slow speech and dark or bright voices.
 
     Parameters
     ----------
@@ -132,7 +133,7 @@ def draw_speakers(count, generator):
 
 @names_arguments
 def say_digits(digits, speaker, generator, gap=(0.03, 0.2)):
-    """Synthesize digits in a speaker's voice. Each time, a word sounds a little different.
+    """Synthesize digits in a speaker's voice. A word sounds slightly different each time.
 
     Parameters
     ----------
@@ -146,7 +147,7 @@ def say_digits(digits, speaker, generator, gap=(0.03, 0.2)):
     Returns
     -------
     waveform : float32 array of shape (sample,)
-        The root mean square of its words is 0.05, so that its peaks are below 1.
+        The words have a root mean square of 0.05, which keeps the peaks below 1.
     spans : int64 array of shape (word, 2)
         First sample of each word, and the sample after its last one.
 
@@ -161,7 +162,7 @@ def say_digits(digits, speaker, generator, gap=(0.03, 0.2)):
     """
     digits = [operator.index(digit) for digit in digits]
     if not all(0 <= digit <= 9 for digit in digits):
-        raise ArgumentError("say_digits: digits must be from 0 to 9", got=f"{digits!r:.60}")
+        raise ArgumentError("say_digits: digits must be between 0 and 9", got=f"{digits!r:.60}")
     knots, values, spans, length = _tracks(digits, speaker, generator, gap)
     waveform = np.zeros(length)
     if digits:
@@ -185,8 +186,8 @@ def draw_utterances(count, speakers, generator, shortest=3, longest=7, snr=None)
     shortest, longest : int, default 3 and 7
         Number of digits.
     snr : float or (float, float), optional
-        Signal-to-noise ratio in dB, or a range from which each utterance's is drawn. By default
-        there is no noise.
+        Signal-to-noise ratio in dB, or a range from which each utterance's ratio is drawn. By
+        default, no noise is added.
 
     Returns
     -------
@@ -223,7 +224,7 @@ def add_noise(waveform, snr, generator):
     ----------
     waveform : float array of shape (..., sample)
     snr : float
-        10 log10(P / N) in dB, with the mean power P of the waveform and N of the noise.
+        10 log10(P / N) in dB, where P is the mean power of the waveform and N that of the noise.
     generator : numpy.random.Generator
 
     Returns
@@ -244,7 +245,7 @@ def add_noise(waveform, snr, generator):
 
 
 class _Tracks:
-    """Curves of the formants, loudness of voice and noise, and pitch over time."""
+    """Curves over time: the formants, the loudness of voice and noise, and the pitch."""
 
     def __init__(self, knots, values):
         self.knots, self.values = knots, values  # (knot,), (knot, curve)
@@ -256,7 +257,7 @@ class _Tracks:
 
 
 def _tracks(digits, speaker, generator, gap):
-    """Draw the course of an utterance. Return knots, values, the words' spans and the length."""
+    """Draw the curves of an utterance. Return knots, values, the words' spans and the length."""
     time = generator.uniform(*gap) * SAMPLE_RATE
     knots, values, spans = [], [], []
     for place, digit in enumerate(digits):
@@ -272,7 +273,7 @@ def _tracks(digits, speaker, generator, gap):
 
 
 def _word(sounds, time, pitch, speaker, generator):
-    """Draw the knots of a word and their values; it begins and ends in silence."""
+    """Draw the knots of a word and their values; the word begins and ends in silence."""
     loudness = np.exp(generator.normal(0, 0.2))
     times, rows = [time], []
     for sound in sounds:

@@ -1,4 +1,4 @@
-"""Trigram language models that count: linear interpolation and Kneser-Ney smoothing."""
+"""Trigram language models from word counts: linear interpolation and Kneser-Ney smoothing."""
 
 import math
 from collections import Counter
@@ -8,16 +8,17 @@ __all__ = ["InterpolatedTrigram", "KneserNeyTrigram"]
 
 
 class InterpolatedTrigram:
-    """Trigram model: a mixture of the uniform distribution and of counts of 1, 2 and 3 words.
+    """Trigram model: a mixture of uniform, unigram, bigram and trigram probabilities.
 
     The weights of the mixture are fitted to held-out sentences by expectation-maximization (Jelinek
-    and Mercer 1980). Where a context never occurred, its share goes to the others.
+    and Mercer 1980). The weight of a context that never occurred goes to the other parts of the
+    mixture.
 
     Parameters
     ----------
     sentences : list of list of int
-        Ids of the words of each sentence, with the marks of its begin and end. The first one is
-        not predicted.
+        Ids of the words of each sentence, including its start and end marks. The first id of a
+        sentence is not predicted.
     vocab_size : int
 
     Examples
@@ -50,7 +51,7 @@ class InterpolatedTrigram:
                 self.contexts[gram[3 - length : -1], length] += 1
 
     def _parts(self, sentences):
-        """Yield the probabilities of a word in each part of the mixture; None: unknown context."""
+        """Yield a word's probability in each part of the mixture; None for an unknown context."""
         for gram in _grams(sentences):
             parts = [1 / self.vocab_size]
             for length in (1, 2, 3):
@@ -60,11 +61,11 @@ class InterpolatedTrigram:
 
 
 class KneserNeyTrigram:
-    """Trigram model with interpolated Kneser-Ney smoothing, the strongest one that counts words.
+    """Trigram model with interpolated Kneser-Ney smoothing, the strongest count-based model here.
 
-    A discount is subtracted from each count, and what it frees goes to the shorter context, whose
-    counts are numbers of different words before (Chen and Goodman 1998, section 2.7). The discounts
-    are chosen on held-out sentences.
+    A discount is subtracted from each count, and the freed probability goes to the shorter
+    context. The counts of shorter contexts are the numbers of distinct words that precede them
+    (Chen and Goodman 1998, section 2.7). The discounts are chosen on held-out sentences.
 
     Parameters
     ----------
@@ -133,7 +134,7 @@ def _grams(sentences):
 
 
 def _split(sentences):
-    """Return nine tenths of the sentences, and every tenth one to tune on."""
+    """Split the sentences: nine tenths to count, and every tenth one to tune on."""
     kept = [sentence for number, sentence in enumerate(sentences) if number % 10 != 3]
     return kept, [sentence for number, sentence in enumerate(sentences) if number % 10 == 3]
 

@@ -1,4 +1,4 @@
-"""WAV files: read and write sound, with the standard library only."""
+"""WAV files: read and write sound with NumPy and the standard library only."""
 
 import os
 import struct
@@ -66,14 +66,15 @@ def read_wav(path, *, dtype="float32", allow_truncated=False):
     dtype : {"float32", "float64"}
         Dtype of the samples. float32 rounds 32-bit integers and 64-bit floats.
     allow_truncated : bool, default False
-        Whether to read the complete samples of a file that ends early, or whose header has wrong
-        sizes or none, as in a recording that was interrupted. By default such a file is an error.
+        Whether to read the complete samples of a file that ends early, or whose header has
+        wrong or missing sizes, as after an interrupted recording. By default, such a file
+        raises an error.
 
     Returns
     -------
     Sound
         Samples of shape (channel, sample), and the sample rate. Integers are divided by the
-        magnitude of the most negative one, so they are from -1 to 1. Floats are
+        magnitude of the most negative integer, so the samples are between -1 and 1. Floats are
         unchanged and may exceed this range.
 
     Raises
@@ -215,9 +216,9 @@ def _data(file, name, form, position, size, riff, file_size, lenient):
     elif size > present:
         reason = "the file is truncated"
     elif size % block:
-        reason = f"the data end in the middle of a sample of {block} bytes"
+        reason = f"the data ends in the middle of a sample of {block} bytes"
     elif riff not in (0, _UNKNOWN) and position + size > riff + 8:
-        reason = "the data are longer than the header of the file says"
+        reason = "the data is longer than the file's header says"
     if reason and not lenient:
         raise DataError(
             f"{name}: {reason}",
@@ -253,7 +254,7 @@ def write_wav(path, samples, sample_rate, sample_format="int16"):
     ----------
     path : str or path
     samples : array of shape (sample,) or (channel, sample)
-        Finite numbers. For integer formats they must be from -1 to 1.
+        Finite numbers. For integer formats they must be between -1 and 1.
     sample_rate : int
         Samples per second.
     sample_format : {"int16", "uint8", "int24", "int32", "float32", "float64"}
@@ -299,7 +300,7 @@ def _header(kind, bits, channels, rate, count):
     block = channels * bits // 8
     size = count * block
     more = b""
-    if kind == _FLOAT:  # all formats but integers state the number of samples, too
+    if kind == _FLOAT:  # formats other than integers also state the number of samples
         more = struct.pack("<4sII", b"fact", 4, min(count, _UNKNOWN))
     whole = 36 + len(more) + size + size % 2
     fits = 0 < block < 1 << 16 and 0 < rate * block < 1 << 32 and whole < _UNKNOWN

@@ -1,8 +1,9 @@
 """CUDA kernels of the fused operations, one file per operation.
 
-Each file has the formula, the CUDA source that computes it, and the class that launches it in place
-of the operation of the same name in `ops`. A kernel computes in one launch what the NumPy version
-computes in ten: on a GPU, an operation on a small array takes less time than its launch.
+Each file contains the formula, the CUDA source that computes it, and the class that launches
+the kernel in place of the operation of the same name in `ops`. A kernel computes in one launch
+what the array operations compute in ten. This matters on a GPU, where an operation on a small
+array takes less time than its launch.
 
 The backend imports this package when CUDA is first used. It never compiles on import.
 """

@@ -1,21 +1,21 @@
-"""Attention on a GPU, tile by tile: the scores are never in memory all at once.
+"""Attention on a GPU, tile by tile: the full score matrix is never stored.
 
     s_ij = scale q_i . k_j + m_ij,   p_ij = exp(s_ij) / sum_l exp(s_il),   o_i = sum_j p_ij z_ij v_j
 
 The forward kernel visits the keys in tiles with an online softmax, as in `ops.attention.tiled`, and
-saves the log-sum-exp L_i of each row. The backward kernels compute the weights again from it,
+saves the log-sum-exp L_i of each row, from which the backward kernels recompute the weights,
 
     p_ij = exp(s_ij - L_i),   a_i = g_i . o_i,   ds_ij = p_ij (z_ij g_i . v_j - a_i)
     grad_query_i = scale sum_j ds_ij k_j                       one block of threads for 64 queries
     grad_key_j = scale sum_i ds_ij q_i                         one block of threads for 64 keys
     grad_value_j = sum_i p_ij z_ij g_i                         in the same block
 
-Dropout draws each z_ij from its counter, where it is needed. The CUDA code is `attention_source`.
+Dropout draws each z_ij from its counter where it is needed. The CUDA code is in `attention_source`.
 
-Launches: 1 forward and 2 backward, in place of 12 and 15; 28 and 34 for causal attention between 65
-and 128 tokens; hundreds with dropout, whose masks are otherwise drawn with array operations. The
-memory is linear in the number of tokens, except for the gradient of a mask. The sums are added in
-the same order in every run, so the results are equal bit for bit.
+Launches: 1 forward and 2 backward. The array operations take 12 and 15; 28 and 34 for causal
+attention with 65 to 128 tokens; and hundreds with dropout, whose masks they draw step by step.
+The memory is linear in the number of tokens, except for the gradient of a mask. The sums are
+computed in the same order in every run, so the results are bitwise reproducible.
 """
 
 import math
@@ -150,7 +150,7 @@ def _blocks(x):
 
 
 def _words(*words):
-    """Return integers as a struct of 64-bit integers that is passed to a kernel by value."""
+    """Return a struct of 64-bit integers, which is passed to a kernel by value."""
     return np.array(words, np.int64).view(f"V{8 * len(words)}")
 
 
@@ -186,7 +186,7 @@ def _sizes(query, key, value, is_causal):
 def _reserve_mask(query, key, rows, dropout_p):
     """Reserve the counters of a dropout mask; return (seed, offset, rows), or None without dropout.
 
-    The queries are drawn `rows` at a time, each time from a whole number of counters.
+    The mask is drawn for `rows` queries at a time, each time from a whole number of counters.
     """
     if not dropout_p:
         return None

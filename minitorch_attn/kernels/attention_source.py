@@ -1,13 +1,14 @@
-"""CUDA source of the attention kernels in `attention`: tiles, online softmax, and the gradients.
+"""CUDA source of the attention kernels: tiles, the online softmax, and the gradients.
 
-A block of 16 x 16 threads owns 64 rows of one head: queries, or keys in `attention_grad_key_value`.
-It visits the tokens of the other kind, 64 at a time (32 in float64), and computes the tile of
-scores between the two. Thread (x, y) has rows y, y + 16, y + 32, y + 48 of its block and columns
-x, x + 16, ... of a tile in registers. The 16 threads of one row are half a warp.
+A block of 16 x 16 threads processes 64 rows of one head. Its rows are queries, or keys in
+`attention_grad_key_value`. It visits the tokens of the other kind, 64 at a time (32 in
+float64), and computes the tile of scores between its rows and them. Thread (x, y) keeps rows y,
+y + 16, y + 32, y + 48 of its block and columns x, x + 16, ... of a tile in registers. The 16
+threads of one row are half a warp.
 
-Every product of a tile is one of two kinds: `dot_rows` multiplies rows by rows (scores), and
-`add_weighted_rows` adds up rows times weights (context, gradients). Both copy 16 columns or rows
-at a time to shared memory.
+Every product of a tile is one of two kinds: `dot_rows` computes dot products of rows (scores),
+and `add_weighted_rows` computes weighted sums of rows (context, gradients). Both copy 16
+columns or rows at a time to shared memory.
 """
 
 from .philox import PHILOX

@@ -2,10 +2,11 @@
 
     sums_j = sum over rows i of x_ij
 
-One block has a few neighbouring columns and many stripes of rows: thread (j, s) adds up the rows s,
-s + stripes, s + 2 stripes, ... of column j, and then the stripes are added pairwise. Every block
-sums its columns over all rows, so one launch is enough, and the order of the additions is the same
-in every run: the sums are equal bit for bit. Atomic additions would be in another order every time.
+A block processes a few neighbouring columns, and its threads divide the rows into stripes.
+Thread (j, s) adds up the rows s, s + stripes, s + 2 stripes, ... of column j; then the stripes
+are added pairwise. Every block sums its columns over all rows, so one launch is enough. The
+order of the additions is the same in every run, so the sums are bitwise reproducible. The order
+of atomic additions would change from run to run.
 """
 
 from ..backend import array_module
@@ -92,8 +93,9 @@ def column_sum(x):
 def column_grid(rows, n):
     """Return the number of blocks, and the (columns, stripes) of threads in each.
 
-    Few columns are divided into narrow blocks, so that more of them run at once. Eight float32
-    numbers are 32 bytes, the smallest piece of memory that a GPU reads.
+    A small number of columns is divided into narrow blocks, so that more blocks run at once. A
+    block has at least eight columns: eight float32 numbers are 32 bytes, the smallest amount of
+    memory that a GPU reads at once.
     """
     columns = NARROW if n < MANY else WIDE
     stripes = THREADS // columns

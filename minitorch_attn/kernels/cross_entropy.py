@@ -5,10 +5,10 @@ With m = max(x), s = sum_c exp(x_c - m), label t, class weights w and label smoo
     loss = w_t (1 - e) (log s - (x_t - m)) + e / C sum_c w_c (log s - (x_c - m))
     grad_x_c = p_c g sum_k q_k - g q_c,   p_c = exp(x_c - m - log s),
 
-where g = dL/dloss of the row and q is the target, as in `ops.cross_entropy`.
+where g is the gradient of the row's loss and q is the target, as in `ops.cross_entropy`.
 
 Launches: 2 forward (the rows, then their sum and the division by the total weight) and 1 backward,
-in place of 18 and 19. The sums are added in the same order in every run.
+in place of 18 and 19. The sums are computed in the same order in every run.
 """
 
 from ..backend import array_module
@@ -115,7 +115,7 @@ template <typename T, typename A> __global__ void cross_entropy_backward(
 
 
 def forward_rows(logits, labels, weight, ignore_index, smoothing):
-    """Launch the kernel of the rows.
+    """Launch the kernel that computes the loss of each row.
 
     Returns
     -------

@@ -3,11 +3,11 @@
     w_j = exp((s_j - max s) / temperature)
     index = the first j with w_0 + ... + w_j > level * (w_0 + ... + w_(n-1))
 
-Three passes over the row: the maximum; the sum of all weights; the cumulative sums again, until one
-is larger than the level. A cumulative sum over a tile of 256 weights is computed in every warp by
-5 additions of a value from a thread further left, at distances 1, 2, 4, 8 and 16; then each warp
-adds the sums of the warps before it. The weights and sums are in float64, as in `ops.draw_tokens`,
-which takes some 12 launches.
+The kernel makes three passes over the row: for the maximum; for the sum of all weights; and for
+the cumulative sums, until one exceeds the level. To compute the cumulative sums of a tile of
+256 weights, the threads of a warp add values from threads further left, at distances 1, 2, 4, 8
+and 16. Each warp then adds the sums of the warps before it. The weights and sums are in
+float64, as in `ops.draw_tokens`, which takes about 12 launches.
 """
 
 import numpy as np

@@ -1,12 +1,12 @@
-"""Dropout on a GPU: draw a mask in one launch, and apply it in one; a residual path in one for all.
+"""Dropout on a GPU: one launch draws a mask, one applies it; with a residual path, one does both.
 
     mask_i = (number_i < threshold),   y_i = x_i * mask_i * scale
     with a residual path:              y_i = x_i + branch_i * mask_i * scale
 
-Each entry's random number comes from its counter (`philox`), so the mask is the one that
-`backend.keep_mask` draws with array operations, bit for bit; those take some 380 launches. The
-backward pass multiplies by the mask: one launch. With a residual path, the gradient of x is that of
-y, so there is one launch, too.
+Each entry's random number comes from its counter (`philox`), so the mask is bitwise equal to
+the one that `backend.keep_mask` draws with about 380 launches of array operations. The backward
+pass takes one launch, which multiplies by the mask. It also takes one launch with a residual
+path, where the gradient of x is the gradient of y.
 """
 
 import numpy as np
@@ -85,7 +85,7 @@ class MaskKernel:
 
 @register(Dropout)
 class DropoutKernel:
-    """Dropout with a mask of the shape of x, in one launch forward and one backward."""
+    """Dropout with a mask that has the shape of x, in one launch forward and one backward."""
 
     @staticmethod
     def accepts(x, mask, *, scale):

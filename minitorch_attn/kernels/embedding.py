@@ -1,12 +1,12 @@
-"""Gradient of an embedding on a GPU: the sum of the rows of each id, equal in every run.
+"""Gradient of an embedding on a GPU: the sum of the rows of each id, bitwise reproducible.
 
     y[r] = sum of x[i] over the positions i with ids[i] = r,   divided by their number on request
 
-Atomic additions would add in another order in every run, so that a resumed run could differ from an
-uninterrupted one. Here each element of y is added up by one thread, in the order of the positions.
-A table of few rows takes one launch: a block for each row looks at all ids. For a large table, that
-would be rows * positions comparisons; the ids are sorted first (stable), and each run of equal ids
-in the sorted list is one segment with a block of its own.
+The order of atomic additions changes from run to run, so a resumed run could differ from an
+uninterrupted one. Here, one thread adds up each element of y in the order of the positions. A
+table with few rows takes one launch: a block for each row looks at all ids. A large table would
+need rows * positions comparisons. Its ids are therefore sorted first (stable), and each segment
+of equal ids in the sorted list gets its own block.
 """
 
 import math

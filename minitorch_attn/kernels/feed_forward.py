@@ -3,17 +3,18 @@
     u = x W1^T + b1,   h = f(u),   y = h W2^T + b2
     dL/du = dL/dh * f'(u),   dL/db1 = sum of dL/du over the rows,   dL/db2 = ... of dL/dy
 
-The products are those of `backend.matmul`. Forward, one kernel adds b1 to the product and computes
-h and the slope f'(u) from it, h in the memory of u. Backward, one kernel multiplies dL/dh by the
-slope, in place, and adds up the columns for dL/db1.
+`backend.matmul` computes the products. In the forward pass, one kernel adds b1 to the product
+and computes h and the slope f'(u) from it; h overwrites u. In the backward pass, one kernel
+multiplies dL/dh by the slope, in place, and adds up the columns for dL/db1.
 
 Launches besides the products: 2 forward and 2 backward, in place of 13 and 3 (GELU). The slope of
-ReLU is not stored: it is 1 where h > 0. For a few rows that need no gradient, as in generation, the
-forward pass takes two launches and no product (`few_rows`).
+ReLU is not stored: it is 1 where h > 0. For a few rows that do not need a gradient, as in
+generation, the forward pass takes two launches and no product (`few_rows`).
 
-`FeedForwardInBlocks` runs the same kernels. On a GPU it would have a single block, and its backward
-pass would compute the hidden layer again: a seventh product. Here h and the slope are kept instead,
-two arrays of the hidden layer's size. `checkpoint` saves that memory where it is needed.
+`FeedForwardInBlocks` runs the same kernels. On a GPU it would have a single block, and its
+backward pass would need a seventh product to recompute the hidden layer. Instead, h and the
+slope are kept: two arrays of the hidden layer's size. Use `checkpoint` where that memory is
+scarce.
 """
 
 from ..backend import array_module, matmul
@@ -82,7 +83,7 @@ def bias_and_activation(u, bias, activation, with_slope):
     bias : CuPy array of shape (hidden,), or None
     activation : str
     with_slope : bool
-        Whether to compute the slope. It is None otherwise, and for ReLU.
+        Whether to compute the slope. Otherwise, and for ReLU, the slope is None.
     """
     u, bias = all_contiguous(u, bias)
     slope = array_module(u).empty_like(u) if with_slope and activation != "relu" else None

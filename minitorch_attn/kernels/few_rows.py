@@ -2,12 +2,13 @@
 
     y_rj = f(sum over k of x_rk weight_jk + bias_j),   for at most 4 rows r
 
-Generation computes one token at a time. Such a product reads the whole weight to use every number
-of it once or a few times, so its time is that of reading the weight, whoever computes it. One warp
-of 32 threads has one row of the weight: it reads 32 neighbouring numbers at once, keeps one partial
-sum for each row of x, and adds up the 32 partial sums at the end.
+Generation computes one token at a time. Such a product reads the whole weight but uses every
+number of it only once or a few times. The time to read the weight therefore dominates in any
+implementation. One warp of 32 threads processes one row of the weight: it reads 32 neighbouring
+numbers at once, each thread keeps one partial sum for each row of x, and the warp adds up the
+32 partial sums at the end.
 
-Several layers of the same x, such as the query, key and value projections, are one launch in place
+Several layers of the same x take one launch: for the query, key and value projections, in place
 of 3 products and 3 launches.
 """
 
@@ -106,7 +107,7 @@ def few_rows(rows, layers, activation=None):
 
 
 def table_of_layers(matrices, weights=(), biases=()):
-    """Return the table of up to 4 matrices of the same number of rows, for a kernel's argument."""
+    """Return the table of up to 4 matrices with the same number of rows, as a kernel argument."""
     table = np.zeros((), TABLE)
     for name, arrays in (("x", matrices), ("weight", weights), ("bias", biases)):
         table[name][: len(arrays)] = [0 if a is None else a.data.ptr for a in arrays]

@@ -9,7 +9,7 @@ RMSNorm is the same without m and bias. With h = grad_y * weight and x_hat = (x 
     grad_weight = sum over rows of grad_y x_hat,  grad_bias = ... grad_y   see `columns`
 
 Launches: 1 forward and 2 backward, in place of 12 and 17 calls of the composed NumPy operations.
-The sums are added in the same order in every run, so the gradients are equal bit for bit.
+The sums are computed in the same order in every run, so the gradients are bitwise reproducible.
 """
 
 import math

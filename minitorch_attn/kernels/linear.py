@@ -1,10 +1,10 @@
-"""Linear layer on a GPU: matrix products by the library, the bias by kernels of one launch each.
+"""Linear layer on a GPU: a library computes the products; one kernel adds the bias.
 
     y = x @ weight^T + bias,   grad_bias_j = sum over rows i of grad_y_ij
 
-The products are those of `backend.matmul`. The bias is added in place, and its gradient is a
-column sum. Launches besides the products: 1 forward and 1 backward, both only if there is a bias.
-For a few rows, as in generation, `few_rows` computes the product and adds the bias in one launch.
+`backend.matmul` computes the products. The bias is added in place, and its gradient is a column
+sum. Launches besides the products: 1 forward and 1 backward, both only if there is a bias. For
+a few rows, as in generation, `few_rows` computes the product and adds the bias in one launch.
 """
 
 from ..backend import matmul
@@ -38,7 +38,7 @@ template <typename T, typename A> __global__ void add_bias(
 
 
 def add_bias(y, bias):
-    """Return y + bias, written to the memory of y; a bias of None is 0.
+    """Return y + bias, computed in place in y; a bias of None is 0.
 
     Parameters
     ----------

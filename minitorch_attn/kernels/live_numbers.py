@@ -1,9 +1,10 @@
-"""Numbers of a CUDA graph: write those that change between two replays, in one launch.
+"""Live numbers of a CUDA graph: write those that change between replays, in one launch.
 
-A graph repeats its launches with the arguments of the capture, so its kernels read what changes
-(the learning rate, the counter of dropout) from memory. Before each replay, one launch writes there
-the values that it has as its argument. It needs no copy from the host, whose memory would have to
-stay unchanged until the device has read it.
+A graph repeats its launches with the arguments of the capture. Its kernels therefore read
+changing numbers (the learning rate, the dropout counter) from device memory. Before each
+replay, one launch writes the new values there; it receives them as its argument. A copy from
+the host would be less convenient: the host memory would have to stay unchanged until the device
+has read it.
 """
 
 import numpy as np

@@ -1,14 +1,15 @@
 """One launch for many arrays: gather gradients, their norm, clipping, and the update of Adam.
 
-A model has a hundred parameters, most of them small. A launch for each of them would cost more than
-all the arithmetic, so a kernel receives a table of addresses and treats the arrays as one vector:
+A typical model has a hundred parameters, most of them small. A launch for each of them would
+take longer than all the arithmetic. A kernel therefore receives a table of addresses and treats
+the arrays as one vector:
 
     element i of the vector is element i - start[a] of array a,   start[a] <= i < start[a + 1]
 
-The table is an argument of the launch (at most 4 KB, so 128 arrays), which needs no copy from the
-host to the device. In place of one launch for each array: 1 to gather, 2 for a norm, 1 to scale,
-1 to undo a loss scale, and 1 for the update of `optim.Adam` and `optim.AdamW`, whose formulas are
-in `optim.adam`.
+The table is an argument of the launch, so it is not copied from the host to the device first.
+Arguments are limited to 4 KB, which is enough for 128 arrays. Launches, in place of one for
+each array: 1 to gather, 2 for a norm, 1 to scale, 1 to undo a loss scale, and 1 for the update
+of `optim.Adam` and `optim.AdamW`, whose formulas are in `optim.adam`.
 """
 
 import math
@@ -148,7 +149,7 @@ def tables(arrays):
     n : int
         Number of elements.
     start : int
-        Number of elements of the arrays before.
+        Total number of elements of the preceding arrays.
     """
     before = 0
     arrays = [array for array in arrays if array.size]
@@ -244,7 +245,7 @@ class UnscaleKernel:
 
 
 def _adam_numbers(group, step):
-    """Return what changes from update to update: options, and the corrections of the averages."""
+    """Return the numbers that change between updates: options and bias corrections."""
     lr, eps, decay = float(group["lr"]), float(group["eps"]), float(group["weight_decay"])
     beta1, beta2 = group["betas"]
     root = math.sqrt(1.0 - beta2**step)
@@ -271,7 +272,8 @@ class AdamKernel:
         group : dict
             Options, as in `Optimizer.param_groups`.
         updates : callable
-            `updates()` returns the number of the update, from 1; in a CUDA graph, of the replay.
+            `updates()` returns the number of the current update, counted from 1; in a CUDA
+            graph, the number of the replay.
         value, m, v, largest : arrays of shape (n,)
             Range of the buffers of parameters and state.
         grads : list of arrays

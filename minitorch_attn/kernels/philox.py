@@ -1,6 +1,7 @@
-"""Philox random numbers inside a CUDA kernel: entries of a dropout mask, as `keep_mask` draws them.
+"""Philox random numbers in a CUDA kernel: the entries of a dropout mask, as in `keep_mask`.
 
-`PHILOX` is CUDA source for the start of a kernel file. See `backend.random` and `backend.philox`.
+`PHILOX` is CUDA source to put at the start of a kernel file. See `backend.random` and
+`backend.philox`.
 """
 
 from ..backend.graph_capture import live_random

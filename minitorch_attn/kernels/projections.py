@@ -3,13 +3,13 @@
     y_i = x @ weight_i^T + bias_i
     grad_x = sum over i of g_i @ weight_i,   grad_bias_i = column sums of g_i,   with g_i = dL/dy_i
 
-The products are those of `backend.matmul`. Where the weights, and the g_i, lie side by side in
-memory (`side_by_side`), all layers are one batched product. One launch adds all biases in place,
+`backend.matmul` computes the products. If the weights, and the g_i, lie side by side in memory
+(`side_by_side`), one batched product computes all layers. One launch adds all biases in place,
 one computes the column sums of all g_i, and one adds up the products for grad_x.
 
-For the three layers of attention, that is 1 product and 1 launch forward, 2 products and 2 launches
-backward, in place of 3 and 3, 6 and 5 as separate layers. For a few rows, as in generation, the
-forward pass is one launch without a product (`few_rows`).
+The three projections of attention take 1 product and 1 launch forward, and 2 products and 2
+launches backward. Separate layers take 3 and 3, and 6 and 5. For a few rows, as in generation,
+the forward pass is one launch without a product (`few_rows`).
 """
 
 from ..backend import array_module, matmul
@@ -82,7 +82,7 @@ def products(lefts, rights):
     Parameters
     ----------
     lefts, rights : list of CuPy arrays of shape (n, k) and (k, m)
-        Several arrays side by side, perhaps transposed, or one array that is in all pairs.
+        Arrays that lie side by side, possibly transposed, or the same array in all pairs.
     """
     left, right = batch_of(lefts), batch_of(rights)
     if left is None or right is None or max(len(left), len(right)) < len(lefts):
@@ -143,7 +143,7 @@ def add_all(products):
 
 @register(Projections)
 class ProjectionsKernel:
-    """Linear layers of one input with one launch besides the products forward and two backward."""
+    """Linear layers of one input: besides the products, one launch forward and two backward."""
 
     @staticmethod
     def accepts(x, *parameters):

@@ -1,10 +1,11 @@
-"""Range check of indices on a GPU: the largest index, in one launch and without a wait.
+"""Range check of indices on a GPU: the largest index, in one launch and without waiting.
 
     here = max(here, max over i of (index_i - lowest)),   as unsigned integers
 
 A negative difference becomes a very large unsigned number, so one comparison finds an index that is
 too small or too large. The host compares when it next reads from the device (`backend.deferred`).
-One block of threads is enough: indices are few beside the rows that they select.
+One block of threads is enough, because there are few indices compared with the data of the rows
+that they select.
 """
 
 from ..backend.deferred import store_largest

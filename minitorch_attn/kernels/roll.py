@@ -1,8 +1,9 @@
-"""Roll on a GPU: a cyclic shift in one launch for all axes, as the shifted windows of Swin need it.
+"""Roll on a GPU: a cyclic shift along all axes in one launch, for Swin's shifted windows.
 
     y[i_1, ..., i_k] = x[(i_1 - shift_1) mod n_1, ..., (i_k - shift_k) mod n_k]
 
-CuPy's `roll` along two axes copies four rectangles, one launch each; the backward pass again.
+CuPy's `roll` along two axes copies four rectangles with one launch each, and so does its
+backward pass.
 """
 
 import numpy as np

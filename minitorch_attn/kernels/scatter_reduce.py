@@ -2,8 +2,8 @@
 
 The order of the comparisons does not change the result, so they may be atomic. CuPy's `maximum.at`
 rounds float64 to float32 (its `atomicMax` for double calls `fmaxf`) and loses NaN; here NaN wins,
-as in NumPy. An element is replaced by compare-and-swap on its bits: if another thread was faster,
-the swap fails and the thread looks again.
+as in NumPy. An element is replaced by compare-and-swap on its bits: if another thread was
+faster, the swap fails and the thread tries again.
 """
 
 import numpy as np
@@ -60,7 +60,7 @@ template <typename T, typename A> __global__ void extreme_at(
 
 @register(extreme_at)
 class ExtremeKernel:
-    """`ops.scatter_reduce.extreme_at` in one launch, beside those that compute the places."""
+    """`ops.scatter_reduce.extreme_at` in one launch, besides those that compute the places."""
 
     @staticmethod
     def accepts(y, grid, src, largest):

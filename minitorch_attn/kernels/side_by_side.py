@@ -1,11 +1,12 @@
-"""Arrays side by side in one memory, at equal distances, which one batched product can read.
+"""Arrays side by side in one block of memory, which one batched product can read.
 
-cuBLAS multiplies a batch of matrices in one call if each lies at the same distance from the one
-before. The weights of the query, key and value projections, their gradients, and the gradients of
-query, key and value are three arrays each: laid side by side, they take 3 products in place of 9.
+cuBLAS multiplies a batch of matrices in one call if consecutive matrices are at equal distances
+in memory. The weights of the query, key and value projections, their gradients, and the
+gradients of query, key and value are three arrays each. Side by side, they take 3 products in
+place of 9.
 
-The arrays stay arrays of their own. Each uses a part of the same memory, which is freed with the
-last of them.
+The arrays remain separate objects. Each uses a part of the same memory, which is freed together
+with the last of them.
 """
 
 from math import prod
@@ -71,7 +72,7 @@ def empty_side_by_side(arrays):
 
 @register(side_by_side)
 class SideBySideKernel:
-    """`nn.linear.side_by_side`: copies to one memory, unless they are there already."""
+    """`nn.linear.side_by_side`: copy arrays to one block of memory, unless they share one."""
 
     @staticmethod
     def accepts(arrays):

@@ -10,8 +10,8 @@ arXiv:1805.02867v2, algorithm 3). The threads' pairs (m, s) are then combined.
     softmax:     grad_x = y (grad_y - sum(grad_y y))
     log-softmax: grad_x = grad_y - exp(y) sum(grad_y)
 
-Launches: 1 forward and 1 backward, in place of 5 to 8 and 4. The kernels take the last axis; along
-another axis, the composed operations run.
+Launches: 1 forward and 1 backward, in place of 5 to 8 and 4. The kernels support only the last
+axis; other axes use the composed operations.
 """
 
 import math

@@ -1,8 +1,8 @@
 """Compile CUDA source with CuPy, and launch its kernels.
 
-Every kernel is a template in plain CUDA C++ with two types: T, the type of the arrays, and A, the
-type in which sums are added up (float for float16). Integers are passed as `long long` and numbers
-as `double`, which is how CuPy passes Python's ints and floats.
+Every kernel is a template in plain CUDA C++ with two types: T, the type of the arrays, and A,
+the type in which sums are accumulated (float for float16). Integers are passed as `long long`
+and numbers as `double`, which is how CuPy passes Python's ints and floats.
 """
 
 from ..backend import cuda
@@ -127,7 +127,7 @@ def threads_for_row(n):
 
 
 def all_contiguous(*arrays):
-    """Return the arrays in C order, with a copy only where one is not; None stays None."""
+    """Return the arrays in C order, copying only those that are not; None stays None."""
     xp = cuda.load()
     return [
         a if a is None or a.flags.c_contiguous else xp.ascontiguousarray(a)  # () stays ()

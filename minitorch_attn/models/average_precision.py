@@ -1,8 +1,8 @@
-"""Average precision of object detections, as the COCO evaluation defines it.
+"""Average precision of object detections, as defined by the COCO evaluation.
 
-Lin et al. 2014, "Microsoft COCO: Common Objects in Context", arXiv:1405.0312v3. The definition is
-the evaluation program (cocodataset.org/#detection-eval). NumPy computes everything here, because
-nothing is differentiated.
+Lin et al. 2014, "Microsoft COCO: Common Objects in Context", arXiv:1405.0312v3. The figures are
+defined by its evaluation program (cocodataset.org/#detection-eval). NumPy computes everything
+here, because nothing is differentiated.
 """
 
 from ..backend import as_device, module_for, to_host
@@ -31,8 +31,8 @@ def average_precision(predictions, targets):
         as arrays or tensors. Boxes are corners in pixels.
     targets : list of dict
         For each image, `class_labels` (target,), `boxes` (target, 4) and, optionally, `iscrowd`
-        (target,), which marks boxes around many objects, and `area` (target,), by default the area
-        of the box.
+        (target,), which marks boxes around many objects, and `area` (target,). The default
+        `area` is the area of the box.
 
     Returns
     -------
@@ -44,13 +44,14 @@ def average_precision(predictions, targets):
     Notes
     -----
     For each class and threshold, the predictions of all images are sorted by score. Each one is
-    right if it is matched with a target (see `match_by_score`). The precision after k predictions
-    is the share of right ones among them, and the recall is their number divided by the number of
-    targets. The average precision is the mean of the precision at 101 recalls 0, 0.01, ..., 1. The
-    precision at a recall is the largest one at this or any higher recall, or 0 if none reaches it.
+    correct if it is matched with a target (see `match_by_score`). The precision after k
+    predictions is the fraction of correct ones among them, and the recall is the number of
+    correct ones divided by the number of targets. The average precision is the mean of the
+    precision at 101 recalls 0, 0.01, ..., 1. The precision at a recall is the largest one at
+    this or any higher recall, or 0 if none reaches it.
 
     Crowds, and targets of another size, are ignored: they are not counted as targets, and matched
-    predictions count neither as right nor as wrong. Unmatched predictions of another size are
+    predictions count neither as correct nor as wrong. Unmatched predictions of another size are
     ignored as well.
 
     Examples
@@ -92,7 +93,8 @@ def match_by_score(iou, crowd, ignored, thresholds=THRESHOLDS):
     ----------
     iou : array of shape (prediction, target)
     crowd, ignored : bool array of shape (target,)
-        Whether a target can be matched any number of times, and whether it does not count.
+        `crowd` marks targets that can be matched any number of times, and `ignored` marks
+        targets that do not count.
     thresholds : array of shape (threshold,)
         Smallest IoU of a match.
 
@@ -103,8 +105,8 @@ def match_by_score(iou, crowd, ignored, thresholds=THRESHOLDS):
 
     Notes
     -----
-    A prediction is matched with the target of the largest IoU that is not yet taken. Targets that
-    count have precedence over ignored ones. Among targets with equal IoU, the last one is taken.
+    A prediction is matched with the free target of the largest IoU. Targets that count take
+    precedence over ignored ones. Among targets with equal IoU, the last one is chosen.
 
     Examples
     --------
@@ -136,7 +138,8 @@ def precision_at_recalls(scores, right, ignored, num_targets):
     ----------
     scores : array of shape (prediction,)
     right, ignored : bool array of shape (prediction,)
-        Whether a prediction is matched with a target that counts, and whether it does not count.
+        `right` marks predictions that are matched with a target that counts, and `ignored`
+        marks predictions that do not count.
     num_targets : int
         Number of targets that count, at least 1.
 

@@ -85,12 +85,12 @@ def box_iou(boxes1, boxes2):
     ----------
     boxes1 : Tensor of shape (n, 4)
     boxes2 : Tensor of shape (m, 4)
-        Boxes as corners.
+        Boxes in corner format.
 
     Returns
     -------
     Tensor of shape (n, m)
-        From 0 (no overlap) to 1 (equal boxes).
+        Values between 0 (no overlap) and 1 (equal boxes).
 
     Examples
     --------
@@ -111,21 +111,21 @@ def generalized_box_iou(boxes1, boxes2):
     ----------
     boxes1 : Tensor of shape (n, 4)
     boxes2 : Tensor of shape (m, 4)
-        Boxes as corners.
+        Boxes in corner format.
 
     Returns
     -------
     Tensor of shape (n, m)
-        From -1 (far apart) to 1 (equal boxes).
+        Values between -1 (far apart) and 1 (equal boxes).
 
     Raises
     ------
     ArgumentError
-        If a box ends before it begins, or is NaN.
+        If a box's right or bottom is less than its left or top, or NaN.
 
     Notes
     -----
-    With the smallest box C that encloses A and B [1]_,
+    For boxes A and B, and the smallest box C that encloses both [1]_,
         GIoU = IoU - (area(C) - area(A u B)) / area(C)                 Algorithm 1
     The IoU of boxes that do not overlap is 0 wherever they are, with a gradient of zero. The second
     term grows with their distance, so its gradient moves them towards each other.
@@ -160,7 +160,7 @@ def paired_generalized_iou(boxes1, boxes2):
     Parameters
     ----------
     boxes1, boxes2 : Tensor of shape (..., 4)
-        Boxes as corners. Their shapes broadcast.
+        Boxes in corner format. Their shapes broadcast.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Captioner: from an image to its caption, with a small convolutional encoder.
+"""Captioner: a model that describes an image, with a small convolutional encoder.
 
-Xu et al. 2015, arXiv:1502.03044v3, section 3.1.1, take the annotations from a convolutional layer
-of a pretrained network, before pooling would lose the positions.
+Xu et al. 2015, arXiv:1502.03044v3, section 3.1.1, take the annotations from a convolutional
+layer of a pretrained network, because the positions are still known before the last pooling.
 """
 
 from .. import nn, ops
@@ -31,8 +31,9 @@ class ConvEncoder(nn.Module):
 
     Notes
     -----
-    In the paper, a_i does not tell where i is, except through what the convolutions can see. Here
-    a learned vector per position is added, because a small network does not see the whole image.
+    In the paper, the annotation a_i depends on the position i only through what the
+    convolutions see. Here, a learned vector for each position is added, because a small network
+    does not see the whole image.
 
     Examples
     --------
@@ -120,7 +121,7 @@ class Captioner(nn.Module):
         return self.decoder(self.encoder(images), words)
 
     def padding_mask(self, images):
-        """Return None: no position of an image is padding. `translate` asks for it."""
+        """Return None, because images do not have padding. `translate` calls this method."""
 
     def new_cache(self):
         """Return an empty `RecurrentState`, which `decode` fills."""

@@ -1,8 +1,9 @@
-"""CLIP: an image tower and a text tower, trained so that the vectors of a pair agree.
+"""CLIP: image and text towers, trained to give an image and its text similar vectors.
 
 Radford et al. 2021, "Learning Transferable Visual Models From Natural Language Supervision",
-arXiv:2103.00020v1. Figure 3 gives the method as pseudocode: `CLIP.forward` computes its logits, and
-`contrastive_loss` its loss. Section 2.4 describes the towers, section 3.1 zero-shot classification.
+arXiv:2103.00020v1. Figure 3 gives the method as pseudocode; `CLIP.forward` computes the logits,
+and `contrastive_loss` the loss. Section 2.4 describes the towers, section 3.1 zero-shot
+classification.
 """
 
 import math
@@ -35,7 +36,7 @@ def similarity(image_vectors, text_vectors, logit_scale):
     text_vectors : Tensor of shape (text, output)
         Unit vectors.
     logit_scale : Tensor of shape ()
-        Logarithm of the factor. The factor is 1/temperature.
+        Logarithm of the scale factor, which is 1/temperature.
 
     Returns
     -------
@@ -58,8 +59,9 @@ def similarity(image_vectors, text_vectors, logit_scale):
 def contrastive_loss(logits):
     """Return the symmetric loss of a batch of pairs (Figure 3).
 
-    Row i holds the logits of image i for all texts, column i those of text i for all images. Both
-    are classifications whose correct class is i. The loss is the mean of their cross-entropies.
+    Row i contains the logits of image i for all texts, and column i those of text i for all
+    images. Each row and each column is a classification whose correct class is i. The loss is
+    the mean of their cross-entropies.
 
     Parameters
     ----------
@@ -94,8 +96,8 @@ def contrastive_loss(logits):
 class ImageTower(VisionTransformer):
     """Vision Transformer of CLIP: maps images to vectors.
 
-    It differs from ViT in a layer norm before the blocks (section 2.4). Patches do not have a bias,
-    and the last norm and the projection are applied to the class token alone.
+    Unlike ViT, it has a layer norm before the blocks (section 2.4). The patch embedding does
+    not have a bias, and the last norm and the projection are applied only to the class token.
 
     Parameters
     ----------
@@ -159,12 +161,12 @@ class ImageTower(VisionTransformer):
         return tokens
 
     def pool(self, tokens):
-        """Return the norm of the class token: (batch, token, embed) -> (batch, embed)."""
+        """Return the normalized class token: (batch, token, embed) -> (batch, embed)."""
         return self.norm(tokens[:, 0])
 
 
 class TextTower(nn.Module):
-    """Text Transformer of CLIP: GPT's blocks; the vector of the end token stands for the text.
+    """Text Transformer of CLIP: GPT blocks, with the end token's vector as the text's vector.
 
     The attention is causal (section 2.4), so the end token is the only one that reads the whole
     text.
@@ -355,8 +357,8 @@ class CLIP(nn.Module):
     def class_vectors(self, prompts):
         """Return one vector for each class from the texts that name it (section 3.1.4).
 
-        The mean of the unit vectors of a class is normalized again, so several prompts cost no more
-        than one once the vectors are known.
+        The mean of the unit vectors of a class is normalized again. Once the class vectors are
+        known, classification with several prompts takes no longer than with one.
 
         Parameters
         ----------
@@ -371,14 +373,14 @@ class CLIP(nn.Module):
         return normalize(vectors.reshape(classes, each, -1).mean(1), dim=-1)
 
     def classify(self, images, class_vectors):
-        """Return the logits of images for classes given by vectors: shape (image, class).
+        """Return the logits of images for the classes with the given vectors: (image, class).
 
         No weight is trained for the classes: this is the zero-shot classifier of section 3.1.2.
         """
         return similarity(self.image_vectors(images), class_vectors, self.logit_scale)
 
     def limit_scale(self, largest=LARGEST_SCALE):
-        """Clip the factor of the logits in place, as after every step in section 2.5."""
+        """Limit the scale factor of the logits in place, as after every step in section 2.5."""
         with no_grad():
             self.logit_scale.clamp_(max=math.log(largest))
 

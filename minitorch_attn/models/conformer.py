@@ -1,8 +1,8 @@
-"""Conformer: a Transformer block with a convolution module between two half feed-forward networks.
+"""Conformer: Transformer blocks with a convolution module and two half-step feed-forward modules.
 
 Gulati et al. 2020, "Conformer: Convolution-augmented Transformer for Speech Recognition",
-arXiv:2005.08100v1. Attention mixes frames that are far apart, and the convolution mixes neighbors.
-`speech_recognition.py` has recognizers with this encoder.
+arXiv:2005.08100v1. Attention mixes distant frames, and the convolution mixes neighboring ones.
+`speech_recognition.py` contains recognizers with this encoder.
 """
 
 from .. import nn, ops
@@ -57,7 +57,7 @@ class ConvolutionModule(nn.Module):
     ----------
     embed_dim : int
     kernel_size : int, default 31
-        Frames that the depthwise convolution sees, an odd number.
+        Number of frames that the depthwise convolution sees, which must be odd.
     activation : str or callable, default "silu"
     dropout : float, default 0.1
     bias : bool, default True
@@ -65,8 +65,8 @@ class ConvolutionModule(nn.Module):
 
     Notes
     -----
-    The paper's kernel of 32 cannot be centered. Implementations use 31, as here. BatchNorm takes
-    the mean and variance over all frames of the batch, those of padding too.
+    The paper's kernel of size 32 cannot be centered, so implementations use 31, as here.
+    BatchNorm computes the mean and variance over all frames of the batch, including padding.
 
     Examples
     --------
@@ -101,8 +101,9 @@ class ConvolutionModule(nn.Module):
         ----------
         x : Tensor of shape (batch, frame, embed)
         key_padding_mask : bool Tensor of shape (batch, frame), optional
-            True for frames of padding. They are set to 0 before the depthwise convolution, so that
-            frames beside them see what they would see at the end of the sequence.
+            True for frames of padding. They are set to 0 before the depthwise convolution, so
+            that the neighboring frames see the same zeros as at the end of a sequence without
+            padding.
         """
         x = self.norm(x).transpose(1, 2)  # (batch, embed, frame)
         x = F.glu(self.pointwise1(x), 1)
@@ -113,16 +114,16 @@ class ConvolutionModule(nn.Module):
 
 
 class ConformerBlock(nn.Module):
-    """Conformer block: half a feed-forward step, attention, convolution, and another half step.
+    """Conformer block: half-step feed-forward, attention, convolution, half-step feed-forward.
 
     x' = x + FFN(x) / 2, x'' = x' + MHSA(x'), x''' = x'' + Conv(x''), and the output is
-    LayerNorm(x''' + FFN(x''') / 2) (Eq. 1). The half steps are those of Macaron-Net.
+    LayerNorm(x''' + FFN(x''') / 2) (Eq. 1). The half steps come from Macaron-Net.
 
     Parameters
     ----------
     embed_dim, num_heads : int
     kernel_size : int, default 31
-        Frames that the convolution module sees.
+        Number of frames that the convolution module sees.
     expansion : number, default 4
         Hidden size of the feed-forward modules as a multiple of `embed_dim`.
     dropout : float, default 0.1
@@ -191,10 +192,11 @@ class ConformerBlock(nn.Module):
 
 
 class ConvSubsampling(nn.Module):
-    """Convolutional subsampling: two convolutions make one frame out of four (section 2).
+    """Convolutional subsampling: two convolutions reduce four frames to one (section 2).
 
-    Both have a 3 x 3 kernel over time and frequency, stride 2, no padding and a ReLU. A linear
-    layer reads the channels and frequencies of each remaining frame.
+    Both convolutions have a 3 x 3 kernel over time and frequency, stride 2 and no padding, and
+    are followed by a ReLU. A linear layer maps the channels and frequencies of each remaining
+    frame to `embed_dim` features.
 
     Parameters
     ----------
@@ -253,7 +255,7 @@ class ConvSubsampling(nn.Module):
         return self.linear(x.transpose(1, 2).flatten(2))  # (batch, frame, channel * frequency)
 
     def output_lengths(self, lengths):
-        """Return the number of frames left of sequences of `lengths` frames.
+        """Return the number of frames that remain of sequences with `lengths` frames.
 
         Parameters
         ----------

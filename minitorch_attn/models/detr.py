@@ -1,4 +1,4 @@
-"""DETR: object detection as the prediction of a set, with a Transformer and object queries.
+"""DETR: object detection as set prediction, with a Transformer and object queries.
 
 Carion et al. 2020, "End-to-End Object Detection with Transformers", arXiv:2005.12872v3. The layers
 are in `detr_transformer.py`, positions in `image_positions.py`, the matching in `matching.py`, the
@@ -38,7 +38,7 @@ class FeatureExtractor(ResNet):
         Which stages after the first are dilated instead of halving the map. DETR-DC5 dilates the
         last one.
     last_stage : int, optional
-        Number of the stage whose map is returned. Default: the last one.
+        Index of the stage whose map is returned. Default: the last one.
 
     Notes
     -----
@@ -115,9 +115,10 @@ class DETR(nn.Module):
         Maps images (batch, channel, height, width) to features (batch, backbone_dim, row, column).
     backbone_dim : int
     num_classes : int
-        Number of classes without "no object", which is the last output.
+        Number of classes, not counting "no object", which is the last output.
     num_queries : int, default 100
-        Number of object queries, the largest number of objects in an image.
+        Number of object queries, and so the largest number of objects that can be found in an
+        image.
     embed_dim, num_heads, ff_dim : int, default 256, 8 and 2048
     num_encoder_layers, num_decoder_layers : int, default 6
     positions : {"sine", "learned"}, default "sine"
@@ -135,9 +136,10 @@ class DETR(nn.Module):
     Notes
     -----
     The encoder gets one token for each position of the feature map. The decoder starts from zeros.
-    Its queries differ only in their learned positions, which are added to the queries and keys of
-    every self-attention, and to the queries of every attention to the image. So a permutation of
-    the queries permutes the predictions. Train with `auxiliary_losses` and `total_loss`.
+    The object queries differ only in their learned positions. These are added to the queries
+    and keys of every self-attention layer, and to the queries of every cross-attention layer. A
+    permutation of the object queries therefore permutes the predictions. Train with
+    `auxiliary_losses` and `total_loss`.
 
     References
     ----------
@@ -201,7 +203,7 @@ class DETR(nn.Module):
         ----------
         images : Tensor of shape (batch, channel, height, width)
         pixel_mask : Tensor of shape (batch, height, width), optional
-            0 at the padding of smaller images in the batch. Default: no padding.
+            0 where a smaller image of the batch is padded. Default: no padding.
 
         Returns
         -------
@@ -249,7 +251,7 @@ class DETR(nn.Module):
         return self.decoder(start, memory, positions, memory_positions, memory_mask=memory_mask)
 
     def predict(self, states):
-        """Return logits (..., query, num_classes + 1) and boxes (..., query, 4) of states."""
+        """Compute logits (..., query, num_classes + 1) and boxes (..., query, 4) from states."""
         return self.class_head(states), ops.sigmoid(self.box_head(states))
 
 
@@ -260,7 +262,7 @@ def detections(logits, boxes, sizes, threshold=0.0):
     ----------
     logits : Tensor of shape (batch, query, classes + 1)
     boxes : Tensor of shape (batch, query, 4)
-        Boxes as centers, relative to the size of the image.
+        Boxes in center format, relative to the size of the image.
     sizes : sequence of (int, int)
         Height and width of each image in pixels.
     threshold : float, default 0
@@ -271,7 +273,7 @@ def detections(logits, boxes, sizes, threshold=0.0):
     list of dict
         For each image, `scores` (detection,), `labels` (detection,) and `boxes` (detection, 4), as
         `average_precision` expects. The score is the probability of the most probable class other
-        than "no object". DETR needs no non-maximum suppression.
+        than "no object". DETR does not need non-maximum suppression.
 
     Examples
     --------

@@ -17,8 +17,8 @@ __all__ = [
 class PositionedAttention(nn.Attention):
     """Attention in which positions are added to the queries and keys, but not to the values.
 
-    What a token passes on then does not depend on where it is. The parameters are those of
-    `nn.Attention`.
+    The information that a token passes on then does not depend on its position. The parameters
+    are those of `nn.Attention`.
 
     Examples
     --------
@@ -187,7 +187,7 @@ class DetrEncoder(nn.Module):
 
 
 class DetrDecoder(nn.Module):
-    """Stack of `DetrDecoderLayer`, with one LayerNorm that every layer's output goes through.
+    """Stack of `DetrDecoderLayer`, with one LayerNorm that is applied to every layer's output.
 
     Parameters
     ----------
@@ -207,8 +207,8 @@ class DetrDecoder(nn.Module):
     def forward(self, x, *arguments, **keywords):
         """Return the normalized outputs of all layers, (layer, batch, query, embed).
 
-        See `DetrDecoderLayer.forward` for the arguments. The next layer reads the output that is
-        not normalized.
+        See `DetrDecoderLayer.forward` for the arguments. Each layer reads the previous layer's
+        output before normalization.
         """
         states = []
         for layer in self.layers:

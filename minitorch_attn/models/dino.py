@@ -2,10 +2,11 @@
 
 Caron et al. 2021, "Emerging Properties in Self-Supervised Vision Transformers",
 arXiv:2104.14294v2. Student and teacher have the same architecture. The teacher sees the large
-views of an image, the student sees all of them, and the student learns to give the teacher's
+views of an image, and the student sees all views. The student learns to predict the teacher's
 output for another view (Eq. 3). No gradient reaches the teacher; it is a moving average of the
-student. Two operations on the teacher's output prevent that every image gets the same output:
-centering prevents a peak, and sharpening prevents a uniform distribution (section 3.1).
+student. Two operations on the teacher's output prevent a collapse, in which every image has the
+same output: centering prevents that one entry dominates, and sharpening prevents a uniform
+distribution (section 3.1).
 """
 
 import math
@@ -41,8 +42,9 @@ class DINOHead(nn.Module):
     norm_last_layer : bool, default True
         Whether the norms `weight_g` of the last layer's rows stay at 1. If False, they are learned.
     batch_norm : bool, default False
-        Whether the hidden layers of the MLP have batch normalization. The paper's ViT does without;
-        with small batches and few steps it keeps the outputs of different images distinct.
+        Whether the hidden layers of the MLP have batch normalization. The paper's ViT does not
+        use it. With small batches and few steps, it keeps the outputs for different images
+        distinct.
 
     Attributes
     ----------
@@ -133,7 +135,7 @@ def dino_loss(student, teacher, center, student_temperature=0.1, teacher_tempera
     center : Tensor of shape (K,)
         Running mean of the teacher's outputs, from `update_center`.
     student_temperature, teacher_temperature : float
-        Divisors of the outputs. The teacher's is smaller, which sharpens its distribution.
+        Divisors of the outputs. The teacher's divisor is smaller, which sharpens its distribution.
 
     Returns
     -------
@@ -220,7 +222,8 @@ def update_teacher(teacher, student, momentum):
     teacher, student : Module
         Modules with the same parameter names and shapes.
     momentum : float
-        λ in `teacher = λ teacher + (1 - λ) student`. Near 1, and 1 at the end of the training.
+        λ in `teacher = λ teacher + (1 - λ) student`. It is close to 1, and reaches 1 at the end
+        of the training.
 
     Raises
     ------
@@ -264,7 +267,7 @@ def cosine_schedule(step, total_steps, start, end, warmup_steps=0, warmup_start=
     Parameters
     ----------
     step : int
-        Number of the step, from 0. From `total_steps` on, the value is `end`.
+        Number of the step, counted from 0. From `total_steps` on, the value is `end`.
     total_steps : int
     start, end : float
     warmup_steps : int, default 0
@@ -336,7 +339,8 @@ class DINO(nn.Module):
     Attributes
     ----------
     student, teacher : Module
-        They start with the same weights. The teacher's parameters do not require gradients.
+        Networks that start with the same weights. The teacher's parameters do not require
+        gradients.
     center : Tensor of shape (K,)
         A buffer.
 
@@ -367,7 +371,7 @@ class DINO(nn.Module):
         Parameters
         ----------
         global_views, local_views : sequence of Tensor of shape (batch, channel, height, width)
-            Large views, which the teacher sees too, and small views.
+            Large views, for student and teacher, and small views, for the student only.
         temperature : float, default 0.04
             Temperature of the teacher.
 

@@ -1,4 +1,4 @@
-"""Backbone of DINO: a ViT for images of several sizes, and the attention maps of its last block.
+"""DINO's Transformer: a ViT for images of several sizes, and its last block's attention maps.
 
 Caron et al. 2021, arXiv:2104.14294v2, section 3.2 and Figures 1 and 8.
 """
@@ -16,8 +16,8 @@ __all__ = ["DINOTransformer"]
 class DINOTransformer(VisionTransformer):
     """ViT backbone that accepts images of any size and returns the class token's features.
 
-    Small views have fewer patches than the model's images. The position embeddings are
-    interpolated to their grid.
+    Small views have fewer patches than images of size `image_size`. The position embeddings are
+    interpolated to the grid of each view.
 
     Parameters
     ----------
@@ -62,21 +62,21 @@ class DINOTransformer(VisionTransformer):
         Returns
         -------
         Tensor of shape (batch, heads, token, token)
-            Row 0 is what the class token attends to (Figure 1 of the paper); row 1 + p is what
-            patch p attends to, the map of a reference point (Figure 8).
+            Row 0 contains the weights of the class token (Figure 1 of the paper). Row 1 + p
+            contains the weights of patch p, the map of a reference point (Figure 8).
         """
         with nn.collect_attention(self.blocks[-1]) as found, no_grad():
             self.encode(self.embed(images))
         return found[0][1]
 
     def reference_maps(self, images, points):
-        """Return what each reference point attends to, as images with one pixel for each patch.
+        """Return the attention map of each reference point, with one pixel for each patch.
 
         Parameters
         ----------
         images : Tensor of shape (batch, channel, height, width)
         points : list of (int, int)
-            Row and column of pixels.
+            Row and column of each point, in pixels.
 
         Returns
         -------

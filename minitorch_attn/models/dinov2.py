@@ -2,7 +2,7 @@
 
 Oquab et al. 2023, "DINOv2: Learning Robust Visual Features without Supervision",
 arXiv:2304.07193v2. Darcet et al. 2023, "Vision Transformers Need Registers", arXiv:2309.16588v2,
-adds tokens that store global information, so that no patch is used for it.
+adds tokens that store global information, so that the model does not use patches for it.
 """
 
 from .. import nn, ops
@@ -13,9 +13,10 @@ __all__ = ["DINOv2", "dinov2_b_14", "dinov2_g_14", "dinov2_l_14", "dinov2_s_14",
 
 
 def swiglu_dim(hidden_dim):
-    """Return the hidden size of a SwiGLU network: 2/3 of `hidden_dim`, rounded up to 8 n.
+    """Return the hidden size of a SwiGLU network: 2/3 of `hidden_dim`, as a multiple of 8.
 
-    With two thirds, three matrices have as many weights as two matrices of the full size.
+    The result is rounded up. At two thirds of the size, the three matrices of SwiGLU have as
+    many weights as two matrices of the full size.
 
     Examples
     --------

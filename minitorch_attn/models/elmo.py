@@ -1,10 +1,10 @@
 """ELMo: word vectors that depend on the sentence, from a bidirectional language model.
 
 Peters et al. 2018, "Deep contextualized word representations", arXiv:1802.05365v2. Convolutions
-over its characters give each word a vector without context. Two stacks of LSTMs read the sentence,
-one from the left to predict the next word and one from the right to predict the previous word
-(section 3.1). A task uses a learned mixture of all layers (section 3.2). The sizes are in
-section 3.4; the paper clips the LSTMs' states, which this file does not.
+over the characters of a word compute its vector without context. Two stacks of LSTMs read the
+sentence, one from the left to predict the next word and one from the right to predict the
+previous word (section 3.1). A task uses a learned mixture of all layers (section 3.2). Section
+3.4 gives the sizes. Unlike the paper, this file does not clip the states of the LSTMs.
 """
 
 from .. import nn, ops
@@ -42,9 +42,9 @@ class Highway(nn.Module):
 
     Notes
     -----
-    Srivastava et al. 2015, arXiv:1505.00387v2, Eqs. 2 and 3; the first linear map of each layer is
-    W_H, the second W_T. The gates' biases start at -2, so that the layers start close to the
-    identity.
+    Srivastava et al. 2015, arXiv:1505.00387v2, Eqs. 2 and 3. The first linear map of each layer
+    is W_H, the second is W_T. The biases of the gates start at -2, so the layers are close to
+    the identity at first.
     """
 
     def __init__(self, dim, num_layers):
@@ -64,7 +64,7 @@ class Highway(nn.Module):
 
 
 class CharacterEncoder(nn.Module):
-    """Word vectors from characters: convolutions, the maximum over places, highway, projection.
+    """Word vectors from characters: convolutions, max pooling, highway layers and a projection.
 
     Parameters
     ----------
@@ -124,10 +124,10 @@ class ELMo(nn.Module):
     embed_dim : int
         Length of the word vectors, and of each direction's output.
     hidden_dim : int
-        Size of the LSTMs' cells; their outputs are projected to `embed_dim`, which is smaller.
+        Size of the LSTM cells. Their outputs are projected to the smaller `embed_dim`.
     num_layers : int, default 2
-        Number L of LSTM layers in each direction. From the second on, a layer's input is added to
-        its output.
+        Number L of LSTM layers in each direction. From the second layer on, a layer's input is
+        added to its output.
     dropout : float, default 0
         Dropout probability of the input of each LSTM layer.
 
@@ -193,7 +193,7 @@ class ELMo(nn.Module):
 
 
 class BiLM(nn.Module):
-    """Bidirectional language model, which trains ELMo: predicts the next and the previous words.
+    """Bidirectional language model that trains ELMo by predicting the next and previous words.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ class ScalarMix(nn.Module):
     Parameters
     ----------
     num_layers : int
-        Number of layers to mix: L + 1 with the layer of the word vectors.
+        Number of layers to mix: L + 1, including the layer of word vectors.
 
     Attributes
     ----------
@@ -285,11 +285,11 @@ def bilm_loss(forward_logits, backward_logits, ids, padding_mask=None):
     Parameters
     ----------
     forward_logits, backward_logits : Tensor of shape (batch, token, vocab)
-        Those at k predict the word at k + 1 and at k - 1.
+        Logits at position k, which predict the words at k + 1 and at k - 1.
     ids : int64 Tensor of shape (batch, token)
         Words.
     padding_mask : bool Tensor of shape (batch, token), optional
-        True at padding. A prediction counts if both places are words.
+        True at padding. A prediction counts if neither of its two positions is padding.
 
     Returns
     -------
@@ -324,7 +324,7 @@ def _mean_loss(logits, targets):
 
 
 def character_ids(sentences, max_characters=50):
-    """Character ids of words, with marks for the begin and end of words and sentences.
+    """Character ids of words, with marks for the start and end of words and sentences.
 
     Parameters
     ----------
@@ -336,8 +336,9 @@ def character_ids(sentences, max_characters=50):
     Returns
     -------
     int64 Tensor of shape (batch, token, max_characters)
-        The bytes of each word's UTF-8 between two marks, all plus 1, padded with the id 261. A
-        word is "<S>" or "</S>" for the begin or end of a sentence; rows are padded with 0.
+        UTF-8 bytes of each word between a start and an end mark, plus 1, padded with the id
+        261. The words "<S>" and "</S>" mark the start and end of a sentence. Rows are padded
+        with 0.
 
     Examples
     --------
@@ -361,7 +362,7 @@ def character_ids(sentences, max_characters=50):
 
 
 def _reversed_order(x, padding_mask):
-    """Return the places (batch, token) of each row, its words from the last to the first."""
+    """Return the positions (batch, token) that reverse the words of each row."""
     batch, tokens = x.shape[:2]
     places = ops.arange(tokens, device=x.device).expand(batch, tokens)
     if padding_mask is None:

@@ -1,8 +1,9 @@
-"""Hard attention: look at one sampled position, and train the choice with REINFORCE.
+"""Hard attention: attend to one sampled position, and train the sampling with REINFORCE.
 
-Xu et al. 2015, "Show, Attend and Tell", arXiv:1502.03044v3, section 4.1. A sampled position has no
-derivative with respect to the weights that it was drawn from. Its expected reward has one, and
-Eq. 12 estimates it from samples. `show_attend_tell.py` has the model, and soft attention.
+Xu et al. 2015, "Show, Attend and Tell", arXiv:1502.03044v3, section 4.1. A sampled position is
+not differentiable with respect to the weights that it was drawn from. The expected reward is,
+and Eq. 12 estimates its gradient from samples. `show_attend_tell.py` contains the model and
+soft attention.
 """
 
 from typing import NamedTuple
@@ -38,7 +39,7 @@ class SampledCaption(NamedTuple):
 
 @computes("hard attention")
 def hard_attention(annotations, alpha, samples):
-    """Annotation at each sampled position, the sample's log probability, and the entropy.
+    """Return the annotation at each sampled position, its log probability, and the entropy.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ def hard_attention(annotations, alpha, samples):
     Returns
     -------
     context : Tensor of shape (sample, batch, annotation_dim)
-        z = a_s (Eq. 9, where s is one-hot). It has no gradient with respect to `alpha`.
+        z = a_s (Eq. 9, where s is one-hot). It does not have a gradient with respect to `alpha`.
     log_p_s : Tensor of shape (sample, batch)
         log alpha_s (Eq. 8).
     entropy : Tensor of shape (batch,)
@@ -107,7 +108,7 @@ def reinforce_loss(
     Parameters
     ----------
     log_p_y : Tensor of shape (sample, batch)
-        Log probability of the caption after the sampled positions. It is also the reward.
+        Log probability of the caption given the sampled positions. It is also the default reward.
     log_p_s : Tensor of shape (sample, batch)
         Log probability of the sampled positions.
     entropy : Tensor that broadcasts to (sample, batch)
@@ -117,13 +118,14 @@ def reinforce_loss(
     reward_weight, entropy_weight : float
         The paper's lambda_r and lambda_e.
     reward : Tensor of shape (sample, batch), optional
-        Reward in place of `log_p_y`, for example only from the words after each choice.
+        Reward in place of `log_p_y`, for example one that depends only on the words after each
+        choice.
 
     Returns
     -------
     Tensor of shape ()
-        Minus the mean of log p(y|s) + lambda_r (reward - b) log p(s) + lambda_e H, in which the
-        bracket is a constant.
+        Minus the mean of log p(y|s) + lambda_r (reward - b) log p(s) + lambda_e H, where
+        (reward - b) is treated as a constant.
 
     Notes
     -----
@@ -133,11 +135,13 @@ def reinforce_loss(
         dL_s/dW ~ 1/N sum_n [d log p(y|s_n)/dW + log p(y|s_n) d log p(s_n)/dW]         Eq. 12
     The second term of Eq. 11 is p(s) d log p(s)/dW = d p(s)/dW (the REINFORCE rule). Since the
     probabilities sum to 1, sum_s p(s) b d log p(s)/dW = b d(sum_s p(s))/dW = 0: a baseline b that
-    does not depend on s changes only the variance. The bracket must be a constant; its derivative
-    would add lambda_r log p(s) d log p(y|s)/dW, which Eq. 11 does not have. For lambda_r other
-    than 1, and for lambda_e other than 0, the expectation is no longer that of Eq. 11.
+    does not depend on s changes only the variance. The factor (reward - b) must be treated as a
+    constant: its derivative would add lambda_r log p(s) d log p(y|s)/dW, a term that Eq. 11
+    does not contain. Unless lambda_r = 1 and lambda_e = 0, the expected gradient differs from
+    Eq. 11.
 
-    Elementwise: all arguments may have further axes, such as the words of a caption.
+    The computation is elementwise, so all arguments may have further axes, such as the words of
+    a caption.
 
     References
     ----------

@@ -1,9 +1,9 @@
-"""Image GPT: a GPT that reads and writes images, pixel by pixel.
+"""Image GPT: a GPT that reads and generates images, pixel by pixel.
 
 Chen et al. 2020, "Generative Pretraining from Pixels", ICML 2020 (PMLR 119). An image is a sequence
-of color clusters in raster order (section 3.2, `data/color_clusters.py`). The model learns the next
-pixel (Eq. 1) or, as in BERT, the pixels that are hidden from it (Eq. 2). A linear classifier on
-the features of a layer shows what the model has learned about the images (section 2.3).
+of color clusters in raster order (section 3.2, `data/color_clusters.py`). The model learns to
+predict the next pixel (Eq. 1) or, as in BERT, masked pixels (Eq. 2). A linear classifier on the
+features of a layer shows what the model has learned about the images (section 2.3).
 """
 
 from .. import nn, ops
@@ -42,9 +42,9 @@ class ImageGPT(GPT):
     Notes
     -----
     Differences from GPT-2, as in the authors' code: the norms divide by the root mean square and
-    do not subtract the mean, and the output layer has its own weights, initially zero. The linear
-    layers of the authors' code do not have biases; those of Hugging Face's weights do, and so do
-    these. The start token is a row of the token embedding, but it is never predicted.
+    do not subtract the mean, and the output layer has its own weights, initially zero. The
+    linear layers have biases, as in Hugging Face's weights, but unlike in the authors' code.
+    The start token is a row of the token embedding, but it is never predicted.
 
     References
     ----------
@@ -100,7 +100,7 @@ class ImageGPT(GPT):
         """
         if not self.causal:
             raise ArgumentError(
-                "ImageGPT.next_pixel_loss: the model sees all pixels, also the next one",
+                "ImageGPT.next_pixel_loss: the model sees all pixels, including the next one",
                 got="causal=False",
                 hint="use masked_loss, or create the model with causal=True",
             )
@@ -155,8 +155,9 @@ class ImageGPT(GPT):
         Returns
         -------
         list of Tensor of shape (batch, embed)
-            Entry l is the mean over the pixels of the normalized input of block l, and the last
-            entry that of the last norm's output (section 2.3). No graph is recorded.
+            Entry l is the normalized input of block l, averaged over the pixels. The last entry
+            is the output of the last norm, averaged in the same way (section 2.3). No graph is
+            recorded.
         """
         norms = [block.norm1 for block in self.blocks] + [self.norm]
         ids = self.shifted(pixels) if self.causal else pixels

@@ -1,7 +1,8 @@
 """Positions of a feature map for DETR: sines of the row and the column, or two learned tables.
 
 Carion et al. 2020, arXiv:2005.12872v3, section 3.2 and appendix A.4. Images in a batch may be
-padded to the same size. The sines count only the real rows and columns of each image.
+padded to the same size. The sinusoidal positions count only the real rows and columns of each
+image.
 """
 
 import math
@@ -45,7 +46,7 @@ def sine_code(positions, embed_dim, temperature=10000.0):
 
 
 class SinePositions(nn.Module):
-    """Sinusoidal positions: the first half of a code tells the row, the second half the column.
+    """Sinusoidal positions: the first half of a code encodes the row, the second half the column.
 
     Parameters
     ----------
@@ -53,12 +54,12 @@ class SinePositions(nn.Module):
         Number of features, a multiple of 4.
     temperature : float, default 10000
     scale : float, default 2 pi
-        Position of the last real row and column. All images thus end at the same position.
+        Position of the last real row and column, which is the same for all images.
 
     Notes
     -----
-    With the number of real rows up to a position, y = 1, 2, ..., H, its row is encoded as
-    scale y / (H + 1e-6), and its column likewise.
+    Let y = 1, 2, ..., H be the number of real rows up to and including a position. Its row is
+    encoded as the number scale y / (H + 1e-6). The column is encoded in the same way.
 
     Examples
     --------
@@ -103,7 +104,7 @@ class SinePositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """Learned positions: the first half of a code tells the column, the second half the row.
+    """Learned positions: the first half of a code encodes the column, the second half the row.
 
     Parameters
     ----------
@@ -156,7 +157,7 @@ def mask_like(pixel_mask, features):
     Parameters
     ----------
     pixel_mask : Tensor of shape (batch, height, width)
-        Not 0 at the pixels of the image, 0 at padding.
+        Nonzero at the pixels of the image, 0 at padding.
     features : Tensor of shape (batch, channel, row, column)
 
     Returns

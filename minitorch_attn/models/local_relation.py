@@ -1,10 +1,11 @@
 """Local relation networks and local self-attention: layers in place of convolutions.
 
-Hu et al. 2019, "Local Relation Networks for Image Recognition", arXiv:1904.11491v2. A convolution
-has one fixed weight for each place of its window. A local relation layer computes the weights from
-what it sees, as the softmax of how well each place fits the center (appearance) and of where it is
-(geometry). Ramachandran et al. 2019, "Stand-Alone Self-Attention in Vision Models",
-arXiv:1906.05909v1, use self-attention in the same windows, with relative positions.
+Hu et al. 2019, "Local Relation Networks for Image Recognition", arXiv:1904.11491v2. A
+convolution has one fixed weight for each position of its window. A local relation layer
+computes the weights from its input. They are the softmax of two terms: how well each position
+fits the center (appearance), and where the position is (geometry). Ramachandran et al. 2019,
+"Stand-Alone Self-Attention in Vision Models", arXiv:1906.05909v1, use self-attention in the
+same windows, with relative positions.
 """
 
 import math
@@ -21,10 +22,11 @@ __all__ = ["LRNet", "LocalRelation", "LocalSelfAttention", "lr_net_26", "lr_net_
 
 
 class LocalRelation(nn.Module):
-    r"""Local relation layer: a weighted sum over a window, with weights from pairs of places.
+    r"""Local relation layer: a weighted sum over a window, with weights from pairs of positions.
 
-    The weight of place p' for the center p is softmax(Phi(query_p, key_p') + geometry_{p' - p})
-    over the k x k window (Eq. 2). The channels are divided into groups that share the weights.
+    The weight of position p' for the center p is softmax(Phi(query_p, key_p') + geometry_{p' -
+    p}) over the k x k window (Eq. 2). The channels are divided into groups that share the
+    weights.
 
     Parameters
     ----------
@@ -38,22 +40,22 @@ class LocalRelation(nn.Module):
     stride : int
         Step between the centers of the windows. The first is at the first row and column.
     composability : {"product", "squared_difference", "absolute_difference"}
-        Phi, from one number per group for the query and the key (Eqs. 3 to 5): q k, -(q - k)^2 or
-        -|q - k|.
+        The function Phi of query q and key k, with one number each per group (Eqs. 3 to 5): q
+        k, -(q - k)^2 or -|q - k|.
     geometry_dim : int
-        Hidden size of the network from an offset to its geometry term.
+        Hidden size of the network that maps an offset to its geometry term.
     mask_padding : bool
-        Whether places outside the image get weight 0. Otherwise, the input and the keys are zeros
-        there, and these places take part in the softmax.
+        Whether positions outside the image get weight 0. Otherwise, the input and the keys are
+        zeros there, and these positions take part in the softmax.
 
     Attributes
     ----------
     query, key : Conv2d
-        From the channels to one number per group.
+        Layers that map the channels to one number per group.
     geometry1, geometry2 : Linear
-        From an offset (down, right), divided by k // 2, to a number per group (Eq. 6).
+        Layers that map an offset (down, right), divided by k // 2, to a number per group (Eq. 6).
     out : Conv2d
-        1 x 1 convolution of the result.
+        1 x 1 convolution that is applied to the weighted sums.
 
     References
     ----------
@@ -91,7 +93,7 @@ class LocalRelation(nn.Module):
         self.out = nn.Conv2d(channels, channels, 1)
 
     def geometry(self):
-        """Return the geometry term of each group and place of the window, (group, place)."""
+        """Return the geometry term of each group and window position, (group, place)."""
         weight = self.geometry1.weight
         offsets = _offsets(self.kernel_size, weight.device).astype(weight.dtype)
         offsets = wrap(offsets / max(self.kernel_size // 2, 1))  # (place, 2), from -1 to 1
@@ -108,7 +110,7 @@ class LocalRelation(nn.Module):
         return sliding_window_weights(*self._inputs(x), **self._settings())[1]
 
     def _inputs(self, x):
-        """Return queries, keys and values (batch, group, channel, row, column), and the rest."""
+        """Return queries, keys and values (batch, group, channel, row, column) and the settings."""
         centers = x if self.stride == 1 else x[:, :, :: self.stride, :: self.stride]
         query, key = self.query(centers).unsqueeze(2), self.key(x).unsqueeze(2)
         value = ops.pad(x, (0, 0, 0, 0, 0, self.missing)) if self.missing else x
@@ -128,7 +130,7 @@ class LocalSelfAttention(nn.Module):
     r"""Local self-attention: each position attends to the k x k window around it.
 
     y_p = sum over p' of softmax(q_p . k_p' + q_p . r_{p' - p}) v_p' (Eq. 3), in each head. The
-    vector r of an offset consists of one half for its row and one for its column.
+    vector r of an offset consists of one half for the row and one half for the column.
 
     Parameters
     ----------
@@ -142,7 +144,8 @@ class LocalSelfAttention(nn.Module):
     bias : bool
         Whether the projections have a bias.
     mask_padding : bool
-        Whether places outside the image get weight 0. Otherwise their keys and values are zeros.
+        Whether positions outside the image get weight 0. Otherwise, their keys and values are
+        zeros.
 
     Attributes
     ----------
@@ -190,7 +193,7 @@ class LocalSelfAttention(nn.Module):
             setattr(self, name, values)
 
     def relative(self):
-        """Return r, the vector of each place of the window: (heads, head_dim, place)."""
+        """Return r, the vector of each window position: (heads, head_dim, place)."""
         heads, half, k = self.row_embedding.shape
         rows = self.row_embedding.unsqueeze(3).expand(heads, half, k, k)
         columns = self.column_embedding.unsqueeze(2).expand(heads, half, k, k)
@@ -220,7 +223,7 @@ class LocalSelfAttention(nn.Module):
 
 
 def _offsets(kernel_size, device):
-    """Return (down, right) of each place of the window from its center, (place, 2)."""
+    """Return the offset (down, right) of each window position from the center, (place, 2)."""
     xp, half = module_for(device), kernel_size // 2
     place = xp.arange(kernel_size) - half
     return xp.stack([xp.repeat(place, kernel_size), xp.tile(place, kernel_size)], 1)
@@ -272,7 +275,7 @@ class LRBlock(nn.Module):
 
 
 class LRNet(nn.Module):
-    """Local relation network: a ResNet whose convolutions with windows are local relation layers.
+    """Local relation network: a ResNet with local relation layers in place of its convolutions.
 
     Parameters
     ----------
@@ -285,7 +288,8 @@ class LRNet(nn.Module):
     widths, channels : sequence of int
         For each stage, the numbers of channels of the local relation layers and of the output.
     small_stem : bool
-        Whether the first layer has no stride and no max pooling after it, for small images.
+        Whether to use a first layer for small images, without a stride and without max pooling
+        after it.
     kernel_size, channels_per_group, composability, geometry_dim, mask_padding
         See `LocalRelation`.
 
@@ -363,7 +367,7 @@ class LRNet(nn.Module):
 def lr_net_26(**changes):
     """LR-Net-26 (7 x 7 windows, m = 8): 14,604,096 parameters; the paper states 14.7 million.
 
-    `changes` override the defaults of `LRNet`. The paper does not say which layers have a bias.
+    `changes` override the defaults of `LRNet`. The paper does not specify which layers have a bias.
     """
     return LRNet((2, 2, 2, 2), **changes)
 

@@ -14,15 +14,15 @@ __all__ = ["ConditionalMaskedLM", "cmlm_loss", "mask_target"]
 
 
 class ConditionalMaskedLM(EncoderDecoder):
-    """Conditional masked language model: logits of each target token from source and other tokens.
+    """Conditional masked language model: predicts masked target tokens from source and target.
 
-    A Transformer whose decoder is not causal, with a [LENGTH] token for the encoder. The source and
-    the target have one vocabulary.
+    A Transformer with a decoder that is not causal, and a [LENGTH] token in the encoder's
+    input. The source and the target share one vocabulary.
 
     Parameters
     ----------
     vocab_size : int
-        Size of the vocabulary, with padding and [MASK].
+        Size of the vocabulary, including padding and [MASK].
     embed_dim : int, default 512
     num_heads : int, default 8
     num_encoder_layers, num_decoder_layers : int, default 6
@@ -33,11 +33,11 @@ class ConditionalMaskedLM(EncoderDecoder):
     norm_first : bool, default False
         Whether the layers are pre-norm. See `Residual`.
     pad_id : int, default 0
-        Id of the padding, which other tokens do not attend to, in the source and in the target.
+        Id of the padding in the source and in the target. Other tokens do not attend to it.
     mask_id : int, default 1
         Id of [MASK].
     max_len : int, default 2048
-        Maximum number of tokens in a sequence, with [LENGTH].
+        Maximum number of tokens in a sequence, including [LENGTH].
     max_target_len : int, default 256
         Longest target that can be predicted. The lengths are the classes 0, ..., max_target_len.
     eps : float, default 1e-5
@@ -48,13 +48,14 @@ class ConditionalMaskedLM(EncoderDecoder):
     length_token : Parameter of shape (embed,)
         Embedding of [LENGTH], at position 0 of the encoder.
     length_head : Linear
-        Layer from the encoder's output at [LENGTH] to the logits of the lengths.
+        Layer that maps the encoder's output at [LENGTH] to the logits of the lengths.
 
     Notes
     -----
-    Sections: the decoder without causal mask, 2.1; the loss, 2.2 (`cmlm_loss`, `mask_target`); the
-    length, 2.3. Initial values are drawn from N(0, 0.02^2), biases are 0 (section 4.1). As in the
-    authors' code, the decoder does not attend to [LENGTH]. The positions are sinusoidal.
+    Section 2.1 describes the decoder without a causal mask, section 2.2 the loss (`cmlm_loss`,
+    `mask_target`), and section 2.3 the length. Weights are drawn from N(0, 0.02^2), and biases
+    start at 0 (section 4.1). As in the authors' code, the decoder does not attend to [LENGTH].
+    The positions are sinusoidal.
 
     References
     ----------
@@ -116,7 +117,7 @@ class ConditionalMaskedLM(EncoderDecoder):
         Returns
         -------
         logits : Tensor of shape (batch, target, vocabulary)
-            At position i, they depend on the source and on all observed target tokens.
+            The logits at every position depend on the source and on all observed target tokens.
         length_logits : Tensor of shape (batch, length)
         """
         source_mask = self.padding_mask(source) if source_mask is None else source_mask
@@ -162,7 +163,7 @@ def mask_target(target, noise, share, mask_id, pad_id=0):
     Parameters
     ----------
     target : int64 Tensor of shape (batch, target)
-        Targets with padding behind their tokens.
+        Targets, padded at the end.
     noise : Tensor of shape (batch, target)
         Uniform random numbers. The tokens with the smallest noise are masked.
     share : Tensor of shape (batch,)
@@ -202,7 +203,7 @@ def mask_target(target, noise, share, mask_id, pad_id=0):
 
 
 def cmlm_loss(logits, target, masked, length_logits, pad_id=0, num_masked=None):
-    """Loss of a conditional masked language model: masked tokens plus length.
+    """Loss of a conditional masked language model: of the masked tokens plus of the length.
 
     Parameters
     ----------

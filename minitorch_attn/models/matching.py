@@ -1,4 +1,4 @@
-"""Hungarian matching: assign each target to one prediction so that the total cost is smallest.
+"""Hungarian matching: assign each target to one prediction, with the smallest total cost.
 
 Carion et al. 2020, "End-to-End Object Detection with Transformers" (DETR), arXiv:2005.12872v3,
 section 3.1. SciPy's `linear_sum_assignment` finds the assignment, or `assign_rows` without SciPy.
@@ -25,7 +25,7 @@ def matching_cost(logits, boxes, labels, target_boxes, class_cost=1, bbox_cost=1
     ----------
     logits : Tensor of shape (..., query, classes + 1)
     boxes : Tensor of shape (..., query, 4)
-        Boxes as centers.
+        Boxes in center format.
     labels : int64 Tensor of shape (..., target)
     target_boxes : Tensor of shape (..., target, 4)
     class_cost, bbox_cost, giou_cost : float, default 1
@@ -37,10 +37,10 @@ def matching_cost(logits, boxes, labels, target_boxes, class_cost=1, bbox_cost=1
 
     Notes
     -----
-    arXiv:2005.12872v3, section 3.1 and appendix A.2: with the class c_i and the box b_i of target i
-    and the prediction j,
+    arXiv:2005.12872v3, section 3.1 and appendix A.2: for prediction j and target i with class
+    c_i and box b_i,
         cost_ji = - class_cost p_j(c_i) + bbox_cost |b_i - b_j|_1 - giou_cost GIoU(b_i, b_j)
-    The cost uses the probability and not its logarithm, so that the terms have similar ranges.
+    The cost uses the probability instead of its logarithm, so that the terms have similar ranges.
 
     Examples
     --------
@@ -66,8 +66,8 @@ def assign(cost):
     Parameters
     ----------
     cost : array of shape (prediction, target)
-        NumPy array. NaN and infinities count as larger than all other numbers, so that the fewest
-        of these pairs are matched.
+        NumPy array. NaN and infinities count as larger than all other numbers, so as few of
+        these pairs as possible are matched.
 
     Returns
     -------
@@ -127,12 +127,12 @@ def assign_rows(cost):
     -----
     The Hungarian method (Kuhn 1955), with shortest augmenting paths (Crouse 2016, "On implementing
     2D rectangular assignment algorithms"). It adds one row at a time. A new row may take a column
-    from another row, which then takes another column, and so on until a column is free. Such a
-    path is as long as the sum of its reduced costs,
+    from another row, which then takes another column, and so on until a column is free. The
+    length of such a path is the sum of its reduced costs,
         cost[i, j] - row_price[i] - column_price[j] >= 0
-    and the shortest path is found by Dijkstra's algorithm. Then the prices change so that all
-    reduced costs remain nonnegative, and those of the assigned pairs become 0. An assignment with
-    such prices has the smallest total cost.
+    and Dijkstra's algorithm finds the shortest path. The prices are then updated: all reduced
+    costs remain nonnegative, and those of the assigned pairs become 0. An assignment with such
+    prices has the smallest total cost.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def hungarian_match(logits, pred_boxes, targets, class_cost=1, bbox_cost=1, giou
     logits : Tensor of shape (batch, query, classes + 1)
         The last class means "no object".
     pred_boxes : Tensor of shape (batch, query, 4)
-        Boxes as centers, relative to the size of the image.
+        Boxes in center format, relative to the size of the image.
     targets : list of dict
         For each image, `class_labels`, an int64 tensor (target,), and `boxes`, a tensor
         (target, 4).
@@ -206,10 +206,10 @@ def hungarian_match(logits, pred_boxes, targets, class_cost=1, bbox_cost=1, giou
 
 
 def match(logits, pred_boxes, targets, class_cost=1, bbox_cost=1, giou_cost=1):
-    """Return what `hungarian_match` returns, as NumPy arrays.
+    """Match targets with predictions, as `hungarian_match` does, but return NumPy arrays.
 
     Predictions may have an additional first axis, (layer, batch, query, ...). The result is then
-    one list for all layers, the images of the first layer first.
+    one list for all layers, which starts with the images of the first layer.
     """
     if class_cost == 0 and bbox_cost == 0 and giou_cost == 0:
         raise ArgumentError("hungarian_match: all weights of the matching cost are 0")

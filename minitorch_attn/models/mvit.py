@@ -1,9 +1,10 @@
-"""MViT, the Multiscale Vision Transformer: attention on maps that shrink while channels grow.
+"""MViT, the Multiscale Vision Transformer: maps shrink and channels grow from stage to stage.
 
 Fan et al. 2021, "Multiscale Vision Transformers", arXiv:2104.11227v1. Each attention layer pools
-its queries, keys and values (section 3.1). Pooled keys and values make the layer cheaper. Pooled
-queries make its output shorter, so that the model has stages, as a convolutional network does
-(section 3.2, Table 2). The same classes process videos (three axes) and images (two axes).
+its queries, keys and values (section 3.1). Pooling the keys and values makes the layer cheaper.
+Pooling the queries makes its output shorter, so the model has stages like a convolutional
+network (section 3.2, Table 2). The same classes process videos (three axes) and images (two
+axes).
 """
 
 import math
@@ -28,10 +29,10 @@ __all__ = ["MViT", "MultiscaleBlock", "PoolingAttention", "mvit_b_16x4"]
 
 
 class MultiscaleBlock(nn.Module):
-    """Pre-norm block with pooling attention, whose skip connection is pooled as the queries are.
+    """Pre-norm block with pooling attention. Its skip connection is pooled like the queries.
 
-    `x = skip(x) + attention(norm1(x))`, then `x + mlp(norm2(x))`. Where the number of channels
-    changes, a linear layer on the normalized tokens replaces the identity.
+    The block computes `x = skip(x) + attention(norm1(x))`, then `x + mlp(norm2(x))`. If the
+    number of channels changes, a linear layer on the normalized tokens replaces the identity.
 
     Parameters
     ----------
@@ -51,8 +52,8 @@ class MultiscaleBlock(nn.Module):
 
     References
     ----------
-    .. [1] Fan et al. 2021, arXiv:2104.11227v1, section 3.2, "Skip-connections". That the linear
-       layer reads normalized tokens is from the authors' code.
+    .. [1] Fan et al. 2021, arXiv:2104.11227v1, section 3.2, "Skip-connections". The linear
+    layer reads normalized tokens, as in the authors' code.
 
     Examples
     --------
@@ -138,17 +139,20 @@ class MViT(nn.Module):
     in_channels : int, default 3
     mlp_ratio : float, default 4.0
     patch_kernel, patch_stride, patch_padding : tuple of int
-        Convolution that cuts the input into patches ("cubes"). They overlap in the paper.
+        Settings of the convolution that cuts the input into patches ("cubes"). The patches
+        overlap in the paper.
     kernel : tuple of int
         Window of all pooling convolutions.
     stride_q : tuple of int, or sequence of tuples with one for each stage
-        Pooling of the queries in the first block of a stage. One tuple is for all but the first.
+        Pooling stride of the queries in the first block of a stage. A single tuple applies to
+        all stages but the first.
     stride_kv : tuple of int, or sequence of tuples with one for each stage
-        Pooling of keys and values in the first stage. In later stages, it shrinks by `stride_q`, so
-        that all layers have the same number of keys (section 4.1).
+        Pooling stride of keys and values in the first stage. In later stages, it is divided by
+        `stride_q`, so that all layers have the same number of keys (section 4.1).
     qkv_bias, class_token : bool, default True
     positions : {"separate", "joint", None}, default "separate"
-        Position embeddings: one for the frame and one for the place, one for each token, or none.
+        Position embeddings: one for the frame plus one for the position in it, one for each
+        token, or none.
     pooling : {"conv", "max", "avg"}, default "conv"
     dropout : float, default 0
         Dropout probability before the head.
@@ -266,7 +270,7 @@ class MViT(nn.Module):
 
 
 class Stage(nn.Module):
-    """One stage of a multiscale Transformer: blocks with maps of one size, after the first one."""
+    """One stage of a multiscale Transformer: the maps keep their size after its first block."""
 
     def __init__(self, blocks):
         super().__init__()
@@ -292,7 +296,7 @@ class JointPositions(nn.Module):
 
 
 class SeparatePositions(nn.Module):
-    """Position embeddings: a vector for the frame plus a vector for the place in the frame.
+    """Position embeddings: a vector for the frame plus a vector for the position in the frame.
 
     Notes
     -----

@@ -1,8 +1,8 @@
 """Stages of MViT and MViTv2: the width, heads and pooling of every block.
 
 Fan et al. 2021, arXiv:2104.11227v1, Table 2 and section 4.1; Li et al. 2022, arXiv:2112.01526v2,
-Table 1. From stage to stage, maps become smaller and channels and heads become more, while the keys
-and values keep one size.
+Table 1. From stage to stage, the maps become smaller, and the numbers of channels and heads
+grow. The number of keys and values stays the same.
 """
 
 from ..errors import ArgumentError
@@ -22,7 +22,7 @@ def plan_blocks(
     depths : sequence of int
         Number of blocks in each stage.
     embed_dim, num_heads : int, or sequence of int with one for each stage
-        One number is for the first stage, and is doubled from stage to stage.
+        A single number is the value of the first stage, which is doubled from stage to stage.
     size : tuple of int
         Size of the map of patches.
     kernel, stride_q, stride_kv : tuple of int

@@ -1,9 +1,10 @@
 """MViTv2: pooling attention with decomposed relative positions and residual pooling.
 
 Li et al. 2022, "MViTv2: Improved Multiscale Vision Transformers for Classification and Detection",
-arXiv:2112.01526v2. Two changes to `mvit` (section 4.1, Figure 2): every score depends on the
-distance of query and key along each axis, and the pooled queries are added to the context. Also,
-all queries are pooled, and the attention layer changes the number of channels.
+arXiv:2112.01526v2. MViTv2 makes two changes to `mvit` (section 4.1, Figure 2). Every score
+depends on the distance between query and key along each axis, and the pooled queries are added
+to the context. In addition, the queries are pooled in every block, and the attention layer
+changes the number of channels.
 """
 
 from functools import lru_cache, partial
@@ -33,8 +34,8 @@ def relative_distances(queries, keys, device=None):
     Parameters
     ----------
     queries, keys : int
-        Lengths of the axis in the maps of the queries and the keys. The coarser map counts in
-        steps of the finer one.
+        Lengths of the axis in the maps of the queries and the keys. Distances are measured in
+        steps of the finer map.
     device : Device, optional
 
     Returns
@@ -60,7 +61,7 @@ def relative_distances(queries, keys, device=None):
 
 @lru_cache(_CACHED)
 def place_units(size, dtype, device):
-    """Return unit vectors for the row, the column, ... of every place of a map, side by side.
+    """Return unit vectors for the row, the column, ... of every map position, side by side.
 
     Returns
     -------
@@ -105,8 +106,8 @@ class RelativePoolingAttention(PoolingAttention):
 
     Notes
     -----
-    The class token has no place: its scores are not changed. The authors' code does not add the
-    query of the class token to its context; timm's code, like Eq. 6, does.
+    The class token does not have a position, so its scores are unchanged. The authors' code
+    does not add the query of the class token to its context, but timm's code and Eq. 6 do.
 
     References
     ----------
@@ -147,13 +148,13 @@ class RelativePoolingAttention(PoolingAttention):
     def with_positions(self, query, key, query_size, key_size):
         r"""Append features to queries and keys whose products are the relative scores.
 
-        A query gets q_i R^h_{p(i), row} for each row of the keys' map, and a key the unit vector of
-        its own row; the same for the other axes. Then
+        A query is extended by q_i R^h_{p(i), row} for each row of the keys' map, and a key by
+        the unit vector of its own row. The same is done for the other axes. Then
 
             [q_i, q_i R^h_i, q_i R^w_i] [k_j, e_row(j), e_column(j)]
                 = q_i k_j + q_i R^h_{p(i), p(j)} + q_i R^w_{p(i), p(j)},
 
-        so that attention needs no bias of shape (heads, query, key).
+        so attention does not need a bias of shape (heads, query, key).
 
         Returns
         -------

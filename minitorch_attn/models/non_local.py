@@ -2,8 +2,8 @@
 
 Wang et al. 2018, "Non-local Neural Networks", arXiv:1711.07971v3. A convolution sees a small
 neighborhood; a non-local operation computes each position's output from all positions (Eq. 1). With
-the embedded Gaussian it is self-attention, without a scale. The block adds the result to its input
-(Eq. 6) and starts as the identity, so it can be inserted into a pretrained network.
+the embedded Gaussian, this is self-attention without a scale. The block adds the result to its
+input (Eq. 6). It is the identity at first, so it can be inserted into a pretrained network.
 """
 
 from .. import nn, ops
@@ -48,7 +48,7 @@ class NonLocalBlock(nn.Module):
     theta, phi, g, W_z : Conv1d, Conv2d or Conv3d
         Convolutions of size 1. "gaussian" has neither theta nor phi. W_z starts at zero.
     w_f : Linear
-        For "concatenation": from a pair to its score.
+        For "concatenation": layer that maps a pair to its score.
 
     References
     ----------
@@ -154,16 +154,16 @@ class NonLocalBlock(nn.Module):
 
 
 def add_non_local(model, places, **settings):
-    """Insert a non-local block after some residual blocks of a ResNet, in place.
+    """Insert non-local blocks after the given residual blocks of a ResNet, in place.
 
-    The names of the model's own parameters do not change, so it can still load their weights. The
-    inserted block after block 3 of `layer2` is `layer2.non_local3`.
+    The names of the existing parameters do not change, so the model can still load pretrained
+    weights. The block inserted after block 3 of `layer2` is called `layer2.non_local3`.
 
     Parameters
     ----------
     model : ResNet
     places : dict from str to sequence of int
-        For each stage, such as "layer2", the indices of the blocks to insert one after.
+        For each stage, such as "layer2", the indices of the blocks after which to insert one.
     **settings
         Arguments of `NonLocalBlock`, except the number of channels.
 
@@ -177,7 +177,7 @@ def add_non_local(model, places, **settings):
     DTypeError
         If `model` is not a ResNet, or `places` not a dict.
     ArgumentError
-        If the model has no such stage, or the stage no such block.
+        If the model does not have one of these stages or blocks.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Pooling attention: attention whose queries, keys and values are pooled maps of tokens.
+"""Pooling attention: attention with queries, keys and values that are pooled over a map.
 
 Fan et al. 2021, "Multiscale Vision Transformers", arXiv:2104.11227v1, section 3.1.
 """
@@ -83,7 +83,7 @@ class PoolingAttention(nn.Attention):
     class_token : bool, default True
         Whether the first token is a class token.
     output_dim : int, optional
-        Size of the output, and of all heads together. Default: `embed_dim`.
+        Size of the output, and total size of all heads. Default: `embed_dim`.
     pooling : {"conv", "max", "avg"}, default "conv"
         Type of pooling. Only "conv" has parameters and a norm.
     make_norm : callable, optional

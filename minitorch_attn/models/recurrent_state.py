@@ -1,4 +1,4 @@
-"""State of a recurrent decoder between two calls, in place of the KV cache of a Transformer."""
+"""Recurrent state: what a recurrent decoder keeps between calls, in place of a KV cache."""
 
 from .. import nn
 
@@ -6,7 +6,7 @@ __all__ = ["RecurrentState"]
 
 
 class RecurrentState(nn.KVCache):
-    """What a `RecurrentDecoder` has to know to continue; it replaces the cache of a Transformer.
+    """State that a `RecurrentDecoder` needs to continue, in place of a Transformer's KV cache.
 
     Attributes
     ----------

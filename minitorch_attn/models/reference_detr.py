@@ -1,11 +1,11 @@
-"""DETR with reference points: each query starts from a learned point and moves it, layer by layer.
+"""Reference DETR: each query has a learned reference point, which moves from layer to layer.
 
-DETR learns slowly, because its queries have to learn where to look: Carion et al. 2020,
-arXiv:2005.12872v3, section 4, train for 300 to 500 epochs. Later models give each query a point,
-whose position code replaces the learned query position: Anchor DETR (Wang et al. 2021,
-arXiv:2109.07107v2, section 3.1) and DAB-DETR (Liu et al. 2022, arXiv:2201.12329v4, section 4). Here
-the point moves from layer to layer, as the boxes do in Deformable DETR (Zhu et al. 2020,
-arXiv:2010.04159v4, appendix A.4).
+DETR learns slowly, because its queries have to learn where to look. Carion et al. 2020,
+arXiv:2005.12872v3, section 4, train for 300 to 500 epochs. Later models give each query a
+point, and the code of the point's position replaces the learned query position: Anchor DETR
+(Wang et al. 2021, arXiv:2109.07107v2, section 3.1) and DAB-DETR (Liu et al. 2022,
+arXiv:2201.12329v4, section 4). Here the point moves from layer to layer, as the boxes do in
+Deformable DETR (Zhu et al. 2020, arXiv:2010.04159v4, appendix A.4).
 """
 
 from .. import nn, ops
@@ -28,14 +28,14 @@ class ReferenceDETR(DETR):
 
     Notes
     -----
-    With the point p_0 of a query, and the output x_l of decoder layer l,
+    With the point p_0 of a query and the output x_l of decoder layer l,
         query position = code(sigmoid(p_{l-1})),   x_0 = code(sigmoid(p_0))
         (d, s) = box head(LayerNorm(x_l) + code(sigmoid(p_{l-1})))
         p_l = p_{l-1} + d,   box = (sigmoid(p_l), sigmoid(s))
-    The next layer gets p_l as a constant. The code is that of the image positions, so a query and a
-    key at the same place have the same code from the beginning. DETR's decoder starts from zeros,
-    and its attention adds positions to queries and keys only. A query would then not know where its
-    point is, from which d is measured.
+    The next layer receives p_l as a constant. Points and image positions have the same code, so
+    a query and a key at the same place match from the beginning. DETR's decoder starts from
+    zeros, and its attention adds positions only to queries and keys. With that decoder, a query
+    would not know where its point is, although d is measured from there.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class ReferenceDETR(DETR):
         return ops.stack(logits), ops.stack(boxes)
 
     def code(self, points):
-        """Return the position codes (..., embed) of points (..., 2), x and y from 0 to 1."""
+        """Return the position codes (..., embed) of points (..., 2), with x and y in [0, 1]."""
         half, scale = self.positions.embed_dim // 2, self.positions.scale
         x, y = (sine_code(points[..., i] * scale, half, self.positions.temperature) for i in (0, 1))
         return ops.cat([y, x], -1)

@@ -51,10 +51,11 @@ def relative_positions(length, embed_dim, *, interleaved=False, dtype="float32",
 def relative_shift(scores):
     """Select each key's score out of the scores of all distances (arXiv:1901.02860v3, appendix B).
 
-    Row i of the input has the distances T - 1, ..., -(T - 1). Key j is at distance i - j, so row i
-    of the result starts at column T - 1 - i: each row is shifted by one more than the row below.
-    A column of zeros makes the rows 2T long. Read as rows of 2T - 1 again, without the first T
-    entries, the same numbers are shifted by one more in each row.
+    Row i of the input contains the scores of the distances T - 1, ..., -(T - 1). Key j is at
+    distance i - j, so row i of the result starts at column T - 1 - i: each row starts one
+    column before the previous row. To shift the rows, a column of zeros makes them 2T long. The
+    numbers are then read as rows of length 2T - 1, skipping the first T entries, so row i
+    starts at column T - 1 - i.
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ def relative_shift(scores):
 
 
 class RelativeAttention(nn.Attention):
-    r"""Self-attention with relative positions, of the tokens of one sequence.
+    r"""Self-attention with relative positions, for the tokens of one sequence.
 
     score_ij = ((q_i + u)^T k_j + (q_i + v)^T W_R r_{i-j}) / sqrt(head_dim)
 
@@ -110,10 +111,10 @@ class RelativeAttention(nn.Attention):
 
     Notes
     -----
-    Dai et al. 2019, arXiv:1901.02860v3, section 3.3: the four terms (a) to (d) of A^rel, where (a)
-    and (c) are the first product here and (b) and (d) the second one. As in the Conformer
-    (arXiv:2005.08100v1, section 2.1), the distances are in both directions. All (query, distance)
-    products are computed at once, and `relative_shift` aligns them (appendix B).
+    Dai et al. 2019, arXiv:1901.02860v3, section 3.3, has the four terms (a) to (d) of A^rel.
+    The first product here is (a) plus (c), and the second is (b) plus (d). As in the Conformer
+    (arXiv:2005.08100v1, section 2.1), keys may be before or after the query. All (query,
+    distance) products are computed at once, and `relative_shift` aligns them (appendix B).
 
     Examples
     --------
@@ -144,8 +145,8 @@ class RelativeAttention(nn.Attention):
         mask : Mask or Tensor, optional
             Used instead of `key_padding_mask`; see `nn.Attention`.
         positions : Tensor of shape (1 or batch, 2 * token - 1, embed), optional
-            Encodings of the distances. Default: `relative_positions`. A stack of layers computes
-            them once.
+            Encodings of the distances. Default: `relative_positions`. A stack of layers
+            computes them once and passes them to every layer.
 
         Returns
         -------
@@ -170,7 +171,7 @@ class RelativeAttention(nn.Attention):
 
 
 def attention_mask(key_padding_mask, mask):
-    """Return `mask`, or the mask of a key padding mask, which is True where a key is padding."""
+    """Return `mask`, or a mask made from a key padding mask (True where a key is padding)."""
     if key_padding_mask is None or mask is not None:
         return mask
     return nn.masks.from_key_padding(key_padding_mask)

@@ -1,9 +1,9 @@
-"""Relevance of patches for a text: attention weights, times the gradients of the similarity.
+"""Relevance of patches to a text: attention weights times the gradient of the similarity.
 
-The class token's attention is the same for every text. Its gradient is not: it tells which weights
-would have to grow for the image to become more similar to a given text. Chefer et al. 2021,
-"Generic Attention-model Explainability for Interpreting Bi-Modal and Encoder-Decoder Transformers",
-arXiv:2103.15679v1.
+The class token's attention weights are the same for every text, but their gradient is not. It
+shows which weights would have to grow to make the image more similar to a given text. Chefer et
+al. 2021, "Generic Attention-model Explainability for Interpreting Bi-Modal and Encoder-Decoder
+Transformers", arXiv:2103.15679v1.
 """
 
 from .. import nn, ops
@@ -17,7 +17,8 @@ __all__ = ["patch_relevance"]
 def patch_relevance(model, images, text_vectors):
     r"""Return how much each patch contributes to the similarity of an image and a text.
 
-    R = mean over heads of max(0, A * dS/dA), for the weights A of the class token in the last layer
+    R = mean over heads of max(0, A * dS/dA), where A are the class token's weights in the last
+    layer
 
     Parameters
     ----------
@@ -30,7 +31,7 @@ def patch_relevance(model, images, text_vectors):
     Returns
     -------
     Tensor of shape (image, row, column)
-        One number from 0 for each patch. The numbers of an image sum to 1, unless all are 0.
+        One nonnegative number for each patch. The numbers of an image sum to 1, unless all are 0.
 
     Notes
     -----

@@ -1,9 +1,9 @@
 """ResNet: convolutional networks with residual connections, as classifiers and as backbones.
 
 He et al. 2015, "Deep Residual Learning for Image Recognition", arXiv:1512.03385v1. Each block adds
-its input to its output (Eq. 1), so that a block must only learn a change. Modules and parameters
-have torchvision's names, so torchvision's and timm's state dicts can be loaded. As there, and not
-as in the paper, a bottleneck with a stride has it in the 3 x 3 convolution.
+its input to its output (Eq. 1), so a block only has to learn a change. Modules and parameters
+have torchvision's names, so torchvision's and timm's state dicts can be loaded. As in
+torchvision, but unlike in the paper, the stride of a bottleneck is in its 3 x 3 convolution.
 """
 
 from .. import nn, ops
@@ -26,7 +26,7 @@ class BasicBlock(nn.Module):
     stride : int
         Stride of the first convolution.
     downsample : Module, optional
-        Shortcut for the input if the output has another shape (Eq. 2).
+        Shortcut for an input whose shape differs from the output's (Eq. 2).
     dilations : (int, int)
         Dilations of the two convolutions. A `Bottleneck` uses only the first.
     groups, width_per_group : int
@@ -119,8 +119,8 @@ class ResNet(nn.Module):
         Whether the first convolution is 3 x 3 without a stride and without max pooling after it,
         for small images (section 4.2), instead of 7 x 7 with both.
     groups, width_per_group : int
-        Number of groups of a bottleneck's 3 x 3 convolution, and its width for each 64 channels of
-        the stage, as a number per group.
+        Number of groups of a bottleneck's 3 x 3 convolution, and the width of each group for
+        every 64 channels of the stage.
     replace_stride_with_dilation : sequence of bool, one for each stage after the first
         Which stages keep the size of their input. Their convolutions are dilated instead, which
         keeps the receptive field. (False, False, True) is the backbone of DETR-DC5.

@@ -1,7 +1,8 @@
-"""Sequence to sequence with recurrent networks: one vector, or attention that can be exchanged.
+"""Seq2seq models with recurrent networks: a single vector, or interchangeable attention layers.
 
-Sutskever et al. 2014 give the decoder one vector, the encoder's last state. Bahdanau et al. 2015
-let it attend to all encoder states before each step, and Luong et al. 2015 after each step.
+In Sutskever et al. 2014, the decoder receives one vector, the encoder's last state. In Bahdanau
+et al. 2015, it attends to all encoder states before each step, and in Luong et al. 2015 after
+each step.
 """
 
 from .. import nn, ops
@@ -46,8 +47,8 @@ class RecurrentEncoder(nn.Module):
 
     Notes
     -----
-    Sutskever et al. 2014, arXiv:1409.3215v3, section 3.3, reverse the source, so that its first
-    words are near the first words of the target. Bahdanau et al. 2015, arXiv:1409.0473v7,
+    Sutskever et al. 2014, arXiv:1409.3215v3, section 3.3, reverse the source, which brings its
+    first words close to the first words of the target. Bahdanau et al. 2015, arXiv:1409.0473v7,
     section 3.2, use both directions: h_j = [forward h_j; backward h_j].
 
     Examples
@@ -77,7 +78,7 @@ class RecurrentEncoder(nn.Module):
         Parameters
         ----------
         source : int64 Tensor of shape (batch, source)
-            Word ids; padding is behind the words.
+            Word ids, padded at the end.
         lengths : list of int, or int64 Tensor of shape (batch,), optional
             Number of words of each sentence. Default: all of `source`.
 
@@ -112,7 +113,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class RecurrentDecoder(nn.Module):
-    r"""Decoder: an LSTM or GRU over the target words, with an attention that can be exchanged.
+    r"""Decoder: an LSTM or GRU over the target words, with interchangeable attention layers.
 
     Parameters
     ----------
@@ -121,8 +122,8 @@ class RecurrentDecoder(nn.Module):
     embed_dim, hidden_dim : int
         Size of a word embedding and of the state.
     attention : AdditiveAttention or LuongAttention, optional
-        Attention whose `query_dim` is `hidden_dim`. Default: the decoder reads only its first
-        state.
+        Attention layer whose `query_dim` equals `hidden_dim`. By default, the decoder knows the
+        source only from its first state.
     num_layers : int, default 1
     cell : "lstm" or "gru", default "lstm"
     input_feeding : bool, default False
@@ -132,16 +133,17 @@ class RecurrentDecoder(nn.Module):
 
     Notes
     -----
-    With y_{t-1} for the embedding of the previous word, s_t for the state and W for `out`:
+    Here y_{t-1} is the embedding of the previous word, s_t the state and W the weight of `out`:
         s_t = f(y_{t-1}, s_{t-1}),  p = softmax(W s_t)              Sutskever [1]_, Eq. 1
         c_t = attention(s_{t-1}),  s_t = f(s_{t-1}, y_{t-1}, c_t)   Bahdanau [2]_, A.2.2, Eq. 5
         p = softmax(W [s_t; c_t])
         s_t = f([y_{t-1}; htilde_{t-1}], s_{t-1})                   Luong [3]_, section 3.3
         htilde_t = tanh(W_c [c_t; s_t])                             Luong, Eq. 5
         p = softmax(W htilde_t)                                     Luong, Eq. 6
-    Without `input_feeding`, htilde_{t-1} is not read, and all steps run in one call. Bahdanau's
-    output layer is a maxout layer that also depends on y_{t-1}, and the reset gate of its unit
-    differs (see `nn.GRU`). With several layers, the last one is the query.
+    Without `input_feeding`, htilde_{t-1} is not used, and all steps of Luong's decoder run in
+    one call. Bahdanau's output layer is a maxout layer that also depends on y_{t-1}, and the
+    reset gate of Bahdanau's unit differs (see `nn.GRU`). With several layers, the state of the
+    last one is the query.
 
     References
     ----------
@@ -256,14 +258,15 @@ class Seq2Seq(nn.Module):
     decoder : RecurrentDecoder
         Decoder with the same cell and number of layers as the encoder.
     pad_id : int, optional
-        Id of the token that pads short source sentences, behind their words.
+        Id of the padding token at the end of short source sentences.
 
     Notes
     -----
     The encoder's last state is the decoder's first state (Sutskever et al. 2014, arXiv:1409.3215v3,
-    section 2; Luong et al. 2015, arXiv:1508.04025v5, section 2). If the encoder is bidirectional or
-    has another size, a layer per state adapts it: s_0 = tanh(W_s [forward h; backward h]). Bahdanau
-    et al. 2015, arXiv:1409.0473v7, appendix A.2.2, use only the backward state at the first word.
+    section 2; Luong et al. 2015, arXiv:1508.04025v5, section 2). If the encoder is
+    bidirectional or its size differs, one layer per state converts it: s_0 = tanh(W_s [forward
+    h; backward h]). Bahdanau et al. 2015, arXiv:1409.0473v7, appendix A.2.2, use only the
+    backward state at the first word.
 
     Examples
     --------
@@ -352,7 +355,7 @@ class Seq2Seq(nn.Module):
         Parameters
         ----------
         target : int64 Tensor of shape (batch, target)
-            Target word ids. With a cache, only the ids after those that it has read.
+            Target word ids. With a cache, only the ids after those in the cache.
         memory : dict
             Output of `encode`.
         source_mask : Mask, optional
@@ -368,7 +371,7 @@ def _as_mask(mask):
 
 
 def _lengths(source, mask):
-    """Return the number of words of each sentence; refuse padding that is not behind the words."""
+    """Return the number of words of each sentence; raise an error for padding before words."""
     if mask is None:
         return None
     attend = _as_mask(mask).attend.reshape(-1, source.shape[1]).expand(*source.shape)
@@ -377,7 +380,7 @@ def _lengths(source, mask):
     if not (attend == behind).all().item():
         raise ArgumentError(
             "Seq2Seq: source has padding before a word",
-            expected="padding behind the words of each sentence",
+            expected="padding only at the end of each sentence",
             hint="pad on the right; the recurrent network would read the padding",
         )
     return lengths.cpu()

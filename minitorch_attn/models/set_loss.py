@@ -1,7 +1,7 @@
-"""Set loss of DETR: class and box losses of matched predictions, "no object" for all others.
+"""Set loss of DETR: class and box losses of matched predictions, "no object" for the others.
 
-Carion et al. 2020, arXiv:2005.12872v3, section 3.1 and appendix A.2. The loss compares two sets: it
-does not change if the targets or the queries are put into another order.
+Carion et al. 2020, arXiv:2005.12872v3, section 3.1 and appendix A.2. The loss compares two
+sets, so it does not depend on the order of the targets or of the queries.
 """
 
 from .. import ops
@@ -29,7 +29,7 @@ def class_loss(logits, labels, eos_coef=0.1):
     ----------
     logits : Tensor of shape (batch, query, classes + 1)
     labels : int64 Tensor of shape (batch, query)
-        Class of the matched target. It is `classes` where a prediction is not matched.
+        Class of the matched target, or `classes` for an unmatched prediction.
     eos_coef : float, default 0.1
         Weight of the predictions without a target, which are the majority.
 
@@ -54,7 +54,7 @@ def box_losses(boxes, target_boxes, num_boxes):
     Parameters
     ----------
     boxes, target_boxes : Tensor of shape (pair, 4)
-        Boxes as centers.
+        Boxes in center format.
     num_boxes : int
         Number of targets in the batch, by which the sums are divided.
 
@@ -64,8 +64,8 @@ def box_losses(boxes, target_boxes, num_boxes):
 
     Notes
     -----
-    arXiv:2005.12872v3, Eq. 9 and appendix A.2. The L1 loss of a large box is larger than that of a
-    small one with the same relative error. The generalized IoU does not depend on the scale.
+    arXiv:2005.12872v3, Eq. 9 and appendix A.2. At the same relative error, a large box has a
+    larger L1 loss than a small one. The generalized IoU does not depend on the scale.
     """
     distance = (boxes - target_boxes).abs().sum()
     overlap = paired_generalized_iou(*map(center_to_corners_format, (boxes, target_boxes)))
@@ -73,7 +73,7 @@ def box_losses(boxes, target_boxes, num_boxes):
 
 
 def cardinality_error(logits, targets):
-    """Return the mean error of the number of predicted objects. It has no gradient.
+    """Return the mean error of the number of predicted objects, without a gradient.
 
     Parameters
     ----------
@@ -102,12 +102,12 @@ def hungarian_loss(
     logits : Tensor of shape (batch, query, num_classes + 1)
         The last class means "no object".
     pred_boxes : Tensor of shape (batch, query, 4)
-        Boxes as centers, relative to the size of the image.
+        Boxes in center format, relative to the size of the image.
     targets : list of dict
         For each image, `class_labels`, an int64 tensor (target,), and `boxes`, a tensor
         (target, 4).
     num_classes : int
-        Number of classes without "no object".
+        Number of classes, not counting "no object".
     eos_coef : float, default 0.1
         Weight of "no object" in the class loss.
     class_cost, bbox_cost, giou_cost : float, default 1
@@ -116,14 +116,14 @@ def hungarian_loss(
     Returns
     -------
     dict of Tensor of shape ()
-        `loss_ce`, `loss_bbox` and `loss_giou`, without weights, and `cardinality_error`, which has
-        no gradient. `total_loss` adds them up.
+        The unweighted `loss_ce`, `loss_bbox` and `loss_giou`, and `cardinality_error`, which
+        does not have a gradient. `total_loss` computes the weighted sum of the losses.
 
     Notes
     -----
-    Eq. 2 of Carion et al. 2020 [1]_: with the matching sigma of Eq. 1,
+    With the matching sigma of Eq. 1, the loss is Eq. 2 of Carion et al. 2020 [1]_:
         L = sum_i [ -log p_sigma(i)(c_i) + 1{c_i is an object} L_box(b_i, b_sigma(i)) ]
-    The matching is a constant for the gradient.
+    The gradient treats the matching as a constant.
 
     References
     ----------
@@ -147,7 +147,7 @@ def hungarian_loss(
 def auxiliary_losses(
     logits, pred_boxes, targets, num_classes, eos_coef=0.1, class_cost=1, bbox_cost=1, giou_cost=1
 ):
-    """Compute the losses of every decoder layer, each with a matching of its own.
+    """Compute the losses of every decoder layer; each layer has its own matching.
 
     Parameters
     ----------
@@ -235,8 +235,8 @@ def total_loss(losses, bbox_weight=5.0, giou_weight=2.0):
     losses : dict of Tensor
         Result of `hungarian_loss`. Names may end with "_0", "_1" and so on, for auxiliary losses.
     bbox_weight, giou_weight : float
-        Weights of the L1 loss and of the generalized IoU loss (appendix A.4). The class loss has
-        the weight 1.
+        Weights of the L1 loss and of the generalized IoU loss (appendix A.4). The class loss
+        has weight 1.
 
     Returns
     -------

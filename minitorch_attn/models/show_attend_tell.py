@@ -4,7 +4,7 @@ Xu et al. 2015, "Show, Attend and Tell: Neural Image Caption Generation with Vis
 arXiv:1502.03044v3. An encoder turns an image into annotations, one vector per position. Before each
 word, an LSTM decoder looks at the annotations: at their weighted mean (soft attention, trained by
 backpropagation), or at a single one (hard attention, trained with REINFORCE; `hard_attention.py`).
-`captioner.py` has a small encoder, and the model from image to caption.
+`captioner.py` contains a small encoder and the complete captioning model.
 """
 
 from .. import nn, ops
@@ -34,13 +34,13 @@ class SoftAttention(nn.Module):
 
     Notes
     -----
-    In the symbols of Xu et al. 2015 [1]_, with the annotations a_i and the previous state h:
+    In the notation of Xu et al. 2015 [1]_, with annotations a_i and previous state h:
         e_i   = v^T tanh(W_a a_i + W_h h)         Eq. 4, f_att, the scores of Bahdanau et al.
         alpha = softmax(e)                        Eq. 5
         z     = beta sum_i alpha_i a_i            Eq. 13 and section 4.2.1, beta = sigmoid(f_beta h)
-    The gate beta is one number per image. It lets the decoder ignore the image, for a word that
-    follows from the words before it. An image whose positions are all blocked gets a context of
-    zeros, with a zero gradient.
+    The gate beta is one number per image. It lets the decoder ignore the image when a word
+    follows from the previous words. If all positions of an image are masked, its context and
+    its gradient are zero.
 
     References
     ----------
@@ -75,7 +75,7 @@ class SoftAttention(nn.Module):
         hidden : Tensor of shape (batch, hidden_dim)
             State before the step.
         key_padding_mask : bool Tensor of shape (batch, position), or Mask, optional
-            A tensor is True where the position is blocked.
+            A tensor must be True at masked positions.
 
         Returns
         -------
@@ -89,7 +89,7 @@ class SoftAttention(nn.Module):
         return self.gate(hidden) * context, alpha
 
     def attend(self, projected, hidden, annotations, key_padding_mask=None):
-        """Look at annotations whose projections `W_a a` are known; return Eq. 13 and alpha."""
+        """Attend to annotations, given their projections `W_a a`; return Eq. 13 and alpha."""
         query = self.W_h(hidden).unsqueeze(1)  # (batch, 1, attention)
         mask = attend_mask("SoftAttention", key_padding_mask, annotations)
         v = self.v.weight.squeeze(0)  # (attention,)
@@ -120,15 +120,16 @@ class ShowAttendTell(nn.Module):
 
     Notes
     -----
-    In the symbols of Xu et al. 2015 [1]_, for the words y and the annotations a_1 ... a_L:
+    In the notation of Xu et al. 2015 [1]_, with words y and annotations a_1 ... a_L:
         c_0 = tanh(init_c mean_i a_i),  h_0 = tanh(init_h mean_i a_i)      section 3.1.2
         z_t = attention(a, h_{t-1})                                        Eqs. 4 to 6
         h_t, c_t = LSTM([E y_{t-1}; z_t], h_{t-1}, c_{t-1})                Eqs. 1 to 3
         p(y_t) ~ exp(L_o (E y_{t-1} + L_h h_t + L_z z_t))                  Eq. 7
-    Soft attention takes z_t = beta sum_i alpha_i a_i. Hard attention takes z_t = beta a_s with one
-    position s (Eq. 9), which `sample` draws from alpha (Eq. 8). In the paper, only soft attention
-    has the gate beta. Here both have it, so that hard attention can start from trained soft
-    attention. Train soft attention with `caption_loss`, hard attention with `reinforce_loss`.
+    Soft attention uses z_t = beta sum_i alpha_i a_i. Hard attention uses z_t = beta a_s with
+    one position s (Eq. 9), which `sample` draws from alpha (Eq. 8). In the paper, only soft
+    attention has the gate beta. Here both have it, so that hard attention can start from
+    trained soft attention. Train soft attention with `caption_loss` and hard attention with
+    `reinforce_loss`.
 
     References
     ----------
@@ -188,8 +189,8 @@ class ShowAttendTell(nn.Module):
         samples : int64 Tensor of shape (sample, batch, word), optional
             Positions to look at. Default: they are drawn from alpha.
         noise : Tensor of shape (sample, batch, word, position), optional
-            Gumbel noise, -log(-log u) for uniform u. The largest log alpha + noise decides, which
-            draws from alpha (the Gumbel-max trick).
+            Gumbel noise, -log(-log u) for uniform u. The position with the largest log alpha +
+            noise is chosen, which is a sample from alpha (the Gumbel-max trick).
         generator : Generator, optional
 
         Returns
@@ -222,14 +223,14 @@ class ShowAttendTell(nn.Module):
         return SampledCaption(*[x.reshape(count, batch, *x.shape[1:]) for x in found])
 
     def padding_mask(self, annotations):
-        """Return None: no position of an image is padding. `translate` asks for it."""
+        """Return None, because images do not have padding. `translate` calls this method."""
 
     def new_cache(self):
         """Return an empty `RecurrentState`, which `decode` fills."""
         return RecurrentState()
 
     def encode(self, annotations, source_mask=None):
-        """Return what `decode` needs of the image: the annotations and the first state."""
+        """Return a dict with the inputs of `decode`: the annotations and the first state."""
         _check_annotations("ShowAttendTell", annotations, self.attention.annotation_dim)
         if annotations.shape[1] == 0:
             raise ShapeError(
@@ -246,7 +247,7 @@ class ShowAttendTell(nn.Module):
         Parameters
         ----------
         words : int64 Tensor of shape (batch, word)
-            With a cache, only the words after those that it has read.
+            With a cache, only the words after those in the cache.
         memory : dict
             Output of `encode`.
         source_mask : optional
@@ -256,7 +257,7 @@ class ShowAttendTell(nn.Module):
         return self._read(memory, words, RecurrentState() if cache is None else cache)[0]
 
     def _read(self, annotations, words, past, look=None):
-        """Read words after those of `past`, which is updated; return logits and alphas."""
+        """Read the words that follow those in `past` and update it; return logits and alphas."""
         look = _most_probable if look is None and self.hard else look
         memory = annotations if isinstance(annotations, dict) else self.encode(annotations)
         annotations = memory["last_hidden_state"]
@@ -312,7 +313,7 @@ def caption_log_p(logits, targets, ignore_index=-100):
 
 @names_arguments
 def caption_loss(logits, targets, alphas, penalty=1.0, ignore_index=-100):
-    """Loss of soft attention: the caption's log probability, and the doubly stochastic penalty.
+    """Loss of soft attention: negative log probability plus the doubly stochastic penalty.
 
     Parameters
     ----------
@@ -331,9 +332,9 @@ def caption_loss(logits, targets, alphas, penalty=1.0, ignore_index=-100):
 
     Notes
     -----
-    Eq. 14 of Xu et al. 2015, arXiv:1502.03044v3. The weights of a step sum to 1 over the positions.
-    The penalty asks that the weights of a position also sum to about 1 over the steps, so that the
-    decoder looks at all of the image.
+    Eq. 14 of Xu et al. 2015, arXiv:1502.03044v3. The weights of a step sum
+    to 1 over the positions. The penalty encourages the weights of a position to sum to about 1
+    over the steps as well, so that the decoder looks at the whole image.
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """Speech recognizers: an encoder of sound frames with CTC, or with a Transformer decoder.
 
-The Conformer "exists as encoder-decoder variant, or as encoder-only variant with CTC loss". With
-CTC (Graves et al., ICML 2006), every frame has its own prediction, and a label's frames are not
-given. A decoder (Vaswani et al. 2017, arXiv:1706.03762v7) predicts one label after the other, and
-its attention finds the frames.
+The Conformer "exists as encoder-decoder variant, or as encoder-only variant with CTC loss".
+With CTC (Graves et al., ICML 2006), the model makes a prediction for every frame, and the
+targets do not state to which frames a label belongs. A decoder (Vaswani et al. 2017,
+arXiv:1706.03762v7) predicts one label after the other, and its attention finds the frames.
 """
 
 import math
@@ -25,7 +25,7 @@ class CTCRecognizer(nn.Module):
     encoder : Module
         Maps features and lengths to (frames, padding), as `ConformerEncoder` does.
     vocab_size : int
-        Number of classes, with the blank.
+        Number of classes, including the blank.
     blank : int, default 0
         Class that stands for no label.
 
@@ -85,9 +85,9 @@ class SpeechSeq2Seq(nn.Module):
     encoder : Module
         Maps features and lengths to (frames, padding), as `ConformerEncoder` does.
     vocab_size : int
-        Number of labels, with the start and the end token.
+        Number of labels, including the start and the end token.
     num_layers, num_heads, ff_dim : int
-        Sizes of the decoder. Its width is that of the encoder.
+        Sizes of the decoder. It has the same width as the encoder.
     dropout : float, default 0.1
     max_len : int, default 512
         Maximum number of labels.
@@ -144,16 +144,16 @@ class SpeechSeq2Seq(nn.Module):
         return self.decode(target, memory, mask)
 
     def source_mask(self, features, lengths):
-        """Return the mask (batch, 1, 1, frame) of the encoder's frames, True where one is sound."""
+        """Return the mask (batch, 1, 1, frame) of the encoder's frames: True for sound."""
         subsampling = self.encoder.subsampling
         frames = subsampling.output_lengths(features.shape[1])
         return nn.masks.from_key_padding(padding_of(subsampling, lengths, frames))
 
     def padding_mask(self, features):
-        """Return None: without lengths, no frame is padding. `translate` asks for it."""
+        """Return None, because the lengths are unknown here. `translate` calls this method."""
 
     def encode(self, features, source_mask=None):
-        """Return the encoder's frames; `source_mask` is that of `source_mask`, or None."""
+        """Return the encoder's frames, given the mask that the method `source_mask` returns."""
         padding = None if source_mask is None else ~source_mask.attend[:, 0, 0]
         return self.encoder.encode(features, padding)
 
@@ -174,9 +174,9 @@ class SpeechSeq2Seq(nn.Module):
 
 
 class LSTMEncoder(nn.Module):
-    """Recurrent encoder of sound frames: subsampling as in the Conformer, then LSTMs both ways.
+    """Recurrent encoder of sound frames: subsampling as in the Conformer, then bidirectional LSTMs.
 
-    The baseline for `ConformerEncoder`, with the same calls.
+    It is the baseline for `ConformerEncoder` and is called in the same way.
 
     Parameters
     ----------
@@ -224,8 +224,8 @@ class LSTMEncoder(nn.Module):
     def encode(self, features, padding=None):
         """Encode sequences of frames, given the padding mask of the frames after subsampling.
 
-        With a mask, the sequences are packed, so that no LSTM reads padding. Frames of padding are
-        zeros in the output.
+        With a mask, the sequences are packed, so the LSTMs do not read padding. Padding frames
+        are zero in the output.
         """
         x = self.dropout(self.subsampling(features))
         if padding is None:

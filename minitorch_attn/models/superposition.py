@@ -2,7 +2,7 @@
 
 Elhage et al. 2022, "Toy Models of Superposition", arXiv:2209.10652v1. A linear map squeezes many
 features into few dimensions, and its transpose with a ReLU reads them out again. The equations of
-the paper have no numbers, so this file cites its sections. If features are dense, the model keeps
+the paper are not numbered, so this file cites sections. If features are dense, the model keeps
 the most important ones and drops the rest. If they are sparse, it stores more features than it has
 dimensions, at the angles of regular polygons and polytopes, because the ReLU removes the
 interference between features that rarely occur together.
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class ToyModel(nn.Module):
-    """Toy model: `relu(W'W x + b)`, which squeezes features through a few dimensions.
+    """Toy model: `relu(W'W x + b)`, which compresses features into a few dimensions.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class ToyModel(nn.Module):
     hidden_dim : int
         Number m of dimensions, which is less than n in the paper.
     relu : bool, default True
-        Whether the output goes through a ReLU. Without it, the model is linear and never uses
+        Whether to apply a ReLU to the output. Without it, the model is linear and never uses
         superposition.
 
     Attributes
@@ -88,7 +88,7 @@ class ToyModel(nn.Module):
 
 
 class ToyModels(nn.Module):
-    """Several toy models of the same size, computed at once: one batched product for all of them.
+    """Several toy models of the same size, computed at once with batched products.
 
     The models share no parameters. The paper's experiments train one model for each sparsity;
     this class trains them together.
@@ -140,7 +140,7 @@ class ToyModels(nn.Module):
 
 
 def sample_features(batch, num_features, density, dtype=None, device=None, generator=None):
-    """Sparse features: each is 0 with probability S, and uniform in [0, 1) otherwise.
+    """Sample sparse features: each is 0 with probability S, and uniform in [0, 1) otherwise.
 
     Parameters
     ----------
@@ -209,8 +209,8 @@ def dimensions_per_feature(W):
 
     Notes
     -----
-    Section 4. A column is about 1 long if its feature is learned and 0
-    otherwise, so norm(W)^2 counts the features that are learned.
+    Section 4. The norm of a column is about 1 if its feature is learned and about 0 otherwise,
+    so norm(W)^2 is about the number of learned features.
 
     Examples
     --------
@@ -253,8 +253,8 @@ def feature_dimensionality(W):
 def interference(W):
     """Interference of each feature with the others, the sum over j != i of (u_i . W_j)^2.
 
-    It is 0 for a feature with a dimension of its own, and at least 1 if others overlap with it as
-    much as an opposite one; the paper colors features by it (section 2).
+    It is 0 for a feature with a dimension of its own, and at least 1 if the others overlap with
+    it as much as an opposite feature would. The paper uses it to color features (section 2).
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def _squared_overlaps(W):
 
 
 def polygon(num_features):
-    """Features at the corners of a regular polygon: what training finds in two dimensions.
+    """Features at the corners of a regular polygon, the solution found in two dimensions.
 
     Parameters
     ----------
@@ -311,7 +311,7 @@ def phase_losses(density, importance):
     density : Tensor
         Probability p = 1 - S that a feature is present.
     importance : Tensor that broadcasts with `density`
-        Importance r of the second feature; that of the first is 1.
+        Importance r of the second feature. The importance of the first feature is 1.
 
     Returns
     -------
@@ -325,13 +325,14 @@ def phase_losses(density, importance):
     `sample_features`, E[x] = p/2 and E[x^2] = p/3.
 
     * W = [1, 0] reads out the first feature without error. The best constant for the second is its
-      mean, and what remains is its variance, r (p/3 - p^2/4). W = [0, 1]: p/3 - p^2/4.
+      mean, which leaves its variance, with the weight r: r (p/3 - p^2/4). For W = [0, 1], the
+      loss is p/3 - p^2/4.
     * W = [1, -1] with b = 0 outputs relu(x_1 - x_2) and relu(x_2 - x_1). Both are exact unless
       both features are present (probability p^2), and then both errors are min(x_1, x_2), whose
       mean square is 1/6: (1 + r) p^2/6.
 
-    The losses are quadratic in p, but the smallest of them has a kink where one solution overtakes
-    another: a phase change of first order.
+    The losses are quadratic in p, but the smallest of them has a kink where one solution
+    overtakes another. This is a first-order phase change.
 
     Examples
     --------

@@ -2,9 +2,9 @@
 
 Bertasius et al. 2021, "Is Space-Time Attention All You Need for Video Understanding?",
 arXiv:2102.05095v4. A clip of F frames with N patches each has N F + 1 tokens. Joint attention
-compares each of them with all. Divided attention first compares patches at the same place in
-different frames, then the patches of one frame: (N F) (N + F + 2) comparisons instead of
-(N F + 1)^2 (section 3, Figure 1).
+compares each token with all tokens. Divided attention first compares patches at the same
+position in different frames, and then the patches of one frame: (N F) (N + F + 2) comparisons
+instead of (N F + 1)^2 (section 3, Figure 1).
 """
 
 from .. import nn, ops
@@ -20,7 +20,7 @@ KINDS = ("divided", "joint", "space")
 
 
 class DividedBlock(Block):
-    """Block with divided space-time attention: over time, then over space, then feed-forward.
+    """Block with divided space-time attention: over time, then over space; then feed-forward.
 
     Parameters
     ----------
@@ -31,8 +31,8 @@ class DividedBlock(Block):
     Attributes
     ----------
     time_norm, time_attention, time_projection : Module
-        Norm and attention over time, and a linear layer after them. `norm1` and `attention` are
-        those over space.
+        Norm and attention over time, followed by a linear layer. `norm1` and `attention` are
+        the norm and the attention over space.
 
     References
     ----------
@@ -73,7 +73,7 @@ class DividedBlock(Block):
         return x + self.drop_path(self.dropout(self.feed_forward(self.norm2(x))))
 
     def over_time(self, patches, frames):
-        """Attend from each patch to the patches at the same place in all frames (Eq. 10)."""
+        """Attend from each patch to the patches at the same position in all frames (Eq. 10)."""
         batch = patches.shape[0]
         places = self.time_norm(patches).unflatten(1, (-1, frames)).flatten(0, 1)
         attended = self.time_attention(places)  # (batch * patch, frame, embed)
@@ -108,8 +108,8 @@ class TimeSformer(nn.Module):
     embed_dim, num_layers, num_heads, mlp_dim : int
     in_channels : int, default 3
     attention : {"divided", "joint", "space"}, default "divided"
-        Attention over time and over space in turn; over all tokens of the clip; or over the patches
-        of each frame only, with the mean of the frames' class tokens.
+        Attention over time and then over space; over all tokens of the clip; or only over the
+        patches of each frame, where the class tokens of the frames are averaged.
     drop_path : float, default 0
         DropPath probability of the last block. It increases linearly from 0 at the first block.
     **options
@@ -176,7 +176,8 @@ class TimeSformer(nn.Module):
     def _start_without_time(self):
         """Set the attention over time to zero in all blocks but the first (authors' code).
 
-        A model that starts from a Vision Transformer's weights thus computes almost the same.
+        A model that starts from a Vision Transformer's weights then computes almost the same
+        function.
         """
         for block in self.blocks[1:] if self.kind == "divided" else []:
             init.zeros_(block.time_projection.weight)
@@ -239,7 +240,7 @@ class TimeSformer(nn.Module):
         batch : int
         positions : Tensor of shape (1 + patch, embed)
         time_positions : Tensor of shape (frame, embed), or None
-            None does not join the frames.
+            If None, the frames are not joined.
 
         Returns
         -------

@@ -15,7 +15,7 @@ __all__ = ["cosine_cost", "transport_plan", "word_region_alignment"]
 
 
 def cosine_cost(words, regions):
-    """Return one minus the cosine of each word's vector and each region's vector.
+    """Return one minus the cosine similarity of each word's vector and each region's vector.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def cosine_cost(words, regions):
     Returns
     -------
     Tensor of shape (batch, word, region)
-        From 0 (same direction) to 2 (opposite direction); 1 for a vector of zeros.
+        Values between 0 (same direction) and 2 (opposite directions); 1 for a zero vector.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def transport_plan(
     iterations : int, default 50
         Number of proximal steps.
     inner : int, default 1
-        Number of times that rows and columns are scaled in each step.
+        Number of times that the rows and columns are scaled in each step.
 
     Returns
     -------
@@ -72,8 +72,8 @@ def transport_plan(
         delta = 1 / (n Q^T sigma)
         sigma = 1 / (m Q delta)
         T = diag(sigma) Q diag(delta)
-    The divergence from the *previous* plan vanishes at convergence. The result is the exact optimum
-    for any beta, unlike the plan of Sinkhorn's algorithm, which stays blurred.
+    At convergence, the divergence from the *previous* plan vanishes. The result is therefore
+    the exact optimum for any beta, whereas the plan of Sinkhorn's algorithm remains blurred.
 
     References
     ----------
@@ -125,7 +125,7 @@ def word_region_alignment(
     Returns
     -------
     distance : Tensor of shape (batch,)
-        0 where a sentence has no words, or an image no regions.
+        0 for a sentence without words or an image without regions.
     plan : Tensor of shape (batch, word, region)
         See `transport_plan`.
 
@@ -134,10 +134,10 @@ def word_region_alignment(
     Eq. 3 of Chen et al. 2020 [1]_: the distance is min_T sum_ij T_ij c(w_i, v_j), with the cost c
     of `cosine_cost`.
 
-    The gradient treats the plan as a constant: d distance / d cost_ij = T_ij. At the optimum this
-    is the exact derivative (envelope theorem): the plan minimizes the sum, so that a small change
-    of the plan does not change the sum to first order. Differentiating through the iterations would
-    cost as much memory as all of them together.
+    The gradient treats the plan as a constant: d distance / d cost_ij = T_ij. At the optimum,
+    this is the exact derivative (envelope theorem). The plan minimizes the sum, so a small
+    change of the plan does not change the sum to first order. Differentiating through the
+    iterations would need the memory of all iterations together.
 
     References
     ----------
@@ -170,7 +170,7 @@ def _divided(numerator, denominator):
 
 
 def _real(name, padding_mask, cost, axis):
-    """Return 1 for what is real and 0 for padding, with the other axis of the cost of size 1."""
+    """Return 1 for words or regions and 0 for padding; the other axis of the cost has size 1."""
     shape = (cost.shape[0], cost.shape[axis])
     if padding_mask is None:
         real = ops.ones(shape, dtype=cost.dtype, device=cost.device)

@@ -1,9 +1,9 @@
 """UNITER: one Transformer reads the words of a sentence and the regions of an image together.
 
 Chen et al. 2020, "UNITER: UNiversal Image-TExt Representation Learning", arXiv:1909.11740v3. The
-layers are BERT's. A region is a vector of image features, for example of an object detector, and
-a box. Section 3.2 has four pre-training tasks, whose losses are here; the fourth one, alignment by
-optimal transport, is in `transport.py`.
+layers are BERT's. A region consists of a vector of image features, for example from an object
+detector, and a box. Section 3.2 describes four pre-training tasks. The losses of three are in
+this file; the fourth, alignment by optimal transport, is in `transport.py`.
 """
 
 from typing import NamedTuple
@@ -24,11 +24,11 @@ __all__ = [
     "word_region_alignment",
 ]  # fmt: skip
 
-WORDS, REGIONS = 0, 1  # rows of the segment embedding, which tells the two kinds apart
+WORDS, REGIONS = 0, 1  # rows of the segment embedding, which distinguishes the two kinds
 
 
 def box_features(boxes, height, width):
-    """Return the seven numbers that describe where a region is, relative to the image.
+    """Return the seven numbers that describe the position and size of a box in the image.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def box_features(boxes, height, width):
 
 
 class RegionEmbeddings(nn.Module):
-    """Embeddings of regions: the sum of projected features, projected boxes and a segment.
+    """Embeddings of regions: the sum of projected features, projected boxes and a segment vector.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class UNITER(BERT):
         Size of a region's feature vector, 2048 in the paper.
     embed_dim, num_heads, num_layers : int
     box_dim : int, default 7
-        Number of features of a region's place, 7 in the paper.
+        Number of features of a region's box, 7 in the paper.
     **options
         The other arguments of `BERT`.
 
@@ -97,9 +97,9 @@ class UNITER(BERT):
 
     Notes
     -----
-    As in the paper's Figure 1, the projections of a region are added, and the sum is normalized.
-    (The published code normalizes each projection as well.) The modality embedding of section 3.1
-    is BERT's segment embedding: row 0 for words and row 1 for regions.
+    As in Figure 1 of the paper, the two projections of a region are added, and the sum is
+    normalized. (The published code also normalizes each projection.) The modality embedding of
+    section 3.1 is BERT's segment embedding: row 0 for words and row 1 for regions.
 
     References
     ----------
@@ -180,7 +180,7 @@ def _attention_mask(words, regions, word_padding_mask, region_padding_mask):
 
 
 class Predictions(NamedTuple):
-    """What `UNITERPreTraining` returns: logits (batch, word, vocabulary), and so on.
+    """Outputs of `UNITERPreTraining`.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ class Predictions(NamedTuple):
     classes : Tensor of shape (batch, region, class)
         Logits of the masked regions' classes.
     score : Tensor of shape (batch,)
-        Logit of whether sentence and image belong together.
+        Logit of the probability that sentence and image belong together.
     hidden : Tensor of shape (batch, word + region, embed)
         The vectors that `word_region_alignment` compares.
     """
@@ -244,7 +244,7 @@ class UNITERPreTraining(nn.Module):
 
 
 class UNITERClassifier(nn.Module):
-    """UNITER with a classifier on [CLS], for example of the answers to questions.
+    """UNITER with a classifier on [CLS], for example for the answers to questions.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ class UNITERClassifier(nn.Module):
 
 @names_arguments
 def region_regression_loss(predicted, features, masked):
-    """Compute the squared L2 distance of the masked regions' features (MRFR).
+    """Compute the squared L2 error of the masked regions' predicted features (MRFR).
 
     Parameters
     ----------
@@ -375,14 +375,14 @@ def region_kl_loss(logits, distribution, masked):
 
 @names_arguments
 def image_text_matching_loss(score, matches):
-    """Compute the binary cross-entropy of whether sentences and images belong together (ITM).
+    """Compute the binary cross-entropy of image-text matching (ITM).
 
     Parameters
     ----------
     score : Tensor of shape (batch,)
         Logit of a match.
     matches : int64 or bool Tensor of shape (batch,)
-        1 for a sentence and its image, 0 if one of them was exchanged.
+        1 for a sentence and its own image, 0 if one of them was replaced.
 
     Returns
     -------

@@ -1,10 +1,10 @@
-"""VATT: one kind of network for video, audio and text, trained on clips without labels.
+"""VATT: the same kind of network for video, audio and text, trained on unlabeled clips.
 
 Akbari et al. 2021, "VATT: Transformers for Multimodal Self-Supervised Learning from Raw Video,
-Audio and Text", arXiv:2104.11178v3. Each sense becomes tokens (`vatt_tokens.py`). Three
-Transformers read them, or one Transformer reads all of them. The outputs meet in two spaces, first
-video with audio, then both with text, and two contrastive losses (`vatt_losses.py`) pull together
-what belongs to the same clip.
+Audio and Text", arXiv:2104.11178v3. Each modality is converted to tokens (`vatt_tokens.py`).
+Three Transformers read them, or one Transformer reads the tokens of all modalities. The outputs
+are projected to two common spaces: one for video and audio, and one for video and text. Two
+contrastive losses (`vatt_losses.py`) pull together vectors of the same clip.
 """
 
 from typing import NamedTuple
@@ -33,7 +33,7 @@ _SENSES = ("video", "audio", "text")
 
 
 class Embeddings(NamedTuple):
-    """What VATT returns: vectors of length 1, or None for a sense that was not given.
+    """Outputs of VATT: unit vectors, or None for a modality that was not given.
 
     Attributes
     ----------
@@ -85,22 +85,22 @@ class VATT(nn.Module):
     video_size, video_patch : (int, int, int)
         Frames, height and width of a clip and of a patch.
     audio_length, audio_patch : int
-        Number of samples of a sound and of a segment; see `AudioTokens`.
+        Number of samples in the audio of a clip and in a segment; see `AudioTokens`.
     vocab_size, text_length : int
         Number of words, and largest number of words in a sentence.
     embed_dim, num_layers, num_heads, mlp_dim : int or (int, int, int)
         Sizes of the Transformers, or three numbers for video, audio and text.
     in_channels, audio_channels : int, default 3 and 1
     shared : bool, default False
-        Whether one Transformer reads all senses (modality-agnostic). Tokens, positions and
-        aggregation tokens are separate in both cases.
+        Whether one Transformer reads all modalities (modality-agnostic). The token embeddings,
+        positions and aggregation tokens are separate in either case.
     common_dim, text_common_dim : int, default 512 and 256
         Sizes of the common spaces of video and audio, and of video and text.
     drop_rate : float, default 0.5
-        Share of the video and audio tokens that DropToken leaves out in training.
+        Fraction of the video and audio tokens that DropToken drops during training.
     temperature : float, default 0.07
     text_weight : float, default 1
-        Weight of the loss between video and text, lambda in Eq. 7.
+        Weight of the video-text loss, lambda in Eq. 7.
     **options
         Arguments of the blocks, such as dropout, activation, eps.
 
@@ -110,15 +110,16 @@ class VATT(nn.Module):
     transformers : ModuleList
         Three Transformers, or a shared one.
     projections : ModuleDict
-        "video" and "audio" lead to the space of both, "video_text" leads on from there to the space
-        of video and text, to which "text" leads, too.
+        "video" and "audio" project to the common space of video and audio. "video_text" maps
+        from there to the common space of video and text, and "text" projects to it as well.
 
     Notes
     -----
-    Section "Common Space Projection": video and audio are compared in fine detail and text more
-    coarsely, so the second space is reached from the first one. Layers and batch norms of the
-    projections are those of the authors' code. It normalizes the position vectors, too; the paper
-    does not mention it, and here they are added as they are.
+    Section "Common Space Projection" in the paper: video and audio are compared in fine detail,
+    and text more coarsely, so the second space is computed from the first one. The projections
+    have the same layers and batch norms as the authors' code. That code also normalizes the
+    position vectors. The paper does not mention this, and here they are added without
+    normalization.
 
     References
     ----------
@@ -164,7 +165,7 @@ class VATT(nn.Module):
         self.projections = _projections(video_dim, audio_dim, text_dim, common_dim, text_common_dim)
 
     def forward(self, video=None, audio=None, text=None, padding=None):
-        """Embed what belongs to the same clips in the common spaces.
+        """Embed the modalities of a batch of clips in the common spaces.
 
         Parameters
         ----------
@@ -201,13 +202,13 @@ class VATT(nn.Module):
         ----------
         sense : {"video", "audio", "text"}
         x : Tensor
-            Input of this sense, as for `forward`; text of shape (batch, word).
+            Input of this modality, as for `forward`; text of shape (batch, word).
         padding : bool Tensor of shape (batch, word), optional
             True for padding in text.
         """
         if sense not in _SENSES:
             raise ArgumentError(
-                "VATT.encode: unknown sense", got=repr(sense), expected=f"{_SENSES}"
+                "VATT.encode: unknown modality", got=repr(sense), expected=f"{_SENSES}"
             )
         tokens = self.tokens[sense]
         transformer = self.transformers[0 if self.shared else _SENSES.index(sense)]
@@ -221,9 +222,9 @@ class VATT(nn.Module):
         Parameters
         ----------
         found : Embeddings
-            Embeddings of all three senses.
+            Embeddings of all three modalities.
         valid : bool Tensor of shape (batch, sentence), optional
-            False for sentences that do not exist.
+            False for missing sentences.
 
         Returns
         -------
@@ -289,5 +290,5 @@ def vatt_lbs(**options):
 
 
 def vatt_ma_medium(**options):
-    """VATT-MA: one Transformer of size medium for all senses. `options` override the defaults."""
+    """VATT-MA-Medium: one Transformer for all modalities. `options` override the defaults."""
     return _sized("medium", "medium", "medium", **{"shared": True, **options})

@@ -2,8 +2,8 @@
 
 Akbari et al. 2021, "VATT: Transformers for Multimodal Self-Supervised Learning from Raw Video,
 Audio and Text", arXiv:2104.11178v3, section "Multimodal Contrastive Learning". MIL-NCE is from
-Miech et al. 2019, arXiv:1912.06430v4: several sentences belong to a clip, and not all of them say
-what it shows.
+Miech et al. 2019, arXiv:1912.06430v4: several sentences belong to a clip, but not all of them
+describe it.
 """
 
 import math
@@ -25,12 +25,14 @@ def nce_loss(a, b, temperature=0.07, symmetric=False):
     Parameters
     ----------
     a, b : Tensor of shape (batch, embed)
-        Embeddings of two senses, where rows with the same index belong together. They are used as
-        they are: normalize them first if the loss should compare cosines.
+        Embeddings of two modalities; rows with the same index belong together. The function
+        does not normalize them. Normalize them first to compare cosine similarities.
     temperature : float, default 0.07
-        Divisor T of the products. A small one makes the loss look at the most similar rows only.
+        Divisor T of the products. The smaller it is, the more the loss depends on the most
+        similar rows only.
     symmetric : bool, default False
-        Whether to average with the loss in which `b` searches in `a`.
+        Whether to average with the loss in the other direction, in which row i of `b` must find
+        row i of `a`.
 
     Returns
     -------
@@ -72,23 +74,23 @@ def mil_nce_loss(video, text, temperature=0.07, valid=None):
     """MIL-NCE: each clip must find its own sentences among those of all clips.
 
     The loss is the mean over the clips of `-log(sum over own sentences / sum over all sentences)`
-    of `exp(video text / T)`. It is small as soon as one of a clip's sentences fits, so a sentence
-    that speaks of something else does little harm.
+    of `exp(video text / T)`. It is small if at least one of a clip's sentences fits, so an
+    unrelated sentence does little harm.
 
     Parameters
     ----------
     video : Tensor of shape (batch, embed)
     text : Tensor of shape (batch, sentence, embed)
-        Embeddings of the sentences of each clip. All embeddings are used as they are.
+        Embeddings of the sentences of each clip. The function does not normalize the embeddings.
     temperature : float, default 0.07
         Divisor T of the products.
     valid : bool Tensor of shape (batch, sentence), optional
-        False for sentences that do not exist. A clip without a sentence does not count in the mean.
+        False for missing sentences. Clips without a sentence do not count in the mean.
 
     Returns
     -------
     0-d Tensor
-        0 if no sentence exists.
+        0 if there are no sentences.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Tokens of video, audio and text, and DropToken, which leaves a share of them out in training.
+"""VATT's tokens of video, audio and text, and DropToken, which drops some during training.
 
 Akbari et al. 2021, arXiv:2104.11178v3, sections "Tokenization and Positional Encoding" and
-"DropToken". Each sense has its own patches, its own projection and its own positions. From there
-on a token is a token, and one Transformer can read all of them.
+"DropToken". Each modality has its own patches, projection and positions. The resulting tokens
+have the same format, so one Transformer can read all of them.
 """
 
 from .. import nn, ops
@@ -19,15 +19,16 @@ __all__ = ["AudioTokens", "TextTokens", "VideoTokens", "drop_token"]
 
 @names_arguments
 def drop_token(tokens, noise, rate):
-    """DropToken: keep a random share of the tokens, in their old order.
+    """DropToken: keep a random subset of the tokens, in their original order.
 
     Parameters
     ----------
     tokens : Tensor of shape (batch, token, embed)
     noise : Tensor of shape (batch, token)
-        Random numbers. The tokens with the smallest ones are kept, of equal ones the first.
-    rate : float from 0 to 1
-        Share of the tokens to leave out. `int(token * (1 - rate))` are kept, and at least one.
+        Random numbers. The tokens with the smallest numbers are kept; in a tie, the first ones.
+    rate : float
+        Fraction of the tokens to drop, between 0 and 1. `int(token * (1 - rate))` tokens are
+        kept, but at least one.
 
     Returns
     -------
@@ -38,7 +39,7 @@ def drop_token(tokens, noise, rate):
     Raises
     ------
     ArgumentError
-        If `rate` is not from 0 to 1.
+        If `rate` is not between 0 and 1.
     ShapeError
         If the shapes do not match.
 
@@ -68,7 +69,7 @@ def drop_token(tokens, noise, rate):
 
 
 class Tokens(nn.Module):
-    """Base class: tokens of one sense, with an aggregation token before them (Eq. 2).
+    """Base class: tokens of one modality, preceded by an aggregation token (Eq. 2).
 
     Parameters
     ----------
@@ -77,7 +78,7 @@ class Tokens(nn.Module):
     Attributes
     ----------
     aggregation : Parameter of shape (1, 1, embed)
-        The output at this token stands for the whole input, as at the class token of ViT.
+        The output at this token represents the whole input, as at ViT's class token.
     """
 
     def __init__(self, embed_dim):
@@ -91,9 +92,9 @@ class Tokens(nn.Module):
         Parameters
         ----------
         x : Tensor
-            Input of this sense, as for `embed`.
+            Input of this modality, as for `embed`.
         drop_rate : float, default 0
-            Share of the tokens to leave out at random. The aggregation token always stays.
+            Fraction of the tokens to drop at random. The aggregation token is always kept.
 
         Returns
         -------
@@ -113,21 +114,22 @@ class Tokens(nn.Module):
 
 
 class VideoTokens(Tokens):
-    """Tokens of a video: patches in space and time, with one position for each of three axes.
+    """Tokens of a video: patches in space and time, with positions along three axes.
 
     Parameters
     ----------
     video_size, patch_size : (int, int, int)
-        Frames, height and width of a clip and of a patch. Each must divide the clip's.
+        Frames, height and width of a clip and of a patch. The sizes of a clip must be multiples
+        of the sizes of a patch.
     embed_dim : int
     in_channels : int, default 3
 
     Attributes
     ----------
     projection : Conv3d
-        Its kernel is as large as its stride, so it projects each patch once.
+        Its kernel size equals its stride, so it projects each patch once.
     time_positions, row_positions, column_positions : LearnedPositionalEmbedding
-        A patch gets the sum of three vectors. T + H + W of them serve T * H * W places.
+        Each patch gets the sum of three vectors, so T + H + W vectors encode T * H * W positions.
 
     References
     ----------
@@ -194,20 +196,20 @@ class VideoTokens(Tokens):
 
 
 class AudioTokens(Tokens):
-    """Tokens of sound: segments of the waveform, or of a spectrogram, with their positions.
+    """Tokens of audio: segments of the waveform, or of a spectrogram, with their positions.
 
     Parameters
     ----------
     length, patch_size : int
-        Number of samples (or spectrogram frames) of a sound, and of a segment.
+        Number of samples (or spectrogram frames) in the audio of a clip, and in a segment.
     embed_dim : int
     in_channels : int, default 1
-        Number of values at each time: 1 for a waveform, the number of bands for a spectrogram.
+        Number of values at each time step: 1 for a waveform, the number of bands for a spectrogram.
 
     Notes
     -----
-    The paper reads waveforms. The authors' code also has a model that reads spectrograms; it cuts
-    them along the frequencies, too.
+    The paper uses waveforms. The authors' code also has a model for spectrograms, which it also
+    cuts along the frequency axis.
 
     Examples
     --------
@@ -258,18 +260,18 @@ class TextTokens(Tokens):
     Parameters
     ----------
     vocab_size, length, embed_dim : int
-        Number of words, largest number of words in a sentence, size of a vector.
+        Size of the vocabulary, maximum number of words in a sentence, and size of a vector.
     num_heads : int
         Number of heads of the Transformer that reads the tokens.
     relative : bool, default True
-        Whether the positions are a bias on the attention scores that depends on the distance of two
-        words, as in T5. If False, each position has a vector.
+        Whether positions are encoded by a bias on the attention scores that depends on the
+        distance between two words, as in T5. If False, each position has a vector.
 
     Notes
     -----
-    The bias has 32 buckets for distances up to 64, as in the authors' code, and all layers add the
-    same one. A Transformer that reads all three senses cannot have a bias for words; there the
-    authors' code has a vector for each position.
+    As in the authors' code, the bias has 32 buckets for distances up to 64, and all layers
+    share it. A Transformer that reads all three modalities cannot have a bias for words, so the
+    authors' code then uses a vector for each position.
 
     Examples
     --------
@@ -300,7 +302,7 @@ class TextTokens(Tokens):
         return words if self.positions is None else self.positions(words)
 
     def mask(self, ids, padding=None):
-        """Return the mask of the attention: where it may look, plus the bias if there is one.
+        """Return the attention mask, with the position bias if there is one.
 
         Parameters
         ----------

@@ -1,9 +1,9 @@
-"""VideoMAE, the masked autoencoder for video: hides whole tubes of patches and predicts them.
+"""VideoMAE, the masked autoencoder for video: masks tubes of patches and predicts them.
 
 Tong et al. 2022, "VideoMAE: Masked Autoencoders are Data-Efficient Learners for Self-Supervised
 Video Pre-Training", arXiv:2203.12602v3. Neighboring frames are almost equal, so a patch that is
-hidden in one frame could be copied from the next one. Tube masking hides the same places in all
-frames, and 90 % of them (section 3.2).
+masked in only one frame could be copied from the next one. Tube masking masks the same 90 % of
+the positions in all frames (sections 3.2 and 3.3).
 """
 
 from .. import nn, ops
@@ -19,17 +19,14 @@ __all__ = ["VideoMAE", "cubes_of", "tube_masking", "video_mae_b", "video_mae_l",
 
 
 def tube_masking(noise, num_steps, mask_ratio=0.9):
-    """Choose the cubes to mask: those at the places with the largest noise, in every time step.
+    """Choose the cubes to mask: those at the positions with the largest noise, in every time step.
 
     Parameters
     ----------
     noise : Tensor of shape (batch, place)
     num_steps : int
         Number of cubes along the time axis.
-    mask_ratio : float, default 0.9
-        Fraction of the places that is masked.
-
-    Returns
+    mask_ratio : float, default 0.9 Fraction of the places that is masked. Returns
     -------
     bool Tensor of shape (batch, num_steps * place)
         True for masked cubes. Each row has the same number of them.
@@ -70,7 +67,7 @@ def tube_masking(noise, num_steps, mask_ratio=0.9):
 
 @computes("patches", reveals=("patch embedding",))
 def cubes_of(video, tubelet_size, patch_size):
-    """Cut a video into cubes, one row for each. The channels of a pixel are adjacent.
+    """Cut a video into cubes, one per row. The channels of a pixel are adjacent.
 
     Parameters
     ----------
@@ -112,7 +109,7 @@ def visible_and_masked(mask):
     Parameters
     ----------
     mask : bool Tensor of shape (batch, cube)
-        True for masked cubes, in each row the same number.
+        True for masked cubes. Each row must have the same number of them.
 
     Returns
     -------
@@ -122,7 +119,7 @@ def visible_and_masked(mask):
     counts = mask.sum(1)
     if counts.numel() and (counts != counts[0]).any().item():
         raise ShapeError(
-            "VideoMAE: the rows of the mask hide different numbers of cubes",
+            "VideoMAE: the rows of the mask have different numbers of masked cubes",
             got=f"{counts.tolist()}",
             expected="the same number in every row",
         )

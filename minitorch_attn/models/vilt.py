@@ -1,7 +1,8 @@
-"""ViLT: one Transformer reads words and image patches, without a convolutional network or regions.
+"""ViLT: one Transformer reads words and image patches, without convolutions or regions.
 
 Kim et al. 2021, "ViLT: Vision-and-Language Transformer Without Convolution or Region Supervision",
-arXiv:2102.03334v2. The embeddings of words are BERT's. Those of patches and the layers are ViT's.
+arXiv:2102.03334v2. The word embeddings are the same as in BERT. The patch embeddings and the
+layers are the same as in ViT.
 """
 
 from .. import nn, ops
@@ -21,7 +22,7 @@ class ViLT(nn.Module):
     ----------
     vocab_size : int
     image_size, patch_size : int or (int, int)
-        Height and width in pixels of the images whose positions are learned, and of a patch.
+        Height and width in pixels of the images for which positions are learned, and of a patch.
     embed_dim, num_heads, num_layers, mlp_dim : int
     in_channels : int, default 3
     max_positions : int, default 40
@@ -34,7 +35,8 @@ class ViLT(nn.Module):
     eps : float, default 1e-12
     padding_idx : int, optional
     max_patches : int, default -1
-        Maximum number of patches of an image; -1 for no limit. If there are more, some are drawn.
+        Maximum number of patches of an image; -1 for no limit. If an image has more patches, a
+        random subset is used.
 
     Attributes
     ----------
@@ -43,9 +45,9 @@ class ViLT(nn.Module):
 
     Notes
     -----
-    Images of one batch may have different sizes: `pixel_mask` tells which pixels are not padding.
-    The position embeddings are interpolated bilinearly to the grid of each image (section 3.1 of
-    the paper; the corners of both grids agree).
+    Images of one batch may have different sizes; `pixel_mask` marks the pixels that are not
+    padding. The position embeddings are interpolated bilinearly to the grid of each image
+    (section 3.1 of the paper; the corners of both grids agree).
 
     References
     ----------
@@ -115,11 +117,11 @@ class ViLT(nn.Module):
         return self.norm(self.encode(x, mask))
 
     def embed_words(self, tokens, segments=None):
-        """Return the embeddings of words, without the modality."""
+        """Return the embeddings of words, without the modality embedding."""
         return self.embeddings(tokens, segments)
 
     def embed_images(self, images, pixel_mask=None):
-        """Return the embeddings of class token and patches, and which of them are real.
+        """Return the embeddings of the class token and the patches, and which of them are real.
 
         Parameters
         ----------
@@ -157,7 +159,7 @@ class ViLT(nn.Module):
         words : Tensor of shape (batch, word, embed)
         patches : Tensor of shape (batch, patch, embed)
         word_mask, real : Tensor of shape (batch, word) or (batch, patch), optional
-            1 for what is not padding.
+            1 for words or patches, 0 for padding.
         modality : int, default 1
             Row of the modality embedding for the image.
 
@@ -219,9 +221,9 @@ class ViLT(nn.Module):
         return ops.cat(padded) if padded else table.new_zeros(0, grid[0] * grid[1], self.embed_dim)
 
     def _chosen(self, real, kept):
-        """Return the indices (batch, kept) of patches: real ones first, in raster order.
+        """Return the indices (batch, kept) of patches, real ones before padding, in raster order.
 
-        If there are more than `kept` real patches, random ones are kept, in raster order.
+        If there are more than `kept` real patches, a random subset is kept, in raster order.
         """
         order = ops.argsort(1 - real, dim=1, stable=True)  # real ones first
         count = real.sum(1, keepdim=True)

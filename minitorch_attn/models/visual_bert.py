@@ -53,7 +53,7 @@ class VisualEmbeddings(Embeddings):
         Parameters
         ----------
         alignment : int64 Tensor of shape (batch, region, aligned)
-            Positions of words; -1 for none. It may have more regions than there are.
+            Positions of words; -1 for none. It may have more rows than there are regions.
         regions : int
             Number of regions.
 
@@ -89,8 +89,9 @@ class VisualBERT(BERT):
 
     Notes
     -----
-    As in the published weights, a region has no position of its own: all regions have the position
-    embedding of row 0, or that of the words they are aligned with (section 3.2).
+    As in the published weights, a region does not have its own position. All regions use row 0
+    of the position embedding, or the mean position embedding of the words they are aligned with
+    (section 3.2).
 
     References
     ----------

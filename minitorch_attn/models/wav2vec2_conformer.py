@@ -1,4 +1,4 @@
-"""wav2vec 2.0 with a Conformer encoder: from the samples of a waveform to one vector every 20 ms.
+"""wav2vec 2.0 with a Conformer encoder: maps a waveform to one vector for every 20 ms.
 
 Baevski et al. 2020, "wav2vec 2.0", arXiv:2006.11477v3, sections 2 and 4.2: a convolutional feature
 encoder, then a context network, here of Conformer blocks (Gulati et al. 2020, arXiv:2005.08100v1).
@@ -25,7 +25,8 @@ class FeatureLayer(nn.Module):
     in_channels, out_channels, kernel_size, stride : int
     bias : bool
     norm : {"group", "layer", None}
-        Norm of each channel over time, norm of each frame over the channels, or none.
+        Normalize each channel over time, normalize each frame over the channels, or do not
+        normalize.
     activation : callable
     """
 
@@ -55,7 +56,8 @@ class FeatureEncoder(nn.Module):
         Output channels, kernel size and stride of each layer.
     bias : bool, default False
     norm : {"group", "layer"}, default "group"
-        Norms: one of each channel after the first layer only, or one of each frame in each layer.
+        "group": normalize each channel, only in the first layer. "layer": normalize each frame,
+        in every layer.
     activation : str or callable, default "gelu"
     """
 
@@ -93,7 +95,7 @@ class FeatureEncoder(nn.Module):
 
 
 class PlainAttention(nn.Attention):
-    """Self-attention without positions, with the calls of `RelativeAttention`."""
+    """Self-attention without positions, called in the same way as `RelativeAttention`."""
 
     @computes("attention layer")
     def forward(self, x, key_padding_mask=None, *, mask=None, positions=None):
@@ -101,10 +103,11 @@ class PlainAttention(nn.Attention):
 
 
 class RotaryAttention(nn.Attention):
-    """Self-attention of rotated tokens, with the calls of `RelativeAttention`.
+    """Self-attention of rotated tokens, called in the same way as `RelativeAttention`.
 
-    The heads' parts of the input are rotated before the query and key projections, and not the
-    queries and keys as in RoFormer (arXiv:2104.09864v5). The published weights need this order.
+    The input is split into heads and rotated before the query and key projections. RoFormer
+    (arXiv:2104.09864v5) rotates the queries and keys instead. The published weights need the
+    order used here.
     """
 
     @computes("attention layer")
@@ -158,7 +161,7 @@ class Wav2Vec2Conformer(nn.Module):
     Parameters
     ----------
     channels, kernels, strides : sequence of int
-        Layers of the feature encoder. The defaults make one frame of 320 samples.
+        Layers of the feature encoder. The defaults produce one frame for every 320 samples.
     embed_dim, num_heads, hidden_dim, num_layers, kernel_size : int
         Sizes of the Conformer blocks.
     positions : {"relative", "rotary", None}, default "relative"
@@ -261,7 +264,7 @@ class Wav2Vec2Conformer(nn.Module):
         return self.norm(x)
 
     def positions_of(self, x):
-        """Return what the attention layers need to know of the positions of `x`, or None."""
+        """Return the position information of `x` for the attention layers, or None."""
         if self.positions == "relative":
             return relative_positions(
                 x.shape[1], x.shape[2], interleaved=True, dtype=x.dtype, device=x.device

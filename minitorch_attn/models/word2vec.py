@@ -29,16 +29,16 @@ __all__ = [
 
 
 def negative_sampling_loss(vectors, output, positives, negatives):
-    """Negative sampling: tell the word that occurred from words drawn at random.
+    """Negative sampling loss: distinguish the word that occurred from random words.
 
     Parameters
     ----------
     vectors : Tensor of shape (batch, embed)
-        Vectors that predict: v_I of Eq. 4.
+        Vectors of the predicting words, v_I in Eq. 4.
     output : Embedding
         Output vectors v' of all words.
     positives : int64 Tensor of shape (batch,)
-        Words that occurred, w_O.
+        Words that occurred, w_O in Eq. 4.
     negatives : int64 Tensor of shape (batch, negative)
         Words drawn from the noise distribution.
 
@@ -56,7 +56,7 @@ def negative_sampling_loss(vectors, output, positives, negatives):
 
 
 class SkipGram(nn.Module):
-    """Skip-gram with negative sampling: each word predicts its neighbors.
+    """Skip-gram model with negative sampling: each word predicts its neighbors.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class CBOW(nn.Module):
         ----------
         context : int64 Tensor of shape (batch, context)
         padding_mask : bool Tensor of shape (batch, context), optional
-            True where there is no word. The mean of no words is 0.
+            True where there is no word. A row without words has mean 0.
         """
         vectors = self.input(context)  # (batch, context, embed)
         if padding_mask is None:
@@ -156,10 +156,10 @@ class CBOW(nn.Module):
 
 
 class HierarchicalSoftmax(nn.Module):
-    """Hierarchical softmax: a word is predicted by the turns on its path in a Huffman tree.
+    """Hierarchical softmax: predicts a word by predicting the turns on its path in a Huffman tree.
 
-    A word costs one sigmoid for each inner node on its path, about log2(vocab_size) of them instead
-    of a softmax over all words, and frequent words have short paths.
+    Instead of a softmax over all words, the probability of a word takes one sigmoid for each
+    inner node on its path: about log2(vocab_size) of them. Frequent words have short paths.
 
     Parameters
     ----------
@@ -248,9 +248,10 @@ def huffman_codes(counts):
 
     Notes
     -----
-    The two nodes with the smallest counts are joined until one is left; the larger of the two gets
-    code 1, and inner nodes are numbered as they are made. In a tie, an inner node comes before a
-    word, and a later word before an earlier one, as in `CreateBinaryTree` of word2vec.c.
+    The two nodes with the smallest counts are joined until one node is left. The larger of the
+    two gets code 1, and inner nodes are numbered in the order of their creation. In a tie, an
+    inner node comes before a word, and a later word before an earlier one, as in
+    `CreateBinaryTree` of word2vec.c.
 
     Examples
     --------
@@ -311,7 +312,7 @@ def discard_probability(counts, threshold=1e-5):
     counts : sequence of int, or Tensor of shape (word,)
         Number of occurrences of each word; f is a word's share of all occurrences.
     threshold : float, default 1e-5
-        Share t up to which a word is never discarded.
+        Threshold t. Words whose share is at most t are never discarded.
 
     Returns
     -------

@@ -54,8 +54,8 @@ def subsample(ids, discard, generator=None):
 
     Notes
     -----
-    arXiv:1310.4546v1, section 2.3. Afterwards, the windows reach further: discarded words leave no
-    gap.
+    arXiv:1310.4546v1, section 2.3. Discarded words do not leave gaps, so the windows reach
+    further afterwards.
 
     Examples
     --------
@@ -68,16 +68,16 @@ def subsample(ids, discard, generator=None):
 
 
 def skip_gram_pairs(ids, window, sizes=None):
-    """All pairs of a word and a neighbor of it.
+    """Return all pairs of a word and one of its neighbors, for skip-gram.
 
     Parameters
     ----------
     ids : int64 Tensor of shape (token,)
     window : int
-        Largest distance between the two.
+        Maximum distance between the two words.
     sizes : int64 Tensor of shape (token,), optional
-        Window of each word, at most `window`. Drawn from 1, ..., window, it gives distant words
-        less weight (arXiv:1301.3781v3, section 3.2).
+        Window size of each word, at most `window`. Sizes drawn from 1, ..., window give distant
+        words less weight (arXiv:1301.3781v3, section 3.2).
 
     Returns
     -------
@@ -95,7 +95,7 @@ def skip_gram_pairs(ids, window, sizes=None):
 
 
 def cbow_windows(ids, window, sizes=None):
-    """The words around each word, in a row of 2 * window places.
+    """Return the words around each word, in rows of 2 * window entries, for CBOW.
 
     Parameters
     ----------

@@ -19,8 +19,8 @@ def caption_figure(scenes, title="Captions", labels=None, smooth=True):
     ----------
     scenes : sequence of (image, words, weights)
         An image (height, width) with values from 0 (paper) to 1 (ink), a list of words, and the
-        weights (word, row, column) on a grid that covers the image. The larger a weight, the
-        stronger its color; the largest weight of the row has the full color.
+        weights (word, row, column) on a grid that covers the image. Larger weights have a
+        stronger color; the largest weight of a row of the figure has the full color.
     title : str
     labels : sequence of str, optional
         Labels to the left of the rows.
@@ -35,7 +35,7 @@ def caption_figure(scenes, title="Captions", labels=None, smooth=True):
     Raises
     ------
     ShapeError
-        If an array has the wrong number of axes, or a scene's words and maps differ in number.
+        If an array has the wrong number of axes, or a scene's numbers of words and maps differ.
     """
     for image, words, weights in scenes:
         check_axes(image, 2, "caption_figure", "scenes", "(height, width)")

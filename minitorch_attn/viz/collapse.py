@@ -1,4 +1,4 @@
-"""Collapse figure: the entropies of a teacher's targets over the steps of several trainings."""
+"""Collapse figure: the entropies of a teacher's targets during several training runs."""
 
 from ..named_errors import names_arguments
 from .style import COLOURS, check_axes, host, new_figure
@@ -8,7 +8,7 @@ __all__ = ["collapse_figure"]
 
 @names_arguments
 def collapse_figure(runs, every, uniform, title="Entropy of the teacher's targets"):
-    """Plot the entropy of each target and of their mean, with a panel for each training.
+    """Plot the mean entropy of the targets and the entropy of their mean, one panel per run.
 
     Parameters
     ----------

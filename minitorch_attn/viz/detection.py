@@ -18,7 +18,7 @@ def query_boxes_figure(boxes, title="The boxes of each query", columns=5):
     Parameters
     ----------
     boxes : Tensor or array of shape (image, query, 4)
-        Boxes as centers: x, y, width and height, relative to the size of the image.
+        Boxes in center format: x, y, width and height, relative to the size of the image.
     title : str
     columns : int, default 5
         Number of panels in a row.
@@ -29,9 +29,9 @@ def query_boxes_figure(boxes, title="The boxes of each query", columns=5):
 
     Notes
     -----
-    Figure 7 of Carion et al. 2020, arXiv:2005.12872v3. The color tells the shape: narrower than 2/3
-    of the height, wider than 1.5 times the height, or between. The larger a box, the larger its
-    point.
+    As in Figure 7 of Carion et al. 2020, arXiv:2005.12872v3. The color of a point shows the
+    shape of its box: narrower than 2/3 of the height, wider than 1.5 times the height, or in
+    between. Larger boxes have larger points.
     """
     from matplotlib.lines import Line2D
 

@@ -1,4 +1,4 @@
-"""Passes of Mask-Predict: which tokens are masked, what fills them, and how probable it is."""
+"""Passes of Mask-Predict: the masked tokens, the predictions, and their probabilities."""
 
 import numpy as np
 
@@ -12,20 +12,20 @@ __all__ = ["passes_figure"]
 
 @names_arguments
 def passes_figure(examples, title="Positions by pass"):
-    """Plot how decoding in parallel fills a text: one row per pass, one cell per position.
+    """Plot how parallel decoding fills in a text: one row per pass, one cell per position.
 
     Parameters
     ----------
     examples : list of (str, list of (tokens, bool array, float array))
-        For each example, a heading and its passes. A pass has the tokens after it, which of them
-        were masked before it and are therefore predicted in it, and the probability of each token
-        when it was predicted.
+        For each example, a heading and its passes. A pass consists of three sequences: the
+        tokens after the pass; whether each token was masked before the pass, and so predicted
+        in it; and the probability of each token when it was predicted.
     title : str
 
     Returns
     -------
     matplotlib.figure.Figure
-        The color of a cell is the probability. A frame marks a token that the pass predicts.
+        The color of a cell shows the probability. A frame marks a token that the pass predicts.
     """
     longest, heights = 0, []
     for heading, passes in examples:

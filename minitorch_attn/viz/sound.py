@@ -24,8 +24,7 @@ def sound_figure(waveform, features, sample_rate, hop, words=(), title="Sound"):
     hop : int
         Number of samples between the starts of two frames.
     words : sequence of (start, end, word), optional
-        Names of stretches of the sound, with their first samples and the samples after their last
-        ones.
+        Labeled parts of the sound: first sample, the sample after the last one, and label.
     title : str
 
     Returns
@@ -59,7 +58,7 @@ def sound_figure(waveform, features, sample_rate, hop, words=(), title="Sound"):
 def time_attention_figure(
     features, weights, labels, sample_rate, hop, title="Attention over time", spans=None
 ):
-    """Plot a spectrogram, and below it how much each output attends to each moment.
+    """Plot a spectrogram, and below it the attention of each output over time.
 
     Parameters
     ----------
@@ -74,7 +73,7 @@ def time_attention_figure(
         Number of samples between the starts of two frames.
     title : str
     spans : array of shape (output, 2), optional
-        First and last sample of the stretch in which each output was spoken, drawn as a frame.
+        First and last sample of the part in which each output was spoken, drawn as a frame.
 
     Returns
     -------
@@ -83,7 +82,7 @@ def time_attention_figure(
     Raises
     ------
     ShapeError
-        If the number of labels is not the number of outputs.
+        If the numbers of labels and outputs differ.
     """
     check_axes(features, 2, "time_attention_figure", "features", "(frame, band)")
     check_axes(weights, 2, "time_attention_figure", "weights", "(output, key)")

@@ -24,7 +24,7 @@ def superposition_figure(matrices, interference, captions, title="Superposition"
     matrices : sequence of Tensor or array of shape (hidden, feature)
         One matrix W for each model.
     interference : sequence of Tensor or array of shape (feature,)
-        Interference of each feature with the others, from 0 (blue) to 1 or more (orange).
+        Interference of each feature with the others: 0 is blue, 1 or more is orange.
     captions : sequence of str
         Captions, one above each heat map.
     title : str
@@ -100,7 +100,7 @@ def feature_directions_figure(matrices, captions, title="Features in two dimensi
 
 @names_arguments
 def dimensionality_figure(inverse_density, dimensions, by_feature, title="Dimensions per feature"):
-    """Plot the dimensions per feature, and the dimensionality of each one, over the sparsity.
+    """Plot the dimensions per feature, and the dimensionality of each feature, by sparsity.
 
     Parameters
     ----------

@@ -13,8 +13,8 @@ __all__ = ["meanings_figure", "word_map_figure"]
 def word_map_figure(vectors, groups, title="Words and their neighbors"):
     """Plot words on a map, each connected with its nearest neighbors.
 
-    The distances on the map follow the cosines of the vectors as well as two dimensions allow
-    (metric multidimensional scaling).
+    The distances on the map approximate the distances of the normalized vectors as well as is
+    possible in two dimensions (metric multidimensional scaling).
 
     Parameters
     ----------
@@ -69,8 +69,9 @@ def meanings_figure(panels, names, title="Two meanings of a word"):
     Parameters
     ----------
     panels : dict of str to (array of shape (occurrence, embed), bool array, list of str)
-        For each panel, by its title: vectors, which occurrences have the second meaning (drawn as
-        empty squares), and the contexts of the occurrences, a few of which are shown.
+        For each panel, by its title: the vectors, whether each occurrence has the second
+        meaning (drawn as an empty square), and the contexts of the occurrences, a few of which
+        are shown.
     names : (str, str)
         Names of the two meanings.
     title : str
@@ -119,7 +120,7 @@ def _principal(vectors):
 
 
 def _spread(points, count=6):
-    """Return a few rows that are far apart: each next one is the farthest from those before."""
+    """Return the indices of a few distant points: each is the farthest from the previous ones."""
     chosen = [int(np.argmax(np.linalg.norm(points, axis=1)))]
     closest = 0.12 * np.ptp(points, axis=0).max()  # labels of close points would overlap
     while len(chosen) < min(count, len(points)):
@@ -131,7 +132,7 @@ def _spread(points, count=6):
 
 
 def _scaled(distances, rounds=300):
-    """Return points (row, 2) with about these distances: SMACOF, from classical scaling."""
+    """Return points (row, 2) with roughly these distances, by SMACOF from classical scaling."""
     count = len(distances)
     center = np.eye(count) - 1 / count
     values, directions = np.linalg.eigh(-0.5 * center @ distances**2 @ center)

@@ -388,7 +388,7 @@ class TestModel:
             small(embed_dim=(4, 4))
         with pytest.raises(ArgumentError, match="num_layers must be one number"):
             small(num_layers=(1, 2, 1), shared=True)
-        with pytest.raises(ArgumentError, match="unknown sense"):
+        with pytest.raises(ArgumentError, match="unknown modality"):
             small().encode("smell", mt.zeros(2, 3))
 
 

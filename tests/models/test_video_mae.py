@@ -62,7 +62,7 @@ def test_visible_and_masked(device):
                      device=device)  # fmt: skip
     visible, masked = visible_and_masked(mask)
     assert visible.tolist() == [[1, 2, 4], [0, 3, 4]] and masked.tolist() == [[0, 3], [1, 2]]
-    with pytest.raises(ShapeError, match="hide different numbers of cubes"):
+    with pytest.raises(ShapeError, match="different numbers of masked cubes"):
         visible_and_masked(mt.tensor([[True, False], [True, True]], device=device))
 
 

@@ -129,7 +129,7 @@ class CLIPModel(FullConfig):
         self, input_ids, attention_mask=None, position_ids=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Run the text tower. `pooler_output` is the projected vector, not yet of length 1."""
+        """Run the text tower. `pooler_output` is the projected vector before normalization."""
         found = self.text_model(
             input_ids, attention_mask, position_ids, output_attentions, output_hidden_states
         )
@@ -139,7 +139,7 @@ class CLIPModel(FullConfig):
         self, pixel_values, interpolate_pos_encoding=False, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Run the image tower. `pooler_output` is the projected vector, not yet of length 1."""
+        """Run the image tower. `pooler_output` is the projected vector before normalization."""
         found = self.vision_model(
             pixel_values, interpolate_pos_encoding, output_attentions, output_hidden_states
         )
@@ -161,7 +161,7 @@ class CLIPModel(FullConfig):
         return_loss : bool, optional
             Whether to compute the contrastive loss. Text i must then describe image i.
         interpolate_pos_encoding : bool, default False
-            Whether images may have another size than `image_size`.
+            Whether the size of images may differ from `image_size`.
         output_attentions, output_hidden_states, return_dict : bool, optional
         """
         flags = output_attentions, output_hidden_states

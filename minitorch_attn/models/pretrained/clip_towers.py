@@ -28,7 +28,7 @@ _VISION = dict(
     image_size=224, patch_size=32,
 )  # fmt: skip
 _PARTS = {"text_config": _TEXT, "vision_config": _VISION}
-# A configuration before 2023 has this id, which is wrong: the end token is the largest id.
+# Configurations from before 2023 contain this wrong id. The end token is then the largest id.
 _OLD_EOS = 2
 
 
@@ -74,7 +74,7 @@ def tower_names(tower, stored, ours):
 
 
 class PartModel(PretrainedModel):
-    """Base class for a model with one tower, which also reads folders of the whole CLIP.
+    """Base class for a model with one tower, which can also load folders of a complete CLIP.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class Tower(PartModel):
     ----------
     prefixed : bool
         Whether the names in files have the prefix `base_prefix`, as they do in old files and in
-        those that transformers writes after reading a folder of the whole CLIP.
+        those that transformers writes after loading a folder of a complete CLIP.
     """
 
     is_base = True
@@ -255,7 +255,7 @@ class CLIPVisionModel(Tower, VisionModel):
         ----------
         pixel_values : Tensor of shape (batch, channel, height, width)
         interpolate_pos_encoding : bool, default False
-            Whether images may have another size than `image_size`.
+            Whether the size of images may differ from `image_size`.
         output_attentions, output_hidden_states, return_dict : bool, optional
         """
         tower = self.vision

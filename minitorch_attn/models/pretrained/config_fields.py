@@ -1,4 +1,4 @@
-"""Types of the fields of `config.json`, by which every model checks its configuration.
+"""Types of the config fields in `config.json`, used to check every model's configuration.
 
 A field has the type of its default value, unless a table below names another kind. The tables
 agree with the annotations in transformers' configuration classes.
@@ -54,7 +54,7 @@ WEIGHTS = record(
     },
 )  # fmt: skip
 
-# Fields whose type is not that of their default value, or which have no default value.
+# Fields whose type differs from that of the default value, or that have no default value.
 _FIELDS = {
     **KINDS,  # settings of `generate`, which older files contain
     **_each(SIZE, "vocab_size hidden_size n_embd d_model embed_dim intermediate_size d_kv d_ff "
@@ -165,8 +165,8 @@ def check_timm(config, arguments, where, error):
 def check_sizes(fields, arrays, where, strict):
     """Raise an error if a configuration describes a much larger model than the file contains.
 
-    Each layer has a tensor and each width is the length of an axis, so these numbers are limits.
-    Without this check, a damaged field could make the model allocate all memory.
+    Each layer has a tensor, and each width is the length of an axis, so the tensors limit these
+    numbers. Without this check, a damaged field could make the model allocate all memory.
 
     Parameters
     ----------
@@ -174,7 +174,8 @@ def check_sizes(fields, arrays, where, strict):
     arrays : dict of array
     where : str
     strict : bool
-        Whether the file must contain all tensors. Otherwise only absurd sizes are refused.
+        Whether the file must contain all tensors. Otherwise, only absurdly large sizes are
+        rejected.
     """
     elements = sum(array.size for array in arrays.values())
     arguments = {**fields, **(fields.get("model_args") or {})}

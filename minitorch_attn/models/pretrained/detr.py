@@ -27,7 +27,7 @@ _DEFAULTS = dict(
     mask_loss_coefficient=1, dice_loss_coefficient=1, bbox_loss_coefficient=5,
     giou_loss_coefficient=2, eos_coefficient=0.1,
 )  # fmt: skip
-# Parts of names in files that transformers writes -> in its classes.
+# Parts of names in the files that transformers writes -> the same parts in its classes.
 _OLD = (
     (r"backbone\.conv_encoder\.", "backbone."),
     (r"(_attn)\.out_proj\.", r"\1.o_proj."),
@@ -47,8 +47,9 @@ class DetrPreTrainedModel(PretrainedModel):
     Attributes
     ----------
     as_classes : bool
-        Whether files use the names of transformers' classes. Published folders, and those that
-        transformers writes, use older names. A loaded model is saved with the names it had.
+        Whether files use the names of transformers' classes. Published folders, and folders
+        that transformers writes, use older names. A loaded model is saved with the names it was
+        loaded with.
     """
 
     model_type = "detr"

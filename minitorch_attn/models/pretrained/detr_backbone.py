@@ -33,12 +33,12 @@ _FIELDS = record(
 
 
 def backbone_config(config):
-    """Return the fields of the backbone, with those that older folders have in other places.
+    """Return the fields of the backbone, including those that older folders store elsewhere.
 
     Parameters
     ----------
     config : Config
-        Configuration of a DETR. Without `backbone_config`, it names a backbone of timm.
+        Configuration of a DETR model. Without `backbone_config`, it names a timm backbone.
 
     Returns
     -------

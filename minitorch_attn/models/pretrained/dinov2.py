@@ -28,7 +28,7 @@ _DEFAULTS = dict(
 )  # fmt: skip
 
 
-# Parts of names in published folders -> in the classes of transformers 5.
+# Parts of names in published folders -> the same parts in the classes of transformers 5.
 _PUBLISHED = {
     ".attention.attention.query.": ".attention.q_proj.",
     ".attention.attention.key.": ".attention.k_proj.",
@@ -36,7 +36,7 @@ _PUBLISHED = {
     ".attention.output.dense.": ".attention.o_proj.",
     ".mlp.weights_out.": ".mlp.down_proj.",
 }
-# Two matrices of the classes are stacked in published folders.
+# Published folders stack two matrices that are separate in the classes.
 _GATE_AND_UP, _GATE, _UP = ".mlp.weights_in.", ".mlp.gate_proj.", ".mlp.up_proj."
 
 
@@ -47,8 +47,8 @@ class Dinov2PreTrainedModel(VisionModel):
     ----------
     published_names : bool
         Whether files have the names of the published folders, such as
-        `attention.attention.query`, which transformers writes too. If False, they have those of
-        the classes of transformers 5, such as `attention.q_proj`.
+        `attention.attention.query`, which transformers also writes. If False, they have the
+        names of the classes in transformers 5, such as `attention.q_proj`.
     """
 
     model_type = "dinov2"
@@ -144,7 +144,7 @@ class Dinov2PreTrainedModel(VisionModel):
         count = weight.shape[0] - 1
         if grid[0] * grid[1] == count and height == width:
             return weight
-        # transformers takes the positions as those of a square, whatever config.image_size says.
+        # transformers assumes a square grid of positions, whatever config.image_size says.
         side = math.isqrt(count)
         old = (side, side) if side * side == count else self.vision.grid
         table = weight[1:]

@@ -21,7 +21,7 @@ _DEFAULTS = dict(
 
 
 class ImageGPTPreTrainedModel(GPT2PreTrainedModel):
-    """Base class for the Image GPT models: GPT-2's, with the body and the masks of Image GPT."""
+    """Base class for the Image GPT models, with the body and the masks of Image GPT."""
 
     model_type = "imagegpt"
     defaults = _DEFAULTS
@@ -35,7 +35,7 @@ class ImageGPTPreTrainedModel(GPT2PreTrainedModel):
         )  # fmt: skip
         if not self.predicts:
             body.head = nn.Identity()
-        elif config.tie_word_embeddings:  # then the start token has a logit, too
+        elif config.tie_word_embeddings:  # then the start token also has a logit
             body.head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
             body.head.weight = body.token_embedding.weight
         else:
@@ -43,7 +43,7 @@ class ImageGPTPreTrainedModel(GPT2PreTrainedModel):
         return body
 
     def mask_of(self, attention_mask, position_ids, x, past):
-        """Return the mask of padding: unlike GPT-2, positions do not divide a row into texts."""
+        """Return the padding mask. Unlike in GPT-2, positions do not separate several texts."""
         if attention_mask is None:
             return None
         flat = attention_mask.reshape(x.shape[0], -1)

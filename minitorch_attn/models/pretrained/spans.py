@@ -15,11 +15,11 @@ def draw_spans(lengths, size, share, span, at_least, device):
     Parameters
     ----------
     lengths : list of int
-        Number of places of each row. The places after them are not masked.
+        Number of positions of each row. Later positions are not masked.
     size : int
-        Number of places of the mask.
+        Length of the mask's rows.
     share : float
-        Upper bound of the share of masked places: overlaps reduce it.
+        Upper bound of the fraction of masked positions, which overlaps reduce.
     span : int
         Length of a span.
     at_least : int
@@ -32,8 +32,9 @@ def draw_spans(lengths, size, share, span, at_least, device):
 
     Notes
     -----
-    Park et al. 2019, "SpecAugment", arXiv:1904.08779v3, section 2. The number of spans is rounded
-    up with the probability of its fraction, once for all rows.
+    Park et al. 2019, "SpecAugment", arXiv:1904.08779v3, section 2. The number of spans is
+    rounded up with a probability equal to its fractional part, with one random draw for all
+    rows.
 
     Examples
     --------

@@ -181,7 +181,7 @@ def _check_cfg(cfg):
 
 
 def _stride_kv(cfg):
-    """Return the strides of keys and values: one for each stage, or that of the first stage."""
+    """Return the strides of keys and values: one for each stage, or only for the first stage."""
     if cfg.stride_kv is not None:
         return list(cfg.stride_kv)[: len(cfg.depths)]
     if cfg.stride_kv_adaptive is None:

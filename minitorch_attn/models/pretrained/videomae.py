@@ -171,7 +171,7 @@ class VideoMAEForPreTraining(VideoMAEPreTrainedModel):
     def target(self, pixel_values):
         """Return the pixels to predict, with shape (batch, cube, pixels).
 
-        Color videos are first mapped back to colors from 0 to 1.
+        Color videos are first mapped back to colors between 0 and 1.
         """
         config, video = self.config, pixel_values.transpose(1, 2)
         if config.num_channels == 3:

@@ -110,7 +110,7 @@ class ViltPreTrainedModel(PretrainedModel):
 
 
 class ViltModel(ViltPreTrainedModel):
-    """ViLT without a head: returns the vectors of words, class token and patches.
+    """ViLT without a head: returns the vectors of the words, the class token and the patches.
 
     Parameters
     ----------
@@ -120,8 +120,8 @@ class ViltModel(ViltPreTrainedModel):
 
     Notes
     -----
-    Hugging Face draws the order of the patches at random. Here they are in raster order, which does
-    not change the vectors of the words.
+    Hugging Face shuffles the patches. Here they are in raster order, which does not change the
+    vectors of the words.
 
     Examples
     --------
@@ -154,7 +154,7 @@ class ViltModel(ViltPreTrainedModel):
         token_type_ids : int64 Tensor of shape (batch, word), optional
         pixel_values : Tensor of shape (batch, channel, height, width), optional
         pixel_mask : Tensor of shape (batch, height, width), optional
-            1 for pixels, 0 for padding. With `image_embeds`: one number for each of them.
+            1 for pixels, 0 for padding. With `image_embeds`, one number for each embedding.
         inputs_embeds : Tensor of shape (batch, word, embed), optional
             Embeddings to use instead of `input_ids`.
         image_embeds : Tensor of shape (batch, patch, embed), optional

@@ -14,7 +14,7 @@ __all__ = ["VisualBertForPreTraining", "VisualBertModel"]
 
 
 class VisualBertPreTrainedModel(BertPreTrainedModel):
-    """Base class of VisualBERT models: BERT's names, and those of the regions' embeddings."""
+    """Base class of VisualBERT models: BERT's parameter names, and those of the regions."""
 
     model_type = "visual_bert"
     base_prefix = "visual_bert"
@@ -24,7 +24,7 @@ class VisualBertPreTrainedModel(BertPreTrainedModel):
     )  # fmt: skip
 
     def build(self, config):
-        # Hugging Face's own code fails with bypass_transformer=True: it indexes a mask of one row
+        # Hugging Face's own code fails with bypass_transformer=True: it indexes a one-row mask
         config.refuse(type(self).__name__, bypass_transformer=False, is_decoder=False)
         super().build(config)
         if config.special_visual_initialize:

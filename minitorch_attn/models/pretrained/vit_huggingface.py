@@ -158,7 +158,7 @@ def initialize_layers(model, draw):
 
 
 def mask_of(attention_mask):
-    """Convert Hugging Face's mask of 1 and 0 to bools that broadcast to the attention weights."""
+    """Convert Hugging Face's mask of ones and zeros to a bool mask for the attention weights."""
     if attention_mask is None:
         return None
     if attention_mask.ndim == 2:

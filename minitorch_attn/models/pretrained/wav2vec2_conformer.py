@@ -23,8 +23,8 @@ __all__ = [
 class PositionConvolution(nn.Module):
     """Parameters of a weight-normalized convolution that published folders contain.
 
-    wav2vec 2.0 adds this convolution as positions. In the Conformer, Hugging Face's class has the
-    parameters but does not use them.
+    In wav2vec 2.0, the output of this convolution encodes positions. Hugging Face's Conformer
+    class has the parameters but does not use them.
     """
 
     def __init__(self, config):
@@ -146,7 +146,7 @@ class Wav2Vec2ConformerPreTrainedModel(PretrainedModel):
         return lengths
 
     def frames_of(self, attention_mask, frames, add_adapter=False):
-        """Return which frames are sound (batch, frame), from the mask of the samples, or None."""
+        """Return the frame mask (batch, frame) for a sample mask: True for sound; or None."""
         if attention_mask is None:
             return None
         lengths = self.output_lengths((attention_mask != 0).sum(-1), add_adapter)
@@ -254,7 +254,7 @@ class Wav2Vec2ConformerForCTC(Wav2Vec2ConformerPreTrainedModel):
         Parameters
         ----------
         labels : int64 Tensor of shape (batch, label), optional
-            Labels. Entries of -100 and of `config.pad_token_id`, the blank, are left out.
+            Labels. Entries equal to -100 or to `config.pad_token_id`, the blank, are ignored.
         """
         last, _, others = self.run(
             input_values, attention_mask, None, output_attentions, output_hidden_states
@@ -308,7 +308,7 @@ class _WeightedLayers(Wav2Vec2ConformerPreTrainedModel):
 
 
 class Wav2Vec2ConformerForSequenceClassification(_WeightedLayers):
-    """Wav2Vec2-Conformer with a classifier of the mean over the frames."""
+    """Wav2Vec2-Conformer with a linear classifier on the mean of the frames."""
 
     def add_head(self, config):
         self.add_weights(config)
@@ -335,7 +335,7 @@ class Wav2Vec2ConformerForSequenceClassification(_WeightedLayers):
 
 
 class Wav2Vec2ConformerForAudioFrameClassification(_WeightedLayers):
-    """Wav2Vec2-Conformer with a classifier of each frame."""
+    """Wav2Vec2-Conformer with a linear classifier on each frame."""
 
     def add_head(self, config):
         self.add_weights(config)

@@ -1,4 +1,4 @@
-"""Images of digits with captions as ids: the batches of the recipe `captions`."""
+"""Caption stream: batches of digit images and caption ids for the recipe `captions`."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ SIDE, GRID, DIGIT = 32, 8, 8  # pixels of an image, positions and pixels of a di
 
 
 class CaptionBatches(RecipeStream):
-    """Images of digits: with the digit at each position, or with captions (and noise).
+    """Batches of digit images, with the digit at each position or with captions.
 
     Batch n depends only on (seed, n). It is a dict with "images" and "cells" in pretraining, with
     "images" and "words" for soft attention, and also with "noise" for hard attention.
@@ -84,7 +84,7 @@ def as_text(words):
 
 
 def words_at_positions(scenes):
-    """Return the word for the digit that contains the middle pixel of each position, or `PAD`.
+    """Return the word for the digit at the middle pixel of each position, or `PAD`.
 
     Parameters
     ----------
@@ -115,7 +115,8 @@ def position_codes(dim, scale=0.5):
     Returns
     -------
     float64 array of shape (position, dim)
-        The longest wave has half a period in the image, the shortest one a period of two positions.
+        The longest wave completes half a period across the image. The period of the shortest
+        wave is two positions.
     """
     frequency = np.pi / GRID * np.geomspace(1, GRID, -(-dim // 4))
     angle = np.arange(GRID)[:, None] * frequency

@@ -64,12 +64,12 @@ class CaptionModel(nn.Module):
 class Captions(PhasedRecipe):
     """Train a captioner on images of one to three handwritten digits: "seven above two".
 
-    The encoder first learns which digit is at each position, in place of the paper's pretraining on
-    ImageNet. It predicts the digit's word through the decoder's output layers. Thus the decoder can
-    name what it looks at from the beginning, and only has to learn where to look. Then encoder and
-    decoder learn captions with soft attention. A copy of the decoder continues with hard attention,
-    which is trained with REINFORCE. The test images are made of handwriting that does not occur in
-    training.
+    The encoder first learns which digit is at each position, in place of the paper's
+    pretraining on ImageNet. It predicts the digit's word through the decoder's output layers.
+    From the beginning, the decoder can therefore name the digit that it looks at, and only has
+    to learn where to look. Then encoder and decoder learn captions with soft attention. A copy
+    of the decoder continues with hard attention, which is trained with REINFORCE. The test
+    images show handwriting that does not occur in the training images.
 
     Parameters
     ----------
@@ -128,11 +128,11 @@ class Captions(PhasedRecipe):
 
     def build(self):
         """Create the encoder and the decoders."""
-        self._rewards = []  # of hard attention, since the last step
+        self._rewards = []  # rewards of hard attention since the last step
         return CaptionModel(self.options["dim"])
 
     def rate(self, phase):
-        """Return the largest learning rate of a phase, as a part of `lr`."""
+        """Return the maximum learning rate of a phase, as a fraction of `lr`."""
         return {"pretraining": 1.0, "soft": 0.75, "hard": 0.25}[phase]
 
     def batches(self):
@@ -150,7 +150,7 @@ class Captions(PhasedRecipe):
         self._rewards.clear()
 
     def loss(self, model, batch):
-        """Return the loss of a batch: of digits, of soft or of hard attention."""
+        """Return the loss of a batch, for the digits, soft attention or hard attention."""
         model.encoder.train("noise" not in batch)
         if "cells" in batch:
             return _digit_loss(model, batch)
@@ -162,10 +162,10 @@ class Captions(PhasedRecipe):
         return loss / (targets != PAD).sum(1).to(loss.dtype).mean()  # per word
 
     def _hard_loss(self, model, batch, words, targets):
-        """REINFORCE (Eq. 12) with the encoder fixed, as in the paper.
+        """Compute the REINFORCE loss (Eq. 12) with the encoder fixed, as in the paper.
 
-        The reward of a look is the log probability of the words from there on: the words before it
-        do not depend on it, and would only add variance.
+        The reward of a sampled position is the log probability of the current and all later
+        words. Earlier words do not depend on the position, so they would only add variance.
         """
         with no_grad():
             annotations = model.encoder(batch["images"])
@@ -239,7 +239,7 @@ class Captions(PhasedRecipe):
         return float(np.mean(found)) * SIDE**2 / DIGIT**2
 
     def evaluate(self, model):
-        """Return the loss of soft attention per word, and exact captions of some test images."""
+        """Return the loss of soft attention per word, and exact captions on some test images."""
         captions = self.captions[:_EVALUATED]
         words = tensor(as_ids(captions), device=self.options["device"])
         with no_grad():
@@ -278,7 +278,7 @@ class Captions(PhasedRecipe):
         page.text("\n".join(f"Also: {target}." for target in self.more_targets))
 
     def show(self, page, measured):
-        """Show captions by number of digits, mistakes, and where the model looks."""
+        """Show exact captions by number of digits, mistakes, and attention maps."""
         for target in (self.target, *self.more_targets):
             value = measured[target.metric]
             reached = "reached" if target.reached(value) else "missed"
@@ -335,9 +335,10 @@ class Captions(PhasedRecipe):
 
 
 def _digit_loss(model, batch):
-    """Cross-entropy of the word for the digit at each position (Eq. 7 with z alone).
+    """Compute the cross-entropy of the digit's word at each position (Eq. 7 with z alone).
 
-    The padding stands for no digit. Most positions have none, so they count less.
+    The padding token means "no digit". Most positions do not contain a digit, so these
+    positions have a smaller weight.
     """
     decoder = model.soft
     logits = decoder.L_o(decoder.L_z(model.encoder(batch["images"])))  # (batch, position, word)

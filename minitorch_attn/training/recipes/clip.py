@@ -69,7 +69,7 @@ def galleries(scenes, count, generator):
 
 
 def ranked_first(logits):
-    """Return how often the correct text, and the correct image, has the largest logit."""
+    """Return the fractions of correct texts and of correct images with the largest logit."""
     correct = np.arange(len(logits))
     return (logits.argmax(1) == correct).mean(), (logits.argmax(0) == correct).mean()
 
@@ -77,12 +77,13 @@ def ranked_first(logits):
 class Clip(Recipe):
     """Train two towers on scenes of two or three digits and sentences that name the digits.
 
-    "there is seven and two" does not tell where the digits are, so only reading helps to find the
-    sentence of a scene. No scene shows a digit alone, no sentence names one alone, and there are no
-    labels. Then the towers classify scenes of one digit by prompts such as "image of seven", and
-    find the sentence of a scene among 100, and the scene of a sentence. All test scenes show
-    handwriting that does not occur in training. A second pair of towers learns for a short time
-    from sentences that also name the places. It finds sentences by their layout alone.
+    "there is seven and two" does not say where the digits are, so the towers must recognize the
+    digits to match a scene with its sentence. During training, no scene shows and no sentence
+    names a single digit, and there are no labels. In the test, the towers classify scenes of
+    one digit by prompts such as "image of seven". They also find a scene's sentence among 100
+    sentences, and a sentence's scene among 100 scenes. All test scenes show handwriting that
+    does not occur in training. A second pair of towers is trained briefly on sentences that
+    also name the places. It finds sentences by their layout alone.
 
     Parameters
     ----------
@@ -156,7 +157,7 @@ class Clip(Recipe):
         return SentenceBatches(self)
 
     def loss(self, model, batch):
-        """Symmetric loss of the pairs. Scenes with the same digits are wrong pairs, as in CLIP."""
+        """Symmetric loss of the pairs. Scenes with the same digits count as wrong, as in CLIP."""
         return contrastive_loss(model(*batch))
 
     def loop(self, run=None, on_log=(), extra=None):
@@ -170,7 +171,7 @@ class Clip(Recipe):
         return super().loop(run, on_log, extra)
 
     def after_step(self, step):
-        """Clip the temperature (section 2.5)."""
+        """Limit the temperature (section 2.5)."""
         self.model.limit_scale()
 
     def _images(self, scenes, chosen=slice(None)):
@@ -201,7 +202,7 @@ class Clip(Recipe):
         return model.class_vectors(tensor(ids, device=self.options["device"]))
 
     def zero_shot(self, model, places=False):
-        """Return which digit the prompts find in each scene of one digit."""
+        """Classify the test scenes of one digit by prompts; return the predicted digits."""
         with no_grad():
             logits = model.classify(self._images(self.single), self.class_vectors(model, places))
         return to_host(logits.array).argmax(1)
@@ -210,7 +211,7 @@ class Clip(Recipe):
         return float((self.zero_shot(model, places) == self.single.digits[:, 0]).mean())
 
     def evaluate(self, model):
-        """Return the loss of a batch of test pairs, and the accuracies in one gallery."""
+        """Return the loss of a batch of test pairs, and the accuracies on one gallery."""
         count = self.options["batch"]
         with no_grad():
             batch = self._images(self.test, slice(count)), self._ids(self.sentences[False][:count])
@@ -220,7 +221,7 @@ class Clip(Recipe):
         }  # fmt: skip
 
     def measure(self, metrics):
-        """Return the accuracies, the relevance, and what the towers with places can do."""
+        """Return the accuracies, the relevance, and the results of the towers with places."""
         model = self.model.eval()
         places = self.train_with_places()
         return {
@@ -232,9 +233,9 @@ class Clip(Recipe):
         }  # fmt: skip
 
     def baselines(self):
-        """Return the loss of guessing, and that of a model that reads every digit correctly.
+        """Return the losses of guessing, and of a model that recognizes every digit correctly.
 
-        The second one is not 0: scenes with the same digits cannot be told apart.
+        The second loss is not 0, because scenes with the same digits cannot be distinguished.
         """
         count = self.options["batch"]
         digits = np.sort(self.test.digits[:count], 1)
@@ -263,7 +264,7 @@ class Clip(Recipe):
         return model.eval()
 
     def layout_alone(self):
-        """Return how often a guess among the sentences with the correct places is correct."""
+        """Return the accuracy of guessing among the sentences with the correct places."""
         cells = np.array(
             [[cell_of(c)[0] * GRID + cell_of(c)[1] for c in scene] for scene in self.test.corners]
         )
@@ -276,7 +277,7 @@ class Clip(Recipe):
         return float(np.mean(shares))
 
     def relevance(self, count):
-        """Return each cell's relevance to each digit's word: (scene, digit, row, column)."""
+        """Return relevance maps, one per digit's word, of shape (scene, digit, row, column)."""
         scenes = self.test
         with no_grad():
             words = self.class_vectors(self.model)  # (class, output)
@@ -289,7 +290,7 @@ class Clip(Recipe):
         return to_host(ops.stack(maps, 1).array)
 
     def focus(self, count=500):
-        """Return the relevance of a word on its digit, in multiples of the share of a cell."""
+        """Return the share of a word's relevance on its digit, in multiples of one cell's share."""
         maps, found = self.relevance(count), []
         for scene, place in np.argwhere(self.test.digits[:count] >= 0):
             found.append(maps[scene, place][cell_of(self.test.corners[scene, place])])
@@ -305,7 +306,7 @@ class Clip(Recipe):
         page.text("\n".join(f"Also: {target}." for target in self.more_targets))
 
     def show(self, page, measured):
-        """Show the accuracies beside the towers with places, and what each word looks at."""
+        """Show the accuracies, those of the towers with places, and the relevance of each word."""
         for target in (self.target, *self.more_targets):
             value = measured[target.metric]
             reached = "reached" if target.reached(value) else "missed"
@@ -338,7 +339,7 @@ class Clip(Recipe):
         page.write("mistakes.txt", "\n".join(lines) + "\n", "wrong sentences of one gallery")
 
     def _draw_words(self, page, count=5):
-        """Plot what makes a scene similar to each of its words."""
+        """Plot which cells make a scene similar to each of its words."""
         maps, scenes = self.relevance(count), []
         for i in range(count):
             digits = self.test.digits[i]

@@ -1,4 +1,4 @@
-"""Detection scenes as targets of DETR: the batches of the recipe `detr`."""
+"""Detection stream: batches of scenes and DETR targets for the recipe `detr`."""
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class DetectionBatches(RecipeStream):
 
 
 def as_targets(scenes, dtype="float32", device=None):
-    """Return the targets of the set loss: class numbers, and boxes as centers from 0 to 1.
+    """Return the targets of the set loss: class labels, and boxes in the relative center format.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""DETR recipe: digits in cluttered scenes are detected as a set."""
+"""DETR recipe: detect digits in cluttered scenes as a set."""
 
 import math
 
@@ -27,10 +27,11 @@ _CODE = 32  # features of the position that the backbone adds
 
 
 class SceneBackbone(nn.Module):
-    """Four convolutions with batch normalization, which map 64 x 64 pixels to 8 x 8 tokens.
+    """Four convolutions with batch normalization that map 64 x 64 pixels to 8 x 8 tokens.
 
-    Every token also gets a code of its position as features. DETR's attention adds positions to
-    queries and keys only, so the values would not tell where a token is.
+    Every token also has features that encode its position. DETR's attention adds positions only
+    to queries and keys, so without these features the values would not depend on a token's
+    position.
 
     Parameters
     ----------
@@ -95,8 +96,8 @@ class DetrDigits(PhasedRecipe):
     The backbone first learns which digit is at each token, in place of the paper's pretraining on
     ImageNet. Its batch norms are then frozen, as in the paper. A DETR whose queries are points in
     the image is trained next, with an additional loss on the digit at each token of its encoder.
-    The plain DETR starts from the same backbone, and is trained with the paper's loss alone. The
-    test scenes are made of handwriting that does not occur in training.
+    The plain DETR starts from the same backbone and is trained only with the paper's loss. The
+    test scenes show handwriting that does not occur in training.
 
     Parameters
     ----------
@@ -144,7 +145,7 @@ class DetrDigits(PhasedRecipe):
         return Detectors(*[options[n] for n in ("dim", "heads", "layers", "queries", "dropout")])
 
     def rate(self, phase):
-        """Return the largest learning rate of a phase, as a part of `lr`."""
+        """Return the maximum learning rate of a phase, as a fraction of `lr`."""
         return 1.0 if phase == "pretraining" else self.options["scale"]
 
     def parameter_groups(self):
@@ -173,7 +174,7 @@ class DetrDigits(PhasedRecipe):
                 detector.backbone.load_state_dict(self.model.backbone.state_dict())
 
     def loss(self, model, batch):
-        """Return the loss of a batch: of digits at tokens, or of a set of boxes."""
+        """Return the loss of a batch, for the digits at the tokens or for a set of boxes."""
         images, tokens = batch["images"], batch.get("tokens")
         if "targets" not in batch:
             features = model.backbone.convolved(images).flatten(2).transpose(1, 2)
@@ -220,7 +221,7 @@ class DetrDigits(PhasedRecipe):
         return average_precision(found, wanted)
 
     def evaluate(self, model):
-        """Return the loss with reference points, and both AP50, on some test scenes."""
+        """Return the loss with reference points, and both detectors' AP50, on some test scenes."""
         outputs = {which: self.predict(which, _EVALUATED) for which in self.phases[1:]}
         targets = as_targets(self.test, self.options["dtype"], self.options["device"])
         figures = {
@@ -306,5 +307,5 @@ class DetrDigits(PhasedRecipe):
 
 
 def _set_loss(outputs, targets):
-    """Losses of all decoder layers, with the paper's weights."""
+    """Compute the losses of all decoder layers, with the paper's weights."""
     return total_loss(auxiliary_losses(*outputs, targets, CLASSES, bbox_cost=5, giou_cost=2))

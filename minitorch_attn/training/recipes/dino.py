@@ -34,7 +34,7 @@ class Views(BatchStream):
     images, labels : array
         Handwritten digits; the labels are not used.
     small : int
-        Number of small views, besides two large ones.
+        Number of small views, in addition to two large ones.
     batch_size, seed, device
         Arguments of `BatchStream`.
     dtype : str, default "float32"
@@ -60,10 +60,10 @@ class Views(BatchStream):
 class DINODigits(Recipe):
     """Train a ViT with DINO on images of a handwritten digit among fragments of other digits.
 
-    Student and teacher see different crops of the same image. No label is used in training. The
-    features are measured by the labels of the nearest training images, and the attention of the
-    class token by its share on the digit. A small network shows how the training collapses without
-    centering and without sharpening.
+    Student and teacher see different crops of the same image. Training does not use labels. The
+    features are evaluated by nearest-neighbor classification, and the class token's attention
+    by its share on the digit. A small network shows how training collapses without centering
+    and without sharpening.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class DINODigits(Recipe):
     )  # fmt: skip
 
     def prepare(self):
-        """Split the digits, and draw the images to measure the features with."""
+        """Split the digits, and draw the images on which the features are evaluated."""
         *self.training, images, labels = digits_split()
         self.test_digits = images, labels
         generator, copies = np.random.default_rng(0), self.options["scenes"]
@@ -158,7 +158,7 @@ class DINODigits(Recipe):
         return model(batch[:2], batch[2:], self.options["temperature"])
 
     def evaluate(self, model):
-        """Return the loss on views of test digits, the focus and the entropies of the targets."""
+        """Return the loss on views of test digits, the focus, and the entropies of the targets."""
         views = Views(*self.test_digits, self.options["small"], _BATCH, 1,
                       self.options["device"], self.options["dtype"])  # fmt: skip
         kept = model.outputs
@@ -211,7 +211,7 @@ class DINODigits(Recipe):
         return (weights * inside).sum(-1).mean(0) / inside.mean()
 
     def measure(self, metrics):
-        """Return the accuracies, their difference, the focus of the heads and the collapses."""
+        """Return the accuracies, their difference, the heads' focus, and the collapse runs."""
         accuracy = self._accuracy(self.model.teacher[0])
         raw = [x.images.reshape(len(x.images), -1) for x in (self.known, self.test)]
         pixels = nearest_accuracy(raw[0], self.known.labels, raw[1], self.test.labels)
@@ -229,7 +229,7 @@ class DINODigits(Recipe):
         }  # fmt: skip
 
     def show(self, page, measured):
-        """Show the accuracies, the maps of the best head and the two ways to collapse."""
+        """Show the accuracies, the maps of the best head, and the two kinds of collapse."""
         page.text("Accuracy of the labels of the nearest training images:\n")
         rows = [("this model", "accuracy"), ("an untrained network", "untrained"),
                 ("raw pixels", "raw pixels")]  # fmt: skip
@@ -267,7 +267,7 @@ class DINODigits(Recipe):
         page.save("maps.png", figure, "where the class token and a point on the digit look")
 
     def last_words(self, folder):
-        """Return what to look at and what to read next."""
+        """Return which files to look at and what to read next."""
         return (
             f"Look at {folder / 'maps.png'} and {folder / 'collapse.png'}, then read\n"
             "minitorch_attn/models/dino.py and lesson 42."

@@ -47,12 +47,12 @@ def entropies(logits):
 
 
 def collapse_runs(images, steps=300, seed=0):
-    """Train a small network three times: with both operations, and without one of them.
+    """Train a small network three times: with both operations, and without each of them.
 
     Parameters
     ----------
     images : array of shape (image, 1, 8, 8)
-        Digits with pixels from 0 to 1.
+        Digits with pixels between 0 and 1.
     steps : int, default 300
     seed : int, default 0
 
@@ -72,7 +72,7 @@ def collapse_runs(images, steps=300, seed=0):
 
 
 def _network():
-    # no batch normalization, which would keep the outputs of the images distinct by itself
+    # Batch normalization would keep the outputs of different images distinct by itself.
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.GELU(), DINOHead(64, _OUTPUTS, 64, 16))
 
 

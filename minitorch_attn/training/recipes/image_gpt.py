@@ -1,4 +1,4 @@
-"""Image GPT recipe: a GPT writes handwritten digits pixel by pixel."""
+"""Image GPT recipe: a GPT generates handwritten digits pixel by pixel."""
 
 import math
 
@@ -25,10 +25,10 @@ _COMPLETIONS = 3
 class IGPT(DigitRecipe):
     """Train an Image GPT on handwritten digits of 8 x 8 pixels with 16 gray levels.
 
-    The model reads the pixels in raster order and learns the probabilities of the next one. It is
-    compared with tables that count how often each level occurs next to the neighbors' levels. After
-    training, a linear classifier on the features of every layer shows where the model represents
-    which digit it is, which it was never told.
+    The model reads the pixels in raster order and learns to predict the next one. It is
+    compared with tables that count how often each level occurs for given levels of the
+    neighbors. After training, linear classifiers on the features of every layer show in which
+    layers the model represents the digit's class, although it was trained without labels.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ class IGPT(DigitRecipe):
         Returns
         -------
         array of shape (8, 8)
-            Pixels from 0 to 1.
+            Pixels between 0 and 1.
         """
         start = [_LEVELS, *ids[: rows * _SIDE]]
         pixels = sample(self.model, start, len(ids) - rows * _SIDE, seed=seed)[1:]
@@ -185,7 +185,7 @@ class IGPT(DigitRecipe):
         return True
 
     def last_words(self, folder):
-        """Return what to look at and what to read next."""
+        """Return which files to look at and what to read next."""
         return (
             f"Look at {folder}/completions.png and {folder}/bits.png. The recipe is "
             "minitorch_attn/training/recipes/image_gpt.py."
@@ -208,7 +208,7 @@ class IGPT(DigitRecipe):
         page.save("completions.png", figure, "completions of half images")
 
     def _draw_bits(self, page):
-        """Draw what each pixel costs: the strokes cost bits, the background almost none."""
+        """Draw the bits per pixel: strokes need many bits, the background almost none."""
         chosen = [int(np.flatnonzero(self.test[1] == digit)[1]) for digit in range(10)]
         ids = tensor(self.ids[1][chosen], device=self.options["device"])
         with no_grad():
@@ -223,5 +223,5 @@ class IGPT(DigitRecipe):
 
 
 def as_levels(images):
-    """Round pixels from 0 to 1 to levels 0 to 15: int64 array of shape (image, pixel)."""
+    """Round pixels between 0 and 1 to levels 0 to 15: int64 array of shape (image, pixel)."""
     return np.rint(images.reshape(len(images), -1) * (_LEVELS - 1)).astype(np.int64)

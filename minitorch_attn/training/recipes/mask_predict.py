@@ -1,4 +1,4 @@
-"""Mask-Predict recipe: dates in words, decoded in a few passes and token by token."""
+"""Mask-Predict recipe: write dates in words, in a few passes or token by token."""
 
 import time
 
@@ -31,7 +31,7 @@ _LOOKED_AT = 250
 
 
 class BothModels(nn.Module):
-    """Two models that are trained together on the same batches and share no parameter.
+    """Two models that are trained together on the same batches but do not share parameters.
 
     Parameters
     ----------
@@ -60,9 +60,9 @@ class MaskPredict(PairRecipe):
     """Train two models to write dates in words: "1987-07-03" -> "the third of July 1987".
 
     The models have the same size. One decodes token by token, the other all tokens at once, in
-    1, 2, 4 or 10 passes. A seed determines the days, which are those of the recipe `dates`. The
-    answers of `dates` all have 10 characters. These have 21 to 36, so that the length must be
-    predicted, and the difference in speed grows.
+    1, 2, 4 or 10 passes. The days are the same as in the recipe `dates`, and depend on the
+    seed. The answers of `dates` all have 10 characters, but these answers have 21 to 36. The
+    length must therefore be predicted, and the difference in speed is larger.
 
     Parameters
     ----------
@@ -155,10 +155,10 @@ class MaskPredict(PairRecipe):
         return batch[0].shape[0]
 
     def loss(self, model, batch):
-        """Return the sum of both models' losses, each in nats per character (about).
+        """Return the sum of both models' losses, each in approximate nats per character.
 
-        Each sum over tokens is divided by their expected number, so that the loss is a mean over
-        the pairs of the batch.
+        Each sum over tokens is divided by the expected number of tokens, so that the loss is a
+        mean over the pairs of the batch.
         """
         source, target, noise, share = batch
         expected = self.mean_len * len(source)
@@ -268,7 +268,7 @@ class MaskPredict(PairRecipe):
         return True
 
     def least_sure(self):
-        """Return the held-out source, of some, whose first pass is the least probable."""
+        """Return the source whose first pass is the least probable, among some held-out sources."""
         model = self.model.at_once.eval()
         sources = [source for source, _ in self.held_out[:_LOOKED_AT]]
         with no_grad():

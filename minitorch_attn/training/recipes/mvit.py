@@ -1,4 +1,4 @@
-"""MViT recipe: a multiscale Vision Transformer reads moving digits, and where they move."""
+"""MViT recipe: a multiscale Vision Transformer reads moving digits and their directions."""
 
 import numpy as np
 
@@ -83,10 +83,10 @@ class MViT(Recipe):
     """Train a multiscale Vision Transformer on clips of a moving handwritten digit.
 
     A clip has four frames of 24 x 24 pixels. The digit, enlarged to 12, 14 or 16 pixels, moves one
-    or two pixels per frame in one of eight directions. One head tells the digit, another one the
-    direction. Both must be correct. The test clips show handwriting that does not occur in
-    training. The model must also need at most 60 % of the FLOPs of a Vision Transformer with the
-    same patches and about the same accuracy, which `--model vit` trains.
+    or two pixels per frame in one of eight directions. One head predicts the digit, another the
+    direction, and both must be correct. The test clips show handwriting that does not occur in
+    training. The model must also need at most 60 % of the FLOPs of a Vision Transformer with
+    the same patches and about the same accuracy, which `--model vit` trains.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class MViT(Recipe):
     target = Target("accuracy", 0.92, "digit and direction correct, new handwriting")
     more_targets = (
         Target(
-            "flops", 0.6, "FLOPs as a share of the ViT's", higher_is_better=False
+            "flops", 0.6, "FLOPs as a fraction of the ViT's", higher_is_better=False
         ),
     )  # fmt: skip
     unit = "clips"
@@ -204,13 +204,13 @@ class MViT(Recipe):
         return sum(losses)
 
     def _correct(self, logits):
-        """Return the share of clips with the correct digit, the correct direction, and both."""
+        """Return the fractions of clips with the correct digit, the correct direction, and both."""
         digit = logits[:, :10].argmax(1) == self.test.digits[: len(logits)]
         direction = logits[:, 10:].argmax(1) == self.test.directions[: len(logits)]
         return [float(x.mean()) for x in (digit, direction, digit & direction)]
 
     def measure(self, metrics):
-        """Return accuracies on all test clips, and the FLOPs as a share of the ViT's."""
+        """Return accuracies on all test clips, and the FLOPs as a fraction of the ViT's."""
         digit, direction, both = self._correct(self.test_logits())
         share = self.flops[self.options["model"]] / self.flops["vit"]
         return {"accuracy": both, "digit": digit, "direction": direction, "flops": share}
@@ -221,7 +221,7 @@ class MViT(Recipe):
         page.text("\n".join(f"Also: {target}." for target in self.more_targets))
 
     def show(self, page, measured):
-        """Show accuracies and FLOPs, the digits that are mistaken, and some clips."""
+        """Show the accuracies, the FLOPs, the misread digits, and some clips."""
         for target in (self.target, *self.more_targets):
             value = measured[target.metric]
             reached = "reached" if target.reached(value) else "missed"

@@ -24,7 +24,7 @@ _NAMES = {
 
 
 class LocalBlock(nn.Module):
-    """The parameters of a Gaussian non-local block without the mean: z = W_z relu(g(x)) + x.
+    """Local block with the layers of a Gaussian non-local block: z = W_z relu(g(x)) + x.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def _convolution(in_channels, out_channels, size, stride=1):
 
 
 class ShapeNetwork(nn.Module):
-    """Two layers, which see 7 x 7 pixels, a block, a 1 x 1 convolution, mean and classifier.
+    """Network of two layers that see 7 x 7 pixels, a block, a 1 x 1 convolution and a classifier.
 
     Parameters
     ----------
@@ -92,13 +92,14 @@ class PairBatches(RecipeStream):
 
 
 class NonLocal(Recipe):
-    """Train three networks to tell whether two shapes that are far apart are the same.
+    """Train three networks to decide whether two distant shapes are the same.
 
     No convolution of these networks sees both shapes, and the classifier sees only the mean of all
-    positions. The network with a non-local block can compare positions. The one without has the
-    same convolutions and exactly as many parameters. In the third, a local relation layer replaces
-    a convolution: its weights come from pairs of places, but only within a window. All three are
-    trained at once, on the same images, and share no parameters.
+    positions. The network with a non-local block can compare positions. The network without one
+    has the same convolutions and the same number of parameters. In the third network, a local
+    relation layer replaces a convolution: its weights come from pairs of positions, but only
+    within a window. All three are trained at once on the same images, and do not share
+    parameters.
 
     Parameters
     ----------
@@ -173,7 +174,7 @@ class NonLocal(Recipe):
         return tensor(images, device=self.options["device"])
 
     def attention(self, count):
-        """Return how the center of the first shape attends, (image, row, column), in test images.
+        """Return the attention of the first shape's center in test images, (image, row, column).
 
         Parameters
         ----------
@@ -190,9 +191,9 @@ class NonLocal(Recipe):
         return chosen.reshape(-1, side, side)
 
     def other_share(self, count=200):
-        """Return the attention of one shape on the other, in multiples of its share of the image.
+        """Return one shape's attention to the other, in multiples of its share of the image.
 
-        It is the mean over images in which both shapes are the same.
+        The result is the mean over images in which both shapes are the same.
         """
         maps = self.attention(count).repeat(2, 1).repeat(2, 2) / 4  # (image, pixel, pixel)
         found = []
@@ -253,7 +254,7 @@ class NonLocal(Recipe):
         page.save("attention.png", figure, "where the block looks from one shape")
 
     def last_words(self, folder):
-        """Return what to look at and what to read next."""
+        """Return which files to look at and what to read next."""
         return (
             f"Look at {folder / 'attention.png'}, then read\n"
             "minitorch_attn/models/non_local.py and minitorch_attn/models/local_relation.py."

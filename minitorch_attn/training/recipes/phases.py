@@ -1,4 +1,4 @@
-"""Recipes in three phases, such as pretraining and two models, and streams of their batches."""
+"""Recipes with three phases, such as pretraining and two models, and their batch streams."""
 
 import math
 
@@ -12,8 +12,8 @@ __all__ = ["PhasedRecipe", "RecipeStream"]
 class PhasedRecipe(Recipe):
     """Base class for recipes in three phases, each with its own warm-up and cosine decay.
 
-    The options with the names of the first and the last phase are their shares of the steps. A
-    batch is a dict with "images".
+    Two options have the names of the first and the last phase, and specify these phases' shares
+    of the steps. A batch is a dict with "images".
 
     Attributes
     ----------
@@ -24,7 +24,7 @@ class PhasedRecipe(Recipe):
     phases = ()
 
     def phase(self, step):
-        """Return the phase of a step, with its first step and the first step after it."""
+        """Return a step's phase, the phase's first step, and the next phase's first step."""
         steps = self.options["steps"]
         first = round(self.options[self.phases[0]] * steps)
         last = max(steps - round(self.options[self.phases[2]] * steps), first)
@@ -32,11 +32,11 @@ class PhasedRecipe(Recipe):
         return self.phases[which], *((0, first), (first, last), (last, steps))[which]
 
     def rate(self, phase):
-        """Return the largest learning rate of a phase, as a part of `lr`."""
+        """Return the maximum learning rate of a phase, as a fraction of `lr`."""
         raise NotImplementedError
 
     def learning_rate_factor(self, step):
-        """Return the factor: in each phase a linear warm-up, then cosine decay."""
+        """Return the learning rate factor: in each phase a linear warm-up, then cosine decay."""
         phase, start, end = self.phase(min(step, self.options["steps"] - 1))
         warmup = min(self.options["warmup"], (end - start) // 3)
         rate = self.rate(phase)

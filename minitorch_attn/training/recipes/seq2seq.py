@@ -1,4 +1,4 @@
-"""Seq2seq recipe: recurrent networks read dates, with one vector and with three attentions."""
+"""Seq2seq recipe: recurrent networks convert dates, with one vector and with attention."""
 
 import numpy as np
 
@@ -25,12 +25,12 @@ _STYLE = 1  # the format of the alignment picture: weekday, day, month, year
 
 
 class RecurrentDates(Dates):
-    """Train four recurrent networks on the task of `dates`: one has no attention, three do.
+    """Train four recurrent networks on the task of `dates`, one without attention.
 
-    All have GRUs of the same width and read the same batches. "one vector" passes the encoder's
-    last state to the decoder and reads the source in reverse [1]_. The others have an encoder in
-    both directions and additive [2]_, dot-product or local attention with a predicted window [3]_.
-    The target is the worst result of the three.
+    All have GRUs of the same width and are trained on the same batches. "one vector" reads the
+    source in reverse and passes the encoder's last state to the decoder [1]_. The others have a
+    bidirectional encoder and additive [2]_, dot-product or local attention with a predicted
+    window [3]_. The target applies to the worst result of these three.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class RecurrentDates(Dates):
         return {f"{_PLACES[name]}.": self.model[_PLACES[name]] for name in WITH_ATTENTION}
 
     def loss(self, model, batch):
-        """Return the mean of the four losses. No parameter belongs to two models."""
+        """Return the mean of the four losses. The models do not share parameters."""
         losses = [super(RecurrentDates, self).loss(one, batch) for one in model.values()]
         return sum(losses) / len(losses)
 
@@ -112,7 +112,7 @@ class RecurrentDates(Dates):
         }
 
     def measure(self, metrics):
-        """Return the exact matches of each model on all held-out days, also by source length."""
+        """Return each model's exact matches on all held-out days, in total and by source length."""
         sources, targets = zip(*self.held_out, strict=True)
         groups = _quarters([len(source) for source in sources])
         self.by_model, measured = {}, {}

@@ -20,9 +20,9 @@ __all__ = ["Superposition"]
 
 # Section 2 of the paper: 20 features in 5 dimensions, at seven sparsities.
 _SPARSITIES = (0.0, 0.7, 0.9, 0.97, 0.99, 0.997, 0.999)
-# Its introduction: 5 features in 2 dimensions, at three sparsities.
+# Introduction of the paper: 5 features in 2 dimensions, at three sparsities.
 _PLANE_SPARSITIES = (0.0, 0.8, 0.9)
-# Its section 4: many features of the same importance, here 48 in 12 dimensions.
+# Section 4 of the paper: many features of the same importance, here 48 in 12 dimensions.
 _DENSITIES = tuple(float(10 ** (-1.5 * i / 11)) for i in range(12))
 # How many of the 20 features a PyTorch model of the same size represents after the same training:
 # the median of three seeds.
@@ -34,8 +34,9 @@ _UNUSED = ("layers", "heads", "dim", "dropout")
 class SparseFeatures(BatchStream):
     """Batches of sparse features for several groups of toy models.
 
-    A feature is present with the density p of its model, and then uniform in [0, 1). One uniform
-    number u decides both: the feature is u / p if u < p, and 0 otherwise.
+    A feature is present with probability p, the density of its model, and is then uniform in
+    [0, 1). Its value follows from one uniform number u: the feature is u / p if u < p, and 0
+    otherwise.
 
     Parameters
     ----------
@@ -67,11 +68,11 @@ class SparseFeatures(BatchStream):
 class Superposition(Recipe):
     """Train toy models of superposition at several sparsities, all at once.
 
-    Each model compresses sparse features linearly into a few dimensions and reads them out again
-    through the transposed matrix and a ReLU. Four groups of models repeat the experiments of the
-    paper: 20 features in 5 dimensions with and without the ReLU, 5 features in 2 dimensions, and
-    48 features of the same importance in 12 dimensions. A feature counts as represented if the
-    squared norm of its column of W is above 1/2.
+    Each model compresses sparse features linearly into a few dimensions and reconstructs them
+    with the transposed matrix and a ReLU. Four groups of models repeat experiments of the
+    paper: 20 features in 5 dimensions with and without the ReLU, 5 features in 2 dimensions,
+    and 48 features of the same importance in 12 dimensions. A feature counts as represented if
+    the squared norm of its column of W is above 1/2.
 
     Parameters
     ----------
@@ -122,7 +123,7 @@ class Superposition(Recipe):
         }
 
     def build(self):
-        """Create the four groups of models; the second one has no ReLU."""
+        """Create the four groups of models, the second one without a ReLU."""
         hidden, relu = (5, 5, 2, 12), (True, False, True, True)
         sizes = zip(self.densities, self.features, hidden, relu, strict=True)
         return nn.ModuleList(ToyModels(len(density), *size) for density, *size in sizes)
@@ -183,7 +184,7 @@ class Superposition(Recipe):
         return chosen
 
     def measure(self, metrics):
-        """Return how many features each model represents, and the difference from PyTorch's."""
+        """Return the number of features in each model, and the difference from PyTorch."""
         self.matrices = self.best()
         with_relu, linear, plane, equal = (represented(W) for W in self.matrices)
         found = dict(zip(_SPARSITIES, with_relu.tolist(), strict=True))
@@ -249,7 +250,7 @@ class Superposition(Recipe):
         return f"{sum(map(len, self.densities))} toy models: {parameters:,} parameters"
 
     def last_words(self, folder):
-        """Return what to look at and what to read next."""
+        """Return which files to look at and what to read next."""
         return (
             f"Look at {folder / 'superposition.png'}, then read\n"
             "minitorch_attn/models/superposition.py and lesson 37."

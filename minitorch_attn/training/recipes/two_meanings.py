@@ -1,4 +1,4 @@
-"""Probe of the recipe `words`: do word vectors tell two meanings of a word apart?"""
+"""Two meanings: a probe of whether word vectors distinguish them, for the recipe `words`."""
 
 import numpy as np
 
@@ -11,8 +11,9 @@ def probe_accuracy(vectors, words, meanings, paragraphs):
     """Classify the meaning of each occurrence by the nearest centroid, in five folds.
 
     For each word and fold, the centroids of the two meanings are the mean vectors of the
-    occurrences in the other folds. A paragraph lies in one fold only. A tie counts as meaning 0,
-    so a vector that is the same for all occurrences of a word is right for half of them.
+    occurrences in the other folds. Each paragraph lies entirely in one fold. A tie counts as
+    meaning 0, so a vector that is the same for all occurrences of a word is correct for half of
+    them.
 
     Parameters
     ----------

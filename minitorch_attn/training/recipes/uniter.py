@@ -1,4 +1,4 @@
-"""UNITER recipe: pretraining on captions of regions, then questions with few and many labels."""
+"""UNITER recipe: pretrain on captions of regions, then answer questions with few labels."""
 
 import numpy as np
 
@@ -82,14 +82,14 @@ class Uniter(PhasedRecipe):
     """Train UNITER on captions of scenes, and then to answer questions about scenes.
 
     A scene has up to four handwritten digits in 2 x 2 cells. Its regions are the digits' crops. A
-    small network that was trained on single digits turns them into features, in place of UNITER's
-    object detector. Pretraining first masks words only, which is the task that teaches the most
-    here, and then draws one of the paper's tasks for each batch: masked words, masked regions (by
+    small network that was trained on single digits turns them into features, in place of
+    UNITER's object detector. Pretraining first masks only words, the most useful task here. It
+    then draws one of the paper's tasks for each batch: masked words, masked regions (by
     regression and by KL divergence), or matching with word-region alignment.
 
-    The pretrained network learns to answer questions with all labels and with a tenth of them. The
-    same network without pretraining learns with the same tenth. The test scenes are made of
-    handwriting that does not occur in training.
+    The pretrained network is then trained to answer questions, once with all labels and once
+    with a tenth of them. The same network without pretraining is trained with the same tenth.
+    The test scenes show handwriting that does not occur in training.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class Uniter(PhasedRecipe):
         return Models(make_encoder)
 
     def phase(self, step):
-        """Return the phase of a step, with its first step and the first step after it."""
+        """Return a step's phase, the phase's first step, and the next phase's first step."""
         steps = self.options["steps"]
         each = round(self.options["questions"] * steps)
         first = max(steps - 3 * each, 1)
@@ -171,7 +171,7 @@ class Uniter(PhasedRecipe):
         return self.phases[which], *([0, *ends][which : which + 2])
 
     def rate(self, phase):
-        """Return the largest learning rate of a phase, as a part of `lr`."""
+        """Return the maximum learning rate of a phase, as a fraction of `lr`."""
         return 1.0 if phase == "pretraining" else 0.5
 
     def batches(self):
@@ -198,7 +198,7 @@ class Uniter(PhasedRecipe):
         return {**found, "absent": absent}, classes.astype(dtype)
 
     def loss(self, model, batch):
-        """Return the loss of a batch: of one of the pretraining tasks, or of questions."""
+        """Return the loss of a batch, for one of the pretraining tasks or for questions."""
         for name in self.phases[1:]:
             if name in batch:
                 return cross_entropy(_run(getattr(model, name), batch), batch[name])
@@ -211,7 +211,7 @@ class Uniter(PhasedRecipe):
         return self._matching_loss(found, batch)
 
     def _region_loss(self, found, batch):
-        """Features and classes of the chosen regions. The classes are words: one head for both."""
+        """Compute the loss of masked regions. Their classes are words, so both share one head."""
         head, first = self.model.pretraining.word_head, WORDS.index("zero")
         logits = head(found.hidden[:, batch["ids"].shape[1] :])[..., first : first + 10]
         chosen = batch["predicted"]
@@ -220,7 +220,7 @@ class Uniter(PhasedRecipe):
         return kl + self.options["regression"] * regression
 
     def _matching_loss(self, found, batch):
-        """Matching, and the alignment of the sentences that match."""
+        """Compute the loss of matching, plus the alignment of the sentences that match."""
         matches = batch["matches"]
         distance, _ = word_region_alignment(*_parts(found.hidden, batch))
         alignment = (distance * matches).mean()
@@ -268,7 +268,7 @@ class Uniter(PhasedRecipe):
         return np.concatenate(found)
 
     def aligned(self):
-        """Return the share of digit words that are moved most to their own regions."""
+        """Return the fraction of digit words whose plan is largest at their own region."""
         plan = self.alignment()
         words = np.argwhere((self.named >= 0) & _is_digit(self.captions))
         return float(np.mean([plan[n, k].argmax() == self.named[n, k] for n, k in words]))
@@ -286,7 +286,7 @@ class Uniter(PhasedRecipe):
         return float((np.concatenate(found) == asked.answers).mean())
 
     def evaluate(self, model):
-        """Return the loss of masked words, and correct answers to some test questions."""
+        """Return the loss of masked words, and the accuracy on some test questions."""
         scenes, captions = self.captioned.take(slice(_EVALUATED)), self.captions[:_EVALUATED]
         ids, labels = mask_words(captions, np.random.default_rng(0))
         with no_grad():
@@ -302,7 +302,7 @@ class Uniter(PhasedRecipe):
         return {"validation_loss": loss, **correct}
 
     def measure(self, metrics):
-        """Return correct answers with all labels and with a tenth, and the aligned words."""
+        """Return the accuracies with all labels and with a tenth of them, and the aligned words."""
         self.found = {which: self.answers(which, self.test) for which in self.phases[1:]}
         correct = {
             which: float((found == self.test.answers).mean()) for which, found in self.found.items()
@@ -370,7 +370,7 @@ def _run(model, batch):
 
 
 def _parts(hidden, batch):
-    """Return the vectors of words and regions, and what is neither a word nor a region."""
+    """Return the vectors of words and regions, and masks of special tokens and missing regions."""
     words = batch["ids"].shape[1]
     return hidden[:, :words], hidden[:, words:], batch["ids"] <= MASK, batch["absent"]
 

@@ -1,4 +1,4 @@
-"""Sentences and regions: the detector, the questions and the batches of the recipe `uniter`."""
+"""Streams of sentences and regions for the recipe `uniter`: detector, questions, batches."""
 
 from typing import NamedTuple
 
@@ -34,8 +34,8 @@ _REPLACED = 0.8  # share of the words and regions to predict that are hidden
 class Detector:
     """A small network that reads single digits, in place of UNITER's object detector.
 
-    It is trained on labeled digits and then frozen. Its hidden layer gives a region's features, its
-    output the distribution over classes.
+    It is trained on labeled digits and then frozen. Its hidden layer provides a region's
+    features, and its output the distribution over classes.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Detector:
         self.mean, self.deviation = hidden.mean(0), hidden.std()
 
     def __call__(self, crops):
-        """Return features (..., 32), about standardized, and class probabilities (..., 10)."""
+        """Return features (..., 32), roughly standardized, and class probabilities (..., 10)."""
         with no_grad():
             hidden = ops.relu(self.hidden(tensor(crops)))
             classes = ops.softmax(self.output(hidden), -1)
@@ -70,10 +70,10 @@ class Detector:
 
 
 def locations(boxes):
-    """Return 19 numbers that tell where each region is.
+    """Return 19 numbers that describe the location of each region.
 
-    The first seven are UNITER's (see `models.uniter.box_features`). Sines and cosines of the middle
-    follow, because two places that are close have similar codes, and distant ones do not.
+    The first seven are UNITER's (see `models.uniter.box_features`). The others are sines and
+    cosines of the center, which are similar for nearby places and different for distant ones.
 
     Parameters
     ----------
@@ -128,10 +128,11 @@ class Questions(NamedTuple):
 
 
 def mask_words(ids, generator):
-    """Choose one or two words of each sentence to predict: one before the comma, one behind it.
+    """Choose one or two words of each sentence to predict: one before and one after the comma.
 
-    Four of five words are replaced by [MASK]. The others are kept, similar to BERT: the network has
-    to remember a word that it reads, so that its vector can be aligned with a region.
+    Four out of five of these words are replaced by [MASK]. The others are kept, similarly to
+    BERT. The network then has to represent a word that it reads, so that the word's vector can
+    be aligned with a region.
 
     Parameters
     ----------
@@ -142,7 +143,7 @@ def mask_words(ids, generator):
     Returns
     -------
     masked, labels : int64 array of shape (sentence, 9)
-        Labels are the words to predict, `IGNORED` elsewhere.
+        The labels are the words to predict, and `IGNORED` elsewhere.
     """
     place = np.array([1, 5]) + generator.integers(3, size=(len(ids), 2))
     chosen = np.zeros(ids.shape, bool)
@@ -156,9 +157,9 @@ class UniterBatches(RecipeStream):
     """Batches of one of UNITER's tasks, or of questions.
 
     Batch n depends only on (seed, n). It is a dict with "ids", "features", "boxes" and "absent"
-    (regions that do not exist). Each task has entries of its own: "labels" for masked words;
-    "hidden", "predicted" and "classes" for masked regions; "matches" for matching. Questions have
-    their answers under the name of the phase.
+    (True for missing regions). Each task has further entries: "labels" for masked words;
+    "hidden", "predicted" and "classes" for masked regions; "matches" for matching. The answers
+    to questions are stored under the name of the phase.
 
     Parameters
     ----------

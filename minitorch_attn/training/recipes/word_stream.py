@@ -1,4 +1,4 @@
-"""Batches for the recipe `words`: sentences for a biLM, and word pairs for skip-gram."""
+"""Word stream: batches of sentences for a biLM and word pairs for skip-gram."""
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class SentencesAndPairs(BatchStream):
         self._order = self._epoch = self._all_pairs = self._round = None
 
     def __next__(self):
-        """Return characters, ids, padding mask, centers, contexts and negatives; rows first."""
+        """Return characters, ids, padding mask, centers, contexts and negatives, batch first."""
         per_epoch = len(self.sentences) // self.batch_size
         epoch, place = divmod(self.position, per_epoch)
         if epoch != self._epoch:
@@ -62,7 +62,7 @@ class SentencesAndPairs(BatchStream):
         return tuple(part if self.device is None else part.to(self.device) for part in parts)
 
     def _shuffled(self, epoch):
-        """Return the rows of each batch of an epoch; the sentences of a batch are about as long."""
+        """Return the rows of each batch of an epoch. Sentences in a batch have similar lengths."""
         generator = np.random.default_rng([self.seed, 0, epoch])
         order, size = generator.permutation(len(self.sentences)), self.batch_size
         batches = []
@@ -101,7 +101,7 @@ def sentence_batch(sentences, ids, characters):
     sentences : list of list of str
     ids : list of list of int
     characters : int
-        Maximum number of characters of a word, with its two marks.
+        Maximum number of characters of a word, including its two marks.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Words recipe: word2vec and ELMo read the same text; only ELMo tells meanings apart."""
+"""Words recipe: word2vec and ELMo read the same text; only ELMo distinguishes meanings."""
 
 import math
 from collections import Counter
@@ -32,9 +32,10 @@ _UNUSED = ("layers", "heads")
 class Words(Recipe):
     """Train word2vec and ELMo's bidirectional language model on the same text, side by side.
 
-    Skip-gram with negative sampling gives each word one vector. ELMo gives each occurrence its own.
-    Python keywords such as "class" and "import" occur in two meanings, as keywords in code and as
-    English words; see `data.help_words`. The nearest centroid must tell them apart.
+    Skip-gram with negative sampling gives each word one vector. ELMo gives each occurrence its
+    own vector. Words such as "class" and "import" occur with two meanings, as Python keywords
+    and as English words; see `data.help_words`. A nearest-centroid classifier must distinguish
+    the meanings by the vectors.
 
     Parameters
     ----------
@@ -130,7 +131,7 @@ class Words(Recipe):
     # Evaluation
 
     def baselines(self):
-        """Return the losses of models that count words, as means of both directions."""
+        """Return the losses of count-based models, averaged over both directions."""
         if self.counted is not None:  # counting takes a few seconds
             return self.counted
         validation = [self.encode(sentence) for sentence in self.validation]
@@ -147,7 +148,7 @@ class Words(Recipe):
         return found
 
     def evaluate(self, model):
-        """Return the mean of -log p of a validation word, and that of each direction."""
+        """Return the mean of -log p over the validation words, in total and for each direction."""
         totals, count = np.zeros(2), 0
         order = sorted(self.validation, key=len)
         with no_grad():
@@ -171,7 +172,7 @@ class Words(Recipe):
         return tuple(part.to(self.options["device"]) for part in parts)
 
     def occurrences(self):
-        """Return (sentence, place, word, meaning) for each word in one of two meanings."""
+        """Return (sentence, position, word, meaning) of each word with two meanings."""
         return [
             (sentence, place, word, meaning)
             for word, found in self.text.occurrences.items()
@@ -326,7 +327,7 @@ class Words(Recipe):
         return " ".join(near)
 
     def last_words(self, folder):
-        """Return what to look at and what to read next."""
+        """Return which files to look at and what to read next."""
         return (
             f"Look at {folder / 'meanings.png'}, then read minitorch_attn/models/word2vec.py,\n"
             "minitorch_attn/models/elmo.py and lesson 36."
