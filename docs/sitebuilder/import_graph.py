@@ -21,6 +21,7 @@ PARTS = {
     "tensor": "data, grad, operators",
     "autograd": "the engine: graph, backward",
     "ops": "forward and backward, side by side",
+    "distributed": "messages between ranks",
     "gradcheck": "finite differences",
     "nn": "layers",
     "optim": "optimizers, schedules",
