@@ -107,7 +107,7 @@ class Speech(Recipe):
     summary = "a Conformer writes down spoken digits, with CTC and with a decoder"
     headline = "Conformers write down spoken digits in noise, and an LSTM does it beside them."
     target = Target(
-        "worse Conformer", 0.05, "word error rate with CTC and with a decoder, new speakers",
+        "worse Conformer", 0.05, "word error rate of new speakers, CTC and decoder",
         higher_is_better=False,
     )  # fmt: skip
     unit = "utterances"
