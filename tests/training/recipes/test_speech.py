@@ -5,6 +5,7 @@ import pytest
 
 from minitorch_attn.data.audio import log_mel_spectrogram
 from minitorch_attn.models import CTCRecognizer, LSTMEncoder
+from minitorch_attn.tensor import tensor
 from minitorch_attn.training.recipes import load_recipe
 from minitorch_attn.training.recipes import speech_stream as stream
 from minitorch_attn.training.recipes.speech import CTC, DECODER, MODELS, lstm_units
@@ -225,6 +226,16 @@ def test_attention_rows_are_distributions_over_the_sound(recipe):
     np.testing.assert_allclose(rows.sum(-1), 1, rtol=1e-9)
     for row, count in zip(rows, frames, strict=True):
         assert (row[:, count:] == 0).all()
+
+
+def test_attention_before_a_word_depends_on_the_words_before_it(recipe):
+    (batch,) = recipe.parts(recipe.test)
+    rows = recipe.attention(batch)
+    labels = batch["labels"].numpy().copy()
+    labels[:, 2] = labels[:, 2] % 10 + 1
+    other = recipe.attention({**batch, "labels": tensor(labels)})
+    np.testing.assert_array_equal(rows[:, :3], other[:, :3])
+    assert (abs(rows[:, 3] - other[:, 3]).max(-1) > 1e-6).all()
 
 
 def test_equal_words_have_different_frames_for_the_decoder(recipe):
