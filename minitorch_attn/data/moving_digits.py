@@ -61,7 +61,9 @@ def enlarged_digits(images, sizes=(12, 14, 16)):
 
 
 @names_arguments
-def draw_clips(count, enlarged, labels, generator, side=24, frames=4, noise=0.0):
+def draw_clips(
+    count, enlarged, labels, generator, side=24, frames=4, noise=0.0, spread=1.0, speeds=(1, 2)
+):
     """Draw clips in which one digit moves at constant speed and stays inside the image.
 
     Parameters
@@ -76,11 +78,15 @@ def draw_clips(count, enlarged, labels, generator, side=24, frames=4, noise=0.0)
         Height and width of a frame in pixels, and number of frames.
     noise : float, default 0
         Standard deviation of Gaussian noise on all pixels.
+    spread : float from 0 to 1, default 1
+        Share of the free space over which the paths are spread. With 0, all paths are centered.
+    speeds : sequence of int, default (1, 2)
+        Numbers of pixels per frame, one of which is drawn for each clip.
 
     Returns
     -------
     Clips
-        Digits move one or two pixels per frame, in each direction with equal probability.
+        Digits move in each direction with equal probability.
 
     Examples
     --------
@@ -90,18 +96,23 @@ def draw_clips(count, enlarged, labels, generator, side=24, frames=4, noise=0.0)
     ((3, 1, 4, 24, 24), array([4, 3, 2]), ['right', 'right', 'up'])
     """
     largest = max(x.shape[-1] for x in enlarged)
-    if largest + 2 * (frames - 1) > side:
+    longest = max(speeds) * (frames - 1)
+    if largest + longest > side:
         raise ArgumentError(
             "draw_clips: the moving digits do not fit into the image",
             got=f"digits of {largest} pixels, {frames} frames of {side} pixels",
-            expected=f"side to be at least {largest + 2 * (frames - 1)}",
+            expected=f"side to be at least {largest + longest}",
         )
+    if not 0 <= spread <= 1:
+        raise ArgumentError("draw_clips: spread must be between 0 and 1", got=f"spread={spread}")
     chosen = generator.integers(len(labels), size=count)
     directions = generator.integers(len(DIRECTIONS), size=count)
     sizes = generator.integers(len(enlarged), size=count)
-    speeds = generator.integers(1, 3, count)
+    speeds = np.array(speeds)[generator.integers(len(speeds), size=count)]
     steps = np.array(list(DIRECTIONS.values()))[directions] * speeds[:, None]  # (clip, 2)
     places = generator.random((count, 2))  # in the first frame, as a fraction of the free space
+    if spread != 1:
+        places = 0.5 + spread * (places - 0.5)
     canvas = np.zeros((count, 1, frames, side, side), np.float32)
     for clip in range(count):
         digit = enlarged[sizes[clip]][chosen[clip]]

@@ -53,6 +53,27 @@ def test_every_digit_direction_and_place_is_drawn(rng):
     assert first == {(row, column) for row in range(7) for column in range(7)}
 
 
+def test_spread_keeps_the_paths_near_the_center():
+    """The mean of the first and the last corner of a path; 15 - 9 pixels are free."""
+    for spread, most in ((1.0, 3.0), (0.5, 2.0), (0.0, 1.0)):
+        clips = draw_clips(400, DIGITS[:1], LABELS, np.random.default_rng(0), 15, 2, spread=spread)
+        ends = [[corner_and_size(frame)[0] for frame in clip[0]] for clip in clips.frames]
+        far = np.abs(np.mean(ends, 1) - 3).max()
+        assert most - 1 < far <= most, spread
+    for spread in (-0.1, 1.1, np.nan):
+        with pytest.raises(ArgumentError, match="spread must be from 0 to 1"):
+            draw_clips(3, DIGITS, LABELS, np.random.default_rng(0), spread=spread)
+
+
+def test_speeds_are_drawn_from_those_given(rng):
+    clips = draw_clips(90, DIGITS[:1], LABELS, rng, side=24, frames=4, speeds=(1, 3, 5))
+    ends = [[corner_and_size(clip[0, k])[0] for k in (0, 3)] for clip in clips.frames]
+    found = {int(abs(step).max()) for step in np.diff(ends, axis=1)}
+    assert found == {3, 9, 15}
+    with pytest.raises(ArgumentError, match="do not fit"):
+        draw_clips(1, DIGITS[:1], LABELS, rng, side=23, frames=4, speeds=(1, 5))
+
+
 def test_the_seed_decides():
     drawn = [
         draw_clips(30, DIGITS, LABELS, np.random.default_rng(seed), noise=0.1) for seed in (1, 1, 2)

@@ -1,4 +1,4 @@
-"""Broadcast many tensors in few messages: those of one dtype and device travel together."""
+"""Coalesced broadcast: tensors of one dtype and device travel together, in one message."""
 
 from ...autograd import no_grad
 from ...backend import array_module, device_of

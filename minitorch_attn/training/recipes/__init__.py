@@ -22,6 +22,7 @@ RECIPES = {
     "mask-predict": ("mask_predict", "MaskPredict"),
     "nonlocal": ("non_local", "NonLocal"),
     "superposition": ("superposition", "Superposition"), "uniter": ("uniter", "Uniter"),
+    "vatt": ("vatt", "Vatt"),
     "words": ("words", "Words"),
 }  # fmt: skip
 
