@@ -104,7 +104,7 @@ class MasterWeights(Optimizer):
         self._gathered = True
 
     def step(self, closure=None):
-        """Update the master weights, and round them to the parameters. See `Optimizer.step`."""
+        """Update the master weights, and round them to set the parameters. See `Optimizer.step`."""
         loss = self.loss_of(closure)
         self.gather_gradients()
         self.optimizer.step()
@@ -124,7 +124,7 @@ class MasterWeights(Optimizer):
         return {**self.optimizer.state_dict(), "master_weights": masters}
 
     def load_state_dict(self, state_dict):
-        """Load the `state_dict()` of another MasterWeights; the parameters are rounded from it."""
+        """Load the `state_dict()` of another MasterWeights, and set the parameters from it."""
         self.optimizer.load_state_dict(state_dict)
         masters = state_dict.get("master_weights", ())
         shapes = [master.shape for master in self.masters]

@@ -82,7 +82,7 @@ def _row(corner):
 
 
 def cell_of(corner):
-    """Return the row and the column, from 0 to 2, of the cell of a digit at a corner.
+    """Return the row and the column (0, 1 or 2) of the cell that contains a corner.
 
     Examples
     --------

@@ -154,7 +154,7 @@ def _drawn_relation(true, generator):
 
 
 def draw_captions(scenes, generator):
-    """Describe each scene: "seven top left , two below seven", or one half of that.
+    """Describe each scene: "seven top left , two below seven", or only one half.
 
     Parameters
     ----------

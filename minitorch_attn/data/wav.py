@@ -218,7 +218,7 @@ def _data(file, name, form, position, size, riff, file_size, lenient):
     elif size % block:
         reason = f"the data ends in the middle of a sample of {block} bytes"
     elif riff not in (0, _UNKNOWN) and position + size > riff + 8:
-        reason = "the data is longer than the file's header says"
+        reason = "the data is longer than the header of the file says"
     if reason and not lenient:
         raise DataError(
             f"{name}: {reason}",

@@ -87,7 +87,7 @@ def average_precision(predictions, targets):
 
 
 def match_by_score(iou, crowd, ignored, thresholds=THRESHOLDS):
-    """Match predictions, sorted by descending score, one by one with the targets of an image.
+    """Match an image's predictions one by one, by descending score, with its targets.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def _precision(images, smallest, largest):
 
 
 def _of_class(found, wanted, label):
-    """Select a class in an image: its best predictions, its targets and their IoU."""
+    """Select a class in an image: its best predictions, its targets, and their IoU."""
     mine = xp.flatnonzero(found["labels"] == label)
     best = mine[xp.argsort(-found["scores"][mine], kind="stable")[:MOST]]
     theirs = xp.flatnonzero(wanted["class_labels"] == label)

@@ -64,7 +64,7 @@ def corners_to_center_format(boxes):
 
 @names_arguments
 def box_area(boxes):
-    """Compute the area of boxes with corners, of shape (...,) for boxes of shape (..., 4).
+    """Compute the area of boxes in corner format: (..., 4) -> (...).
 
     Examples
     --------

@@ -60,7 +60,7 @@ class ConvEncoder(nn.Module):
         nn.init.normal_(self.positions, std=0.1)
 
     def forward(self, images):
-        """Return annotations (batch, position, annotation_dim) of (batch, channel, size, size).
+        """Encode images (batch, channel, size, size); return (batch, position, annotation_dim).
 
         The positions are in row-major order.
         """

@@ -106,7 +106,7 @@ class LocalRelation(nn.Module):
         return self.out(y[:, : y.shape[1] - self.missing] if self.missing else y)
 
     def window_weights(self, x):
-        """Return the weights of each window, (batch, group, place of the window, row, column)."""
+        """Return the weights of each window, (batch, group, window position, row, column)."""
         return sliding_window_weights(*self._inputs(x), **self._settings())[1]
 
     def _inputs(self, x):
@@ -206,7 +206,7 @@ class LocalSelfAttention(nn.Module):
         return sliding_window_attention(*inputs, **settings).flatten(1, 2)
 
     def window_weights(self, x):
-        """Return the weights of each window, (batch, head, place of the window, row, column)."""
+        """Return the weights of each window, (batch, head, window position, row, column)."""
         inputs, settings = self._inputs(x)
         return sliding_window_weights(*inputs, **settings)[1]
 
@@ -275,7 +275,7 @@ class LRBlock(nn.Module):
 
 
 class LRNet(nn.Module):
-    """Local relation network: a ResNet with local relation layers in place of its convolutions.
+    """Local relation network: a ResNet with local relation layers for its spatial convolutions.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ __all__ = ["ConditionalMaskedLM", "cmlm_loss", "mask_target"]
 
 
 class ConditionalMaskedLM(EncoderDecoder):
-    """Conditional masked language model: predicts masked target tokens from source and target.
+    """Conditional masked language model: predicts the masked tokens of a target sequence.
 
     A Transformer with a decoder that is not causal, and a [LENGTH] token in the encoder's
     input. The source and the target share one vocabulary.
@@ -203,7 +203,7 @@ def mask_target(target, noise, share, mask_id, pad_id=0):
 
 
 def cmlm_loss(logits, target, masked, length_logits, pad_id=0, num_masked=None):
-    """Loss of a conditional masked language model: of the masked tokens plus of the length.
+    """Loss of a conditional masked language model: masked-token loss plus length loss.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ def relative_positions(length, embed_dim, *, interleaved=False, dtype="float32",
 
 @computes("relative shift")
 def relative_shift(scores):
-    """Select each key's score out of the scores of all distances (arXiv:1901.02860v3, appendix B).
+    """Select each key's score from the scores of all distances (arXiv:1901.02860v3, appendix B).
 
     Row i of the input contains the scores of the distances T - 1, ..., -(T - 1). Key j is at
     distance i - j, so row i of the result starts at column T - 1 - i: each row starts one

@@ -28,7 +28,7 @@ WORDS, REGIONS = 0, 1  # rows of the segment embedding, which distinguishes the 
 
 
 def box_features(boxes, height, width):
-    """Return the seven numbers that describe the position and size of a box in the image.
+    """Return seven numbers for the position and size of each box, relative to the image.
 
     Parameters
     ----------

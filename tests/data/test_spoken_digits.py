@@ -137,7 +137,7 @@ def test_utterances(rng):
             draw_utterances(2, draw_speakers(1, rng), rng, **settings)
     with pytest.raises(ArgumentError, match="no speakers"):
         draw_utterances(2, [], rng)
-    with pytest.raises(ArgumentError, match="from 0 to 9"):
+    with pytest.raises(ArgumentError, match="between 0 and 9"):
         say_digits([3, 10], PLAIN, rng)
     with pytest.raises(DTypeError):
         say_digits([2.5], PLAIN, rng)

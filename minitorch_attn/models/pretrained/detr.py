@@ -344,7 +344,7 @@ def _renamed(name, rules):
 
 
 def _collected(first, found, last):
-    """Return hidden states, from the first input to the normalized last output, and weights."""
+    """Return the hidden states (first input to normalized last output), and the weights."""
     states = found.hidden_states
     states = None if states is None else (first, *states[:-1], last)
     return {"hidden_states": states, "attentions": found.attentions}

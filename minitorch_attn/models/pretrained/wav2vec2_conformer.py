@@ -146,7 +146,7 @@ class Wav2Vec2ConformerPreTrainedModel(PretrainedModel):
         return lengths
 
     def frames_of(self, attention_mask, frames, add_adapter=False):
-        """Return the frame mask (batch, frame) for a sample mask: True for sound; or None."""
+        """Convert a sample mask to a frame mask (batch, frame), True for sound; None stays None."""
         if attention_mask is None:
             return None
         lengths = self.output_lengths((attention_mask != 0).sum(-1), add_adapter)

@@ -201,7 +201,7 @@ class Captions(PhasedRecipe):
         return captions
 
     def attention(self, which, captions):
-        """Return the weights before each word of captions of the first test images.
+        """Return the attention weights before each word of captions of the first test images.
 
         Parameters
         ----------

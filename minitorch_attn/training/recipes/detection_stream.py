@@ -15,7 +15,7 @@ _CROWDED = 8  # digits tried per scene in pretraining: each one teaches the back
 
 
 class DetectionBatches(RecipeStream):
-    """Scenes with the digit at each token, or with the targets of DETR, or with both.
+    """Batches of scenes, with the digit at each token, with the targets of DETR, or with both.
 
     Batch n depends only on (seed, n). It is a dict with "images" and "tokens" in pretraining, with
     "targets" as well for reference points, and with "images" and "targets" for the plain DETR.

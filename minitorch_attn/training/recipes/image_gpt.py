@@ -71,7 +71,7 @@ class IGPT(DigitRecipe):
         return data
 
     def build(self):
-        """Create the model. The feed-forward networks have twice the width of the embedding."""
+        """Create the model. Its feed-forward networks are twice as wide as the embeddings."""
         options = self.options
         return ImageGPT(
             _LEVELS, _SIDE * _SIDE, options["dim"], options["heads"], options["layers"],

@@ -47,7 +47,7 @@ class ClipBatches(RecipeStream):
 
 
 class ClipViT(nn.Module):
-    """A Vision Transformer of one scale for comparison: attention over all cubes in all blocks."""
+    """Single-scale Vision Transformer for comparison: all blocks attend to all cubes."""
 
     def __init__(self, dim, num_classes):
         super().__init__()

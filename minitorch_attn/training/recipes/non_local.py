@@ -153,7 +153,7 @@ class NonLocal(Recipe):
         return PairBatches(self)
 
     def loss(self, model, batch):
-        """Return the sum of the cross-entropies of the networks, which share no parameters."""
+        """Return the sum of the networks' cross-entropies. The networks do not share parameters."""
         images, labels = batch
         return sum(cross_entropy(network(images), labels) for network in model.values())
 

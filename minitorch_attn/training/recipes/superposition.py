@@ -145,7 +145,7 @@ class Superposition(Recipe):
         return found
 
     def loss(self, model, batch):
-        """Return the sum of the losses of all models, which share no parameters."""
+        """Return the sum of the losses of all models. The models do not share parameters."""
         return sum(losses.sum() for losses in self.losses(model, batch))
 
     def test_losses(self, model):
@@ -161,7 +161,7 @@ class Superposition(Recipe):
         return totals
 
     def evaluate(self, model):
-        """Return the sum of the losses of all models on features that are not trained on."""
+        """Return the sum of the losses of all models on features that do not occur in training."""
         return float(sum(losses.sum() for losses in self.test_losses(model)))
 
     # Results
