@@ -233,9 +233,9 @@ class UNITERPreTraining(nn.Module):
         for head in (self.feature_head, self.class_head, self.matching_head):
             _initialize(head)
 
-    def forward(self, ids, *inputs, **masks):
+    def forward(self, ids, features, boxes, *inputs, **masks):
         """Return `Predictions`. See `UNITER.forward` for the arguments."""
-        hidden = self.uniter(ids, *inputs, **masks)
+        hidden = self.uniter(ids, features, boxes, *inputs, **masks)
         words, regions = hidden[:, : ids.shape[1]], hidden[:, ids.shape[1] :]
         return Predictions(
             self.word_head(words), self.feature_head(regions), self.class_head(regions),
@@ -274,9 +274,9 @@ class UNITERClassifier(nn.Module):
         for layer in (self.dense, self.head):
             _initialize(layer)
 
-    def forward(self, ids, *inputs, **masks):
+    def forward(self, ids, features, boxes, *inputs, **masks):
         """Return logits (batch, class). See `UNITER.forward` for the arguments."""
-        pooled = self.uniter.pool(self.uniter(ids, *inputs, **masks))
+        pooled = self.uniter.pool(self.uniter(ids, features, boxes, *inputs, **masks))
         return self.head(self.norm(ops.gelu(self.dense(pooled))))
 
 

@@ -61,7 +61,7 @@ def test_spread_keeps_the_paths_near_the_center():
         far = np.abs(np.mean(ends, 1) - 3).max()
         assert most - 1 < far <= most, spread
     for spread in (-0.1, 1.1, np.nan):
-        with pytest.raises(ArgumentError, match="spread must be from 0 to 1"):
+        with pytest.raises(ArgumentError, match="spread must be between 0 and 1"):
             draw_clips(3, DIGITS, LABELS, np.random.default_rng(0), spread=spread)
 
 

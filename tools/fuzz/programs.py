@@ -11,9 +11,13 @@ MODULES = ("mt", "F", "nn", "nn.init", "nn.utils", "nn.utils.rnn", "mt.masks", "
            "mt.fft", "mt.optim", "mt.optim.lr_scheduler", "mt.generation", "mt.utils",
            "mt.utils.data", "mt.autograd", "mt.amp", "mt.jit", "mt.cuda", "mt.backends",
            "mt.gradcheck", "mt.data", "mt.models", "mt.viz", "mt.memory", "mt.tracing",
-           "mt.profiling", "mt.training", "mt.einops")  # fmt: skip
+           "mt.profiling", "mt.training", "mt.einops", "mt.distributed")  # fmt: skip
 # Public names that no program calls, by the reason.
 NOT_CALLED = {
+    "starts MPI or ends it": "mt.distributed.init_process_group "
+    "mt.distributed.destroy_process_group",
+    "names of values, or created by functions": "mt.distributed.ReduceOp mt.distributed.GroupMember "
+    "mt.distributed.group mt.distributed.ProcessGroup mt.distributed.Work",
     "reads or writes files, as `tools.fuzz readers` does": "mt.load mt.save mt.data.cifar10 "
     "mt.data.download mt.data.local_path mt.data.mnist mt.data.read_idx mt.data.read_image "
     "mt.data.read_parallel mt.data.read_text mt.data.read_tsv mt.data.ImageFolder mt.data.ByteBPE "
