@@ -1,4 +1,4 @@
-"""Modules that share a model or a batch among several workers, under PyTorch's names."""
+"""Parallel training: modules that share a model or a batch, under PyTorch's names."""
 
 from ...absent_names import absent as _absent
 from ..data_parallel import DataParallel  # noqa: F401
