@@ -30,6 +30,8 @@ OPERATIONS = {
     "refused": "BinaryCrossEntropy",
     "unaffected": """
         Abs Add Alias BroadcastTo Cast Clamp ClampTo Clone ColumnSum Cos
+        AllGather AllReduce AllToAll Broadcast CopyToRanks GatherFromRanks Reduce ReduceFromRanks
+        ReduceScatter ScatterToRanks
         CtcLoss Diagonal DiagonalPlace Div
         Dropout Elu Embedding Erf Extreme Flip Fmod Fourier Gather GatherBack Gelu GeluTanh
         HardSwish HardTanh LeakyRelu Lerp LogAddExp LogSigmoid LookUp MaxPool Maximum Mean Median

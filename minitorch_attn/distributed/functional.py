@@ -40,8 +40,8 @@ __all__ = [
 class AllReduce(Function):
     """Sum over the ranks, on every rank.
 
-    Forward:  y_s = x_0 + x_1 + ... for every rank s
-    Backward: grad_x_r = grad_y_0 + grad_y_1 + ... for every rank r
+    Forward:  y = x_0 + x_1 + ... on every rank
+    Backward: grad_x = the sum of grad_y over the ranks, on every rank
     Derivation: A_sr = 1 for all r and s. x_r is a term of the y of every rank, so dL/dx_r is the
     sum of all grad_y: again an all-reduce.
     Saved: nothing.
@@ -62,8 +62,8 @@ class AllReduce(Function):
 class Broadcast(Function):
     """Copy of one rank's tensor, on every rank.
 
-    Forward:  y_s = x_src for every rank s
-    Backward: grad_x_src = grad_y_0 + grad_y_1 + ..., and 0 on the other ranks
+    Forward:  y = x_src on every rank
+    Backward: grad_x = the sum of grad_y over the ranks on rank src, and 0 on the others
     Derivation: A_sr = 1 if r = src, otherwise 0. x_src is copied into N outputs, and dL/dx_src is
     the sum of their gradients: the adjoint of a broadcast is a sum. The x of the other ranks does
     not affect any output.
@@ -85,8 +85,8 @@ class Broadcast(Function):
 class Reduce(Function):
     """Sum over the ranks, on one rank; the others receive 0.
 
-    Forward:  y_dst = x_0 + x_1 + ..., and y_s = 0 on the other ranks
-    Backward: grad_x_r = grad_y_dst for every rank r
+    Forward:  y = x_0 + x_1 + ... on rank dst, and 0 on the others
+    Backward: grad_x = the grad_y of rank dst, on every rank
     Derivation: A_sr = 1 if s = dst, otherwise 0. Every x_r is a term of y_dst and of nothing else,
     so the gradient of y_dst is needed on all ranks: the adjoint of a sum is a broadcast.
     Saved: nothing.
@@ -107,8 +107,8 @@ class Reduce(Function):
 class AllGather(Function):
     """The tensors of all ranks, concatenated along one axis, on every rank.
 
-    Forward:  y_s = concatenation of x_0, x_1, ... for every rank s
-    Backward: grad_x_r = part r of grad_y_0 + grad_y_1 + ...
+    Forward:  y = the concatenation of x_0, x_1, ... on every rank
+    Backward: grad_x = this rank's part of the sum of grad_y over the ranks
     Derivation: x_r is copied into part r of the y of every rank, so dL/dx_r is the sum of the parts
     r of all grad_y. Each rank needs only its own part of the sum: a reduce-scatter.
     Saved: nothing.
@@ -127,8 +127,8 @@ class AllGather(Function):
 class ReduceScatter(Function):
     """Sum over the ranks, of which each rank receives its part along one axis.
 
-    Forward:  y_s = part s of x_0 + x_1 + ...
-    Backward: grad_x_r = concatenation of grad_y_0, grad_y_1, ... for every rank r
+    Forward:  y = this rank's part of x_0 + x_1 + ...
+    Backward: grad_x = the concatenation of the grad_y of all ranks, on every rank
     Derivation: part s of x_r is a term of y_s and of nothing else, so part s of dL/dx_r is grad_y_s
     for every r: an all-gather.
     Saved: nothing.
@@ -151,8 +151,8 @@ class ReduceScatter(Function):
 class AllToAll(Function):
     """Exchange of parts: split along one axis, sent to the ranks, joined along another axis.
 
-    Forward:  part r of y_s (along `join`) = part s of x_r (along `split`)
-    Backward: part s of grad_x_r (along `split`) = part r of grad_y_s (along `join`)
+    Forward:  part r of y (along `join`) = this rank's part of x_r (along `split`)
+    Backward: grad_x = the same exchange of grad_y, with `split` and `join` swapped
     Derivation: every element of x goes to one place of one y, so A is a permutation, and its
     adjoint is its inverse: the same exchange with the two axes swapped.
     Saved: nothing.
@@ -175,8 +175,8 @@ class AllToAll(Function):
 class CopyToRanks(Function):
     """Identity, at the place where a value that all ranks have enters the work of each rank.
 
-    Forward:  y_r = x
-    Backward: grad_x = grad_y_0 + grad_y_1 + ... on every rank
+    Forward:  y = x
+    Backward: grad_x = the sum of grad_y over the ranks, on every rank
     Derivation: all ranks have the same x. In one process it would be one tensor with N uses, y_0,
     y_1, ..., whose gradients add up. Each rank knows the gradient of its own use, and needs the
     sum: an all-reduce. Megatron-LM calls this operator f.
@@ -197,7 +197,7 @@ class ReduceFromRanks(Function):
     """Sum over the ranks, at the place where their partial results become one value.
 
     Forward:  y = x_0 + x_1 + ... on every rank
-    Backward: grad_x_r = grad_y
+    Backward: grad_x = grad_y
     Derivation: in one process there would be one y, one loss and one grad_y. All ranks have that
     same grad_y, because they compute the same loss from the same y. dy/dx_r = 1, so grad_x_r is
     grad_y, without a message. Megatron-LM calls this operator g.
@@ -219,8 +219,8 @@ class ReduceFromRanks(Function):
 class ScatterToRanks(Function):
     """Each rank's part, along one axis, of a value that all ranks have.
 
-    Forward:  y_r = part r of x
-    Backward: grad_x = concatenation of grad_y_0, grad_y_1, ... on every rank
+    Forward:  y = this rank's part of x
+    Backward: grad_x = the concatenation of the grad_y of all ranks, on every rank
     Derivation: in one process, x would be split into parts, and its gradient is the concatenation
     of the parts' gradients. Each rank knows the gradient of its own part: an all-gather.
     Saved: nothing.
@@ -239,8 +239,8 @@ class ScatterToRanks(Function):
 class GatherFromRanks(Function):
     """The ranks' parts of one value, concatenated along one axis, on every rank.
 
-    Forward:  y = concatenation of x_0, x_1, ... on every rank
-    Backward: grad_x_r = part r of grad_y
+    Forward:  y = the concatenation of x_0, x_1, ... on every rank
+    Backward: grad_x = this rank's part of grad_y
     Derivation: in one process, y would be the concatenation of the parts, and part r of its
     gradient belongs to x_r. All ranks have the same grad_y, and take their part, without a message.
     Saved: nothing.

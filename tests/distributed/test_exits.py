@@ -14,6 +14,7 @@ import minitorch_attn as mt
 
 pytestmark = needs_mpi
 START = "import os, sys, time, minitorch_attn as mt; d = mt.distributed; d.init_process_group()\n"
+SLEEP = "os.write(1, f'{os.getpid()}\\n'.encode()); time.sleep(300)"  # one write per line
 WAIT = "d.all_reduce(mt.ones(2))  # waits for the rank that ends\n"
 
 
@@ -91,7 +92,7 @@ def test_a_killed_rank_ends_the_run():
 
 
 def test_a_killed_mpiexec_ends_the_ranks():
-    process = start_ranks(2, "-u", "-c", START + "print(os.getpid())\ntime.sleep(300)")
+    process = start_ranks(2, "-c", START + SLEEP)
     pids = [int(process.stdout.readline()) for _ in range(2)]
     assert all(map(is_running, pids))
     os.kill(process.pid, signal.SIGKILL)
@@ -103,7 +104,7 @@ def test_a_killed_mpiexec_ends_the_ranks():
 
 
 def test_ctrl_c_ends_the_run():
-    process = start_ranks(2, "-u", "-c", START + "print(os.getpid())\ntime.sleep(300)")
+    process = start_ranks(2, "-c", START + SLEEP)
     pids = [int(process.stdout.readline()) for _ in range(2)]
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=30)
