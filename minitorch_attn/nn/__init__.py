@@ -1,7 +1,7 @@
 """Neural network layers: modules with parameters, under PyTorch's names."""
 
 from ..absent_names import absent as _absent
-from . import functional, init, masks, utils  # noqa: F401
+from . import functional, init, masks, parallel, utils  # noqa: F401
 from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
 from .batch_norm import *  # noqa: F403
