@@ -28,6 +28,7 @@ _NOISE = re.compile(
 )
 _POLL, _GRACE = 0.1, 1.0  # seconds between looks; from one worker's failure to the others' end
 _START = 20.0  # seconds between the starts of the first and the last worker
+_PARENT = Path(__file__).with_name("worker_parent.py")
 _PR_SET_PDEATHSIG = 1
 
 
@@ -54,14 +55,12 @@ class _Supervisor:
     def __init__(self, workers, arguments, folder):
         self.workers, self.arguments, self.folder = workers, arguments, folder
         self.stopping = None  # number of the first signal
-        self.killed = None  # the worker that died without saying why
         self.started = self.failed = None  # times: of the first worker's start, of a failure
 
     def run(self):
-        mpiexec = _mpiexec()
         self.process = subprocess.Popen(
-            [*mpiexec, "-n", str(self.workers), sys.executable, "-u", "-m", "minitorch_attn",
-             *self.arguments],
+            [_mpiexec(), "-n", str(self.workers), sys.executable, "-I", "-S", str(_PARENT),
+             str(self.folder), sys.executable, "-u", "-m", "minitorch_attn", *self.arguments],
             env=self._environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -88,21 +87,13 @@ class _Supervisor:
             self._end_all()
 
     def _watch(self):
-        """Look for a worker that has ended; if it did not end well, end the others soon.
-
-        A worker says how it ends, even after an exception. One that is killed does not.
-        """
+        """Look for a worker that did not end well; end the others soon, if mpiexec does not."""
         now, pids = time.monotonic(), self._pids()
-        ends = {worker: self._note(f"{worker}.ended") for worker in pids}
-        silent = [w for w, pid in pids.items() if ends[w] is None and not _is_running(pid)]
-        # It may have said so in the meantime.
-        silent = [worker for worker in silent if self._note(f"{worker}.ended") is None]
-        if silent and self.failed is None:
-            self.killed = silent[0]
         if self.started is None and pids:
             self.started = now
         is_late = self.started and len(pids) < self.workers and now - self.started > _START
-        wrong = silent or any(end not in (None, "0") for end in ends.values())
+        ends = [self._note(f"{worker}.ended") for worker in pids]
+        wrong = self._killed() or any(end not in (None, "0") for end in ends)
         if self.failed is None and (wrong or is_late):
             self.failed = now
         if self.failed is not None and now - self.failed > _GRACE:
@@ -153,6 +144,14 @@ class _Supervisor:
                 found[int(path.stem)] = int(path.read_text())
         return found
 
+    def _killed(self):
+        """Return (worker, signal) of the first worker that was killed, or None."""
+        for worker in range(self.workers):
+            note = self._note(f"{worker}.killed")
+            if note is not None:
+                return worker, signal.Signals(int(note)).name
+        return None
+
     def _note(self, name):
         """Return the text that a worker left, or None."""
         with contextlib.suppress(OSError):
@@ -168,12 +167,10 @@ class _Supervisor:
             click.echo("stopped", err=True)
             return INTERRUPTED if self.stopping == signal.SIGINT else 128 + self.stopping
         ends = [self._note(f"{worker}.ended") for worker in range(self.workers)]
-        if self.killed is not None:
-            click.echo(
-                f"error: worker {self.killed} of {self.workers} was killed, or crashed; the others "
-                "were ended",
-                err=True,
-            )
+        killed = self._killed()
+        if killed is not None:
+            worker, name = killed
+            click.echo(f"error: worker {worker} of {self.workers} was ended by {name}", err=True)
         elif not any(ends):
             click.echo(
                 f"error: the workers did not start; mpiexec ended with {self.process.returncode}",
@@ -181,7 +178,7 @@ class _Supervisor:
             )
         path = self._note("run")
         saved = path is not None and Checkpoints(Path(path, CHECKPOINTS)).steps()
-        if path is not None and (saved or self.killed is not None):
+        if path is not None and (saved or killed is not None):
             words = self.arguments[: 2 if self.arguments[0] == "train" else 1]
             again = [*words, "--out", path, "--workers", self.workers, "--resume"]
             click.echo(f"  try       continue from the checkpoint: {command(*again)}", err=True)
@@ -207,19 +204,6 @@ def _is_ours(pid, folder):
         return False
 
 
-def _is_running(pid):
-    """Return False if a process has ended, also while its parent has not asked for its status."""
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        return state[0] != "Z"
-    except (OSError, IndexError):
-        return not Path("/proc/self").exists()
-
-
 def _pass_on(source, target):
     """Copy the workers' output, without what mpiexec adds to it."""
     for line in source:
@@ -229,16 +213,14 @@ def _pass_on(source, target):
 
 
 def _mpiexec():
-    """Return the start of mpiexec's command: the one beside the interpreter, or that on PATH."""
+    """Return the path of mpiexec: the one beside the interpreter, or that on PATH."""
     beside = Path(sys.executable).parent / "mpiexec"
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if found is None:
         raise click.UsageError(
             "--workers: mpiexec was not found; python -m pip install 'minitorch-attn[mpi]'"
         )
-    version = subprocess.run([found, "--version"], capture_output=True, text=True).stdout
-    # MPICH's mpiexec kills the others when a worker dies, and then names any of them.
-    return [found, "-disable-auto-cleanup"] if "HYDRA" in version else [found]
+    return found
 
 
 def _die_with_parent():

@@ -1,4 +1,4 @@
-"""Coalesced broadcast: tensors of one dtype and device travel together, in one message."""
+"""Coalesced broadcasts: many tensors in few messages, one for each dtype and device."""
 
 from ...autograd import no_grad
 from ...backend import array_module, device_of
