@@ -111,6 +111,7 @@ class Speech(Recipe):
         higher_is_better=False,
     )  # fmt: skip
     unit = "utterances"
+    one_process = "its batch normalization needs the whole batch"
     OPTIONS = (
         *common_options(
             steps=1000, lr=2e-3, batch=16, layers=2, heads=4, dim=64, dropout=0.1, warmup=50,
