@@ -95,6 +95,10 @@ if __name__ == "__main__":
         from .device_calls import main as device_calls
 
         device_calls(sys.argv[2:])
+    elif sys.argv[1:2] == ["distributed"]:
+        from .distributed.command import main as distributed
+
+        distributed(sys.argv[2:])
     elif sys.argv[1:2] == ["gpu"]:
         from .gpu.command import main as gpu
 

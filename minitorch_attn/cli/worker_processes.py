@@ -19,7 +19,7 @@ from ..training.run_folder import CHECKPOINTS
 from . import FAILED, INTERRUPTED
 from .console import command
 
-__all__ = ["FOLDER", "start_workers"]
+__all__ = ["FOLDER", "mpiexec", "start_workers"]
 
 FOLDER = "MTA_WORKERS"  # environment variable: folder in which the workers leave notes
 _NOISE = re.compile(
@@ -59,7 +59,7 @@ class _Supervisor:
 
     def run(self):
         self.process = subprocess.Popen(
-            [_mpiexec(), "-n", str(self.workers), sys.executable, "-I", "-S", str(_PARENT),
+            [mpiexec(), "-n", str(self.workers), sys.executable, "-I", "-S", str(_PARENT),
              str(self.folder), sys.executable, "-u", "-m", "minitorch_attn", *self.arguments],
             env=self._environment(),
             stdin=subprocess.DEVNULL,
@@ -212,7 +212,7 @@ def _pass_on(source, target):
             target.flush()
 
 
-def _mpiexec():
+def mpiexec():
     """Return the path of mpiexec: the one beside the interpreter, or that on PATH."""
     beside = Path(sys.executable).parent / "mpiexec"
     found = str(beside) if beside.exists() else shutil.which("mpiexec")

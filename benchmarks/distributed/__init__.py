@@ -1,0 +1,1 @@
+"""Several processes: data-parallel training beside PyTorch, counted messages, and a cost model."""

@@ -1,0 +1,190 @@
+"""`python -m benchmarks distributed`: data-parallel steps at 1, 2 and 4 ranks beside PyTorch's.
+
+The engines take turns, each with one BLAS thread per rank: this library on MPI, and
+`torch.distributed` on gloo. The losses and gradient norms are compared first. The command counts
+messages and bytes, measures latency and bandwidth of this machine, and holds the cost model
+against the measured steps. It stores the figures in `benchmarks/results/distributed.json` and the
+picture beside it, and writes the table into `benchmarks/README.md`.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from minitorch_attn.cli.worker_processes import mpiexec
+
+from .. import machine
+from . import cost_model
+from .picture import draw
+
+__all__ = ["main"]
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "benchmarks" / "README.md"
+BEGIN = "<!-- distributed: made by python -m benchmarks distributed -->"
+END = "<!-- end of distributed -->"
+ENGINES = ("minitorch_attn", "torch")
+TOLERANCE = 2e-4
+
+
+def main(words=None):
+    """Measure, compare and store."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks distributed", description=__doc__)
+    parser.add_argument("--workload", default="w2", choices=("w1", "w2"))
+    parser.add_argument("--ranks", type=int, nargs="*", default=(1, 2, 4))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=3, help="steps of a turn (default: 3)")
+    parser.add_argument("--quick", action="store_true", help="one short turn; store nothing")
+    args = parser.parse_args(words)
+    if args.quick:
+        args.workload, args.ranks, args.rounds, args.steps = "w1", (1, 2), 1, 1
+    found = {"machine": machine.describe(), "workload": args.workload, "rows": []}
+    for ranks in args.ranks:
+        row = measure(args.workload, ranks, args.rounds, args.steps)
+        found["rows"].append(row)
+        print(_line(row), flush=True)
+    found["message_s"], found["byte_s"] = constants()
+    found["predicted"] = predicted(found)
+    for ranks, value in found["predicted"].items():
+        print(f"cost model, {ranks} ranks: {1e3 * value:.0f} ms")
+    if not args.quick:
+        (RESULTS / "distributed.json").write_text(json.dumps(found, indent=1) + "\n")
+        draw(found, work_of(found["workload"]), RESULTS / "distributed.png")
+        write_page(found)
+
+
+def measure(workload, ranks, rounds, steps):
+    """Run both engines in turn. Return the medians, their ratio and the counted messages."""
+    turns = {engine: [] for engine in ENGINES}
+    for _ in range(rounds):
+        for engine in ENGINES:
+            turns[engine].append(run(engine, workload, ranks, steps))
+    first = {engine: found[0] for engine, found in turns.items()}
+    for name in ("loss", "gradient_norm"):
+        ours, theirs = (first[engine][name] for engine in ENGINES)
+        if abs(ours - theirs) > TOLERANCE * abs(theirs):
+            raise SystemExit(f"{name} at {ranks} ranks: {ours} here, {theirs} in PyTorch")
+    times = {e: [statistics.median(t["times"]) for t in found] for e, found in turns.items()}
+    ratios = [a / b for a, b in zip(times["minitorch_attn"], times["torch"], strict=True)]
+    return {
+        "ranks": ranks, "step_s": statistics.median(times["minitorch_attn"]),
+        "torch_s": statistics.median(times["torch"]), "ratio": statistics.median(ratios),
+        "ratio_range": [min(ratios), max(ratios)], "rounds": rounds,
+        "messages": first["minitorch_attn"]["messages"], "bytes": first["minitorch_attn"]["bytes"],
+    }  # fmt: skip
+
+
+def run(engine, workload, ranks, steps):
+    """Start the ranks of one engine, and return what rank 0 has written."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "found.json"
+        program = [sys.executable, "-m", "benchmarks.distributed.rank"]
+        program += [engine, workload, str(steps), str(path)]
+        if engine == "torch":
+            _start_torch(program, ranks)
+        else:
+            command = [mpiexec(), "-n", str(ranks), *program]
+            subprocess.run(command, cwd=ROOT, env=_environment(), check=True)
+        return json.loads(path.read_text())
+
+
+def _start_torch(program, ranks):
+    """Start PyTorch's ranks, which find each other by environment variables."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
+    started = [
+        subprocess.Popen(program, cwd=ROOT, env=_environment(**shared, RANK=str(rank)))
+        for rank in range(ranks)
+    ]
+    statuses = [process.wait() for process in started]
+    if any(statuses):
+        raise SystemExit("a rank of PyTorch failed")
+
+
+def _environment(**more):
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    return {**os.environ, **one, **more}
+
+
+def constants():
+    """Return the seconds of a message and of a byte, between two ranks of this machine."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "found.json"
+        program = [sys.executable, "-m", "benchmarks.distributed.ping", str(path)]
+        subprocess.run([mpiexec(), "-n", "2", *program], cwd=ROOT, env=_environment(), check=True)
+        return json.loads(path.read_text())
+
+
+def work_of(workload):
+    """Return the sizes of a workload for the cost model."""
+    sizes = importlib.import_module(f"benchmarks.workloads.{workload}").SIZES
+    width, vocabulary = sizes["width"], sizes["vocabulary"]
+    parameters = 12 * sizes["layers"] * width**2 + (vocabulary + sizes["context"]) * width
+    return cost_model.Work(
+        sizes["batch"], sizes["context"], width, sizes["layers"], sizes["heads"], parameters
+    )
+
+
+def predicted(found):
+    """Return {ranks: seconds} of the cost model, whose computation is the step of one rank."""
+    work = work_of(found["workload"])
+    alone = next((row for row in found["rows"] if row["ranks"] == 1), found["rows"][0])
+    constants = cost_model.Machine(
+        alone["step_s"] * alone["ranks"] / work.batch, found["message_s"], found["byte_s"]
+    )
+    return {
+        row["ranks"]: cost_model.seconds("data", constants, work, row["ranks"])
+        for row in found["rows"]
+    }
+
+
+def _line(row):
+    low, high = row["ratio_range"]
+    return (
+        f"{row['ranks']} ranks: {1e3 * row['step_s']:.0f} ms, PyTorch "
+        f"{1e3 * row['torch_s']:.0f} ms, ratio {row['ratio']:.2f} ({low:.2f} to {high:.2f}), "
+        f"{row['messages']} messages, {row['bytes']:,} bytes"
+    )
+
+
+def table(found):
+    """Return the lines of the table in the README."""
+    host = found["machine"]
+    lines = [
+        f"**{host['cpu']}, {host['cores']} cores.** {found['workload'].upper()}, one BLAS thread "
+        f"per rank; a message takes {1e6 * found['message_s']:.1f} us and "
+        f"{1e-9 / found['byte_s']:.1f} GB per second.",
+        "",
+        "| ranks | step | PyTorch (gloo) | ratio (range) | cost model | messages | bytes |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in found["rows"]:
+        low, high = row["ratio_range"]
+        model = found["predicted"][row["ranks"]]
+        lines.append(
+            f"| {row['ranks']} | {1e3 * row['step_s']:.0f} ms | {1e3 * row['torch_s']:.0f} ms | "
+            f"{row['ratio']:.2f}x ({low:.2f} to {high:.2f}) | {1e3 * model:.0f} ms | "
+            f"{row['messages']} | {row['bytes']:,} |"
+        )
+    return lines
+
+
+def write_page(found):
+    """Write the table between its two marks in the README."""
+    text = PAGE.read_text(encoding="utf-8")
+    body = "\n".join([BEGIN, "", *table(found), "", END])
+    PAGE.write_text(
+        re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: body, text, flags=re.S),
+        encoding="utf-8",
+    )

@@ -1,0 +1,45 @@
+"""Measure a message between two ranks: the time of a small one, and the time per byte.
+
+`mpiexec -n 2 python -m benchmarks.distributed.ping FILE` writes [seconds, seconds per byte].
+"""
+
+import json
+import statistics
+import sys
+import time
+
+import minitorch_attn as mt
+
+__all__ = ["main"]
+
+SMALL, LARGE, TIMES = 1, 1 << 20, 30  # numbers in float32
+
+
+def main(path):
+    """Send a tensor there and back several times, and write the medians."""
+    mt.distributed.init_process_group("mpi")
+    rank = mt.distributed.get_rank()
+    small, large = (_one_way(mt.zeros(size), rank) for size in (SMALL, LARGE))
+    if rank == 0:
+        per_byte = max(large - small, 0.0) / (4 * (LARGE - SMALL))
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump([small, per_byte], file)
+
+
+def _one_way(tensor, rank):
+    times = []
+    for _ in range(TIMES):
+        mt.distributed.barrier()
+        start = time.perf_counter()
+        if rank == 0:
+            mt.distributed.send(tensor, dst=1)
+            mt.distributed.recv(tensor, src=1)
+        else:
+            mt.distributed.recv(tensor, src=0)
+            mt.distributed.send(tensor, dst=0)
+        times.append((time.perf_counter() - start) / 2)
+    return statistics.median(times)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
