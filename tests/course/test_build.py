@@ -178,6 +178,21 @@ WRONG = [
      "'float32' instead of 'float64'"),
     (7, "[one_block() for _ in range(layers)]", "[one_block()] * layers", "initialize",
      "block 0 and block 1 are the same object"),
+    (6, "k=1)", "k=0)", "causal_mask", "0 instead of 1"),
+    (6, "x.reshape(rows, tokens, heads, width // heads).swapaxes(1, 2)",
+     "x.reshape(rows, heads, tokens, width // heads)", "split_heads", "the value"),
+    (6, "x.swapaxes(1, 2).reshape(rows, tokens, heads * d)", "x.reshape(rows, tokens, heads * d)",
+     "merge_heads", "the value"),
+    (6, "causal_mask(x.data.shape[1])", "0.0", "multi_head", "the value"),
+    (7, "(variance + 1e-5)", "variance", "layer_norm", "the value"),
+    (7, "1.0 + t + a * (1.0 - t * t) * slope", "1.0 + t", "gelu", "gradient of x"),
+    (7, 'layer_norm(x, p["norm2"])', 'layer_norm(x, p["norm1"])', "block", "value"),
+    (7, 'np.arange(ids.shape[1])', 'ids * 0', "gpt", "the value"),
+    (7, "4 * width, last)", "4 * width)", "initialize", "standard deviation"),
+    (8, "limit / (norm + 1e-6)", "limit / norm**2", "clip", "the value"),
+    (8, "1.0 - self.b2**self.t", "1.0", "Adam.step", "the value"),
+    (8, "if t.data.ndim > 1:", "if True:", "Adam.step", "the value"),
+    (8, "t.grad = 0.0", "pass", "train", "the value"),
 ]  # fmt: skip
 
 
