@@ -20,6 +20,7 @@ from .compare_results import as_array, difference, leaves
 __all__ = ["CheckFailed", "check", "passed_line"]
 
 _WIDTH = 84
+_FIELDS = 3  # maximum number of attributes to show of an object
 _ENTRIES = 1024  # maximum size of a Jacobian to compute for a hint: arguments times results
 
 
@@ -191,7 +192,9 @@ class _Trial:
         self.function, self.case, self.state = function, case, state
         self.names = argument_names(function, len(case))
         self.places = {f"[{i}]": name for i, name in enumerate(self.names)}
-        shown = ", ".join(map(_shown, self.names, case))
+        known = getattr(function, "__globals__", {})
+        pairs = zip(self.names, case, strict=True)
+        shown = ", ".join(_shown(name, value, known) for name, value in pairs)
         self.rows = [("case", f"{number}: {shown}")]
 
     def reference(self, expected):
@@ -357,10 +360,23 @@ def _jacobian(correct, name, outputs):
     return np.stack(columns, axis=1)  # (entries, outputs)
 
 
-def _shown(name, value):
-    """Describe an argument: its shape, or its value if it is short."""
+def _shown(name, value, known):
+    """Describe an argument: its shape, its value if it is short, or its name in the lesson."""
     if isinstance(value, (Tensor, np.ndarray)):
         kind = "tensor" if isinstance(value, Tensor) else "array"
         return f"{name} = {kind} of shape {tuple(value.shape)}"
     text = " ".join(repr(value).split())
-    return f"{name} = {text if len(text) <= 30 else type(value).__name__}"
+    if len(text) <= 30:
+        return f"{name} = {text}"
+    if isinstance(value, (str, list, tuple, dict, set)):
+        return f"{name} = {text[:26]} ..."
+    names = [key for key, x in known.items() if x is value and key[0] != "_"]
+    return " = ".join([name, *names[:1], _with_numbers(value)])
+
+
+def _with_numbers(value):
+    """Describe an object by its class and its attributes that are numbers, such as `data`."""
+    fields = {key: x for key, x in getattr(value, "__dict__", {}).items() if not key[0] == "_"}
+    shown = [f"{key}={x:.4g}" for key, x in fields.items() if type(x) in (int, float)]
+    kind = type(value).__name__
+    return f"{kind}({', '.join(shown[:_FIELDS])})" if shown else kind

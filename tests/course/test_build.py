@@ -165,6 +165,19 @@ WRONG = [
      "the value"),
     (5, "1.0 / math.sqrt(", "1.0 / np.sqrt(", "attention", "for float32 arrays, .* float64"),
     (5, "softmax(scores + mask)", "softmax(scores)", "attention", "hides the keys"),
+    (5, "query @ key.swapaxes(-1, -2) * (1.0 / math.sqrt(query.data.shape[-1]))\n"
+     "    return softmax(scores + mask)",
+     "(query @ key.swapaxes(-1, -2) + mask) * (1.0 / math.sqrt(query.data.shape[-1]))\n"
+     "    return softmax(scores)", "attention", "hint: the mask is added before the division"),
+    (4, "ids = list(ids)\n    for", "for", "sample", "no attribute 'append'"),
+    (4, "ids = list(ids)\n    for", "ids = ids if isinstance(ids, list) else list(ids)\n    for",
+     "sample", "'42 ids' instead of 'unchanged'"),
+    (4, "    return ids\n", "    return np.array(ids)\n", "sample",
+     "'ndarray' instead of 'list'"),
+    (4, ".data[0, -1].astype(np.float64)", ".data[0, -1]", "sample",
+     "'float32' instead of 'float64'"),
+    (7, "[one_block() for _ in range(layers)]", "[one_block()] * layers", "initialize",
+     "block 0 and block 1 are the same object"),
     (6, "k=1)", "k=0)", "causal_mask", "0 instead of 1"),
     (6, "x.reshape(rows, tokens, heads, width // heads).swapaxes(1, 2)",
      "x.reshape(rows, heads, tokens, width // heads)", "split_heads", "the value"),
@@ -191,6 +204,19 @@ def test_a_planted_mistake_fails_with_a_reason(number, old, new, name, words, ch
     assert not outcome.passed and outcome.wrong.name == name, outcome.parts
     assert re.search(words, outcome.wrong.text, re.S), outcome.wrong.text
 
+
+def changed(number, name, *pairs):
+    """Return the answer of a function with some of its text replaced."""
+    (text,) = [item.answer for item in STEPS[number - 1].functions if item.name == name]
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+YIELD = "        yield float(loss.data)"
+NORM = """one, zero = np.ones(width, dtype=np.float32), np.zeros(width, dtype=np.float32)
+        return {"weight": Tensor(one), """
 
 FIRST_ATTEMPTS = [
     # (step, function, code, what the message says)
@@ -245,6 +271,23 @@ FIRST_ATTEMPTS = [
         return [p]
     return [parameters(part) for part in (p.values() if isinstance(p, dict) else p)]""",
      "entry 0 is a list, not a Tensor: join the lists"),
+    (7, "initialize", changed(7, "initialize", ('"norm2": norm()', '"norm2": one'),
+                              ('{"norm1": norm()', '{"norm1": one'),
+                              ("        last = ", "        one, last = norm(), ")),
+     "blocks.0.norm1.weight and blocks.0.norm2.weight are the same Tensor"),
+    (7, "initialize", changed(7, "initialize", (NORM, """zero = np.zeros(width, dtype=np.float32)
+        return {"weight": Tensor(one), """), ("    def one_block", """    one = np.ones(
+        width, dtype=np.float32)
+
+    def one_block""")), "blocks.0.norm1.weight and blocks.0.norm2.weight share one array"),
+    (8, "train", changed(8, "train", (YIELD, "        losses.append(float(loss.data))\n"
+                                      "    return losses"), ("adam = ", "losses, adam = [], ")),
+     "it returned a list: `yield` the loss"),
+    (8, "train", changed(8, "train", (YIELD, "        losses.append(float(loss.data))\n"
+                                      "    return iter(losses)"), ("adam =", "losses, adam = [],")),
+     "'8' instead of '1'"),
+    (8, "train", changed(8, "train", (YIELD, "        yield loss.data")),
+     "'float32' instead of 'float'"),
     (1, "Value.exp", """def exp(self):
     y = math.exp(self.data)
     return type(self)(y, (self,), lambda g: (g * y,))""",

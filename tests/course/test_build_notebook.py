@@ -148,9 +148,8 @@ def test_a_cell_without_a_body_never_replaces_a_function(kernel, file, capsys):
     run(empty)
     run('check("softmax")')
     assert file.read_text("utf-8") == up_to(STEPS[2])
-    assert "This is the function of my_gpt.py: the cell above is not written." in (
-        capsys.readouterr().out
-    )
+    said = capsys.readouterr().out
+    assert "This is softmax in my_gpt.py: the cell above is not written." in said
 
 
 def test_a_version_that_was_edited_in_the_file_is_kept_in_a_copy(kernel, file, capsys):
@@ -163,13 +162,60 @@ def test_a_version_that_was_edited_in_the_file_is_kept_in_a_copy(kernel, file, c
     assert not list(file.parent.glob("*.bak"))
     edited = file.read_text("utf-8").replace("sorted(set(text))", "sorted({*text})")
     file.write_text(edited, encoding="utf-8")
+    capsys.readouterr()
     run('check("vocabulary")')  # the cell has not run again: the file counts
+    assert "my_gpt.py, which differs from its cell: run the cell to use" in capsys.readouterr().out
     assert file.read_text("utf-8") == edited and not list(file.parent.glob("*.bak"))
     run(answer_of("vocabulary"))
     run('check("vocabulary")')
     (copy,) = file.parent.glob("*.bak")
     assert copy.read_text("utf-8") == edited and "sorted(set" in file.read_text("utf-8")
     assert f"that version is in {copy.name}" in capsys.readouterr().out
+
+
+@pytest.fixture
+def shell():
+    """IPython itself, which tells how a cell ended."""
+    interactive = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell
+    made = interactive.instance()
+    made.history_manager.enabled = False
+    yield made
+    interactive.clear_instance()
+
+
+def test_a_check_says_that_the_last_run_of_a_cell_failed(shell, file, capsys, monkeypatch):
+    file.write_text(up_to(STEPS[6]), encoding="utf-8")
+    shell.run_cell(START)
+
+    def said(text):
+        capsys.readouterr()
+        result = shell.run_cell(text)
+        return capsys.readouterr().out + str(result.error_in_exec or "")
+
+    shell.run_cell(answer_of("gelu"))
+    assert said('check("gelu")').endswith("float32 ✓\n")
+    shell.run_cell(answer_of("gelu").replace("t = np.tanh(", "t = np.tanh(("))
+    earlier = "This is gelu in my_gpt.py, an earlier version: the last run of its cell ended with a"
+    found = said('check("gelu")')
+    assert f"float32 ✓\n{earlier}\nSyntaxError in line " in found and "was never closed" in found
+    monkeypatch.setattr(notebook, "demonstrate", lambda *arguments: None)
+    assert earlier in said("build.demonstrate(7)")
+    shell.run_cell("gone()\n" + answer_of("gelu").replace("0.5 * a", "a"))
+    assert f"{earlier}\nNameError: name 'gone' is not defined" in said('check("gelu")')
+    shell.run_cell(answer_of("gelu") + "\n\n\ngone()")  # the error comes after the function
+    assert "earlier" not in said('check("gelu")')
+    shell.run_cell(START)  # a second object replaces the first one
+    callbacks = shell.events.callbacks["post_run_cell"]
+    assert sum("FailedCells" in repr(callback) for callback in callbacks) == 1
+    shell.run_cell("@add_to(Value)\ndef log(self:\n    return 1")
+    assert "This is Value.log in my_gpt.py, an earlier version" in said('check("Value.log")')
+
+
+def test_a_stub_whose_cell_has_a_syntax_error_is_not_only_called_unwritten(shell, file):
+    shell.run_cell(START)
+    shell.run_cell("def vocabulary(text:\n    return text")
+    error = shell.run_cell('check("vocabulary")').error_in_exec
+    assert "vocabulary is not written yet\n  cell      SyntaxError in line 1: " in str(error)
 
 
 # Cells run in any order, twice, or in a new kernel
@@ -262,7 +308,12 @@ def test_a_hint_has_a_row_of_its_own_and_what_passed_is_listed(kernel, file, cap
     assert max(map(len, lines)) < 100
     file.write_text(up_to(STEPS[7]), "utf-8")
     run('check("Adam.step")')
-    assert capsys.readouterr().out.endswith("Adam.step: values ✓  float32 ✓\n")
+    said = capsys.readouterr().out.splitlines()[-2:]
+    assert said[0] == "Adam.step: values ✓  float32 ✓"
+    assert (
+        said[1]
+        == "This is Adam.step in my_gpt.py: no cell has defined it since the kernel started."
+    )
 
 
 def test_a_helper_of_another_cell_is_named(kernel, file):

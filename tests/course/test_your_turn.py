@@ -153,6 +153,28 @@ def test_a_helper_that_is_not_written_is_named():
 # Values
 
 
+class Node:
+    def __init__(self, data):
+        self.data, self.label, self._hidden = data, "x" * 40, 5
+
+
+first_node = Node(3.0)
+
+
+def test_the_arguments_of_a_case_are_told_apart():
+    def zero(end, ids):
+        return 0
+
+    def case(*arguments):
+        return row(said(zero, [arguments], lambda end, ids: 1, {}), "case")
+
+    assert case(first_node, 5) == "1 of 1: end = first_node = Node(data=3), ids = 5"
+    assert case(Node(-2.25), [1, 2]) == "1 of 1: end = Node(data=-2.25), ids = [1, 2]"
+    assert case(np.random.default_rng(0), list(range(50))).endswith(
+        "end = Generator, ids = [0, 1, 2, 3, 4, 5, 6, 7, 8 ..."
+    )
+
+
 def test_the_value_that_differs_most_is_named_with_the_case_and_the_property():
     def wrong(scores):
         weights = mt.softmax(scores, -1).numpy()

@@ -15,6 +15,7 @@ from ..your_turn import CheckFailed, passed_line
 from .cell_source import cell_source, function_text
 from .check import check_step, demonstrate
 from .checks import CHECKS
+from .failed_cells import FailedCells
 from .passed import PassedFunctions
 from .progress import BuildProgress
 from .run import ONE_THREAD, arguments, record
@@ -57,6 +58,8 @@ class Build:
         self._put = {}  # name -> digest of the text that a cell put into the file
         self._codes = {}  # name -> code of the function that was put into the file last
         self._open()
+        self._failed = FailedCells(namespace, self._codes_of_cells)
+        self._failed.watch()
 
     # What the cells define
 
@@ -101,19 +104,19 @@ class Build:
         step = self._step_of(name)
         sources = self._keep(step)
         if name in unwritten(self._text()):
-            row = ("found", self._elsewhere(name, sources))
-            raise CheckFailed(f"{name} is not written yet", row, is_written=False)
+            rows = ("found", self._elsewhere(name, sources)), ("cell", self._failed.error_of(name))
+            raise CheckFailed(f"{name} is not written yet", *rows, is_written=False)
         outcome = check_step(step, self.file.path, only=name)
         self._print(outcome.output)
         if not outcome.passed:
+            self._print(self._version(name, sources))
             raise self._failure(outcome.wrong, sources)
         self.passed.remember(outcome, self._text())
         found = {aspect: None for check in CHECKS if check.function == name
                  for aspect in (*_ASPECTS.get(check.kind, _ASPECTS["tensor"]), check.aspect)
                  if aspect}  # fmt: skip
         print(passed_line(name, ["values", *found]))
-        if name in sources and not sources[name].is_written:
-            print(f"This is the function of {near(self.file.path)}: the cell above is not written.")
+        self._print(self._version(name, sources))
 
     def demonstrate(self, number):
         """Check all functions of a step, show what the model can do now, and remember it.
@@ -140,6 +143,9 @@ class Build:
         if outcome.wrong:
             raise self._failure(outcome.wrong, sources)
         self.passed.remember(outcome, self._text())
+        for item in step.functions:
+            if self._failed.error_of(item.name):
+                print(self._version(item.name, sources))
         if self.remember:
             self.progress.finish_step(step)
             self._print_note()
@@ -270,6 +276,25 @@ class Build:
             if code is not None and code.co_filename != str(self.file.path):
                 found[name] = place[last]
         return found
+
+    def _codes_of_cells(self):
+        return {name: function.__code__ for name, function in self._functions().items()}
+
+    def _version(self, name, sources):
+        """Say why the function of the file was checked, and not the one in the cell; "" if it was.
+
+        Text that was typed into a cell and never run cannot be known here.
+        """
+        this, error = f"This is {name} in {near(self.file.path)}", self._failed.error_of(name)
+        if error:
+            return f"{this}, an earlier version: the last run of its cell ended with a\n{error}"
+        if name not in sources:
+            return f"{this}: no cell has defined it since the kernel started."
+        if not sources[name].is_written:
+            return f"{this}: the cell above is not written."
+        if function_text(self._text(), name) != sources[name].text:
+            return f"{this}, which differs from its cell: run the cell to use that version."
+        return ""
 
     def _elsewhere(self, name, sources):
         """Name the place of a function that the notebook has, but no cell and not the file."""

@@ -1,5 +1,8 @@
 """Checks of steps 4 to 7: from the bigram model to the GPT."""
 
+import itertools
+import math
+
 import numpy as np
 
 from .... import models, nn, ops
@@ -32,21 +35,46 @@ def _batch_shapes(m, ids):
     return []
 
 
-def _sampled(m):
-    table = np.random.default_rng(0).normal(size=(5, 5)) * 3
-    return m.sample(lambda ids: m.Tensor(table[ids]), [1, 2], 40, 1, np.random.default_rng(3))
+_SCORES = np.random.default_rng(0).normal(size=(5, 5)) * 3
+
+
+def _sampled(m, start=(1, 2), rng=None, dtype=np.float64):
+    table, rng = _SCORES.astype(dtype), rng or np.random.default_rng(3)
+    return m.sample(lambda ids: m.Tensor(table[ids]), start, 40, 1, rng)
 
 
 def _sampled_by_library():
-    table, rng, ids = (
-        np.random.default_rng(0).normal(size=(5, 5)) * 3,
-        np.random.default_rng(3),
-        [1, 2],
-    )
+    table, rng, ids = _SCORES, np.random.default_rng(3), [1, 2]
     for _ in range(40):
         p = ops.softmax(tensor(table[ids[-1]] / 0.8), -1).numpy()
         ids.append(int(rng.choice(5, p=p)))
     return ids
+
+
+def _sampled_types(m):
+    """Return the type of the result, and whether the caller's ids are unchanged."""
+    start = [1, 2]
+    found = _sampled(m, start)
+    return [type(found).__name__, "unchanged" if start == [1, 2] else f"{len(start)} ids"]
+
+
+class _WatchedGenerator(np.random.Generator):
+    """Random number generator that records the dtype of the probabilities that `choice` gets."""
+
+    def __init__(self, seed):
+        super().__init__(np.random.PCG64(seed))
+        self.dtypes = set()
+
+    def choice(self, a, *arguments, p=None, **options):
+        self.dtypes.add(str(np.asarray(p).dtype))
+        return super().choice(a, *arguments, p=p, **options)
+
+
+def _sampled_dtypes(m):
+    """Return the dtypes of p for a model that returns float32 logits."""
+    rng = _WatchedGenerator(3)
+    _sampled(m, [1, 2], rng, np.float32)
+    return [" and ".join(sorted(rng.dtypes))]
 
 
 def _windows_seen(m):
@@ -79,8 +107,14 @@ _BIGRAM = [
           lambda m, table, ids: m.embedding(table, ids),
           lambda table, ids: F.embedding(tensor(ids), table),
           "a table (5, 3), 14 ids, most of them repeated"),
-    Check("sample", "plain", normal(), _sampled, _sampled_by_library,
+    Check("sample", "plain", normal(), lambda m: _sampled(m, [1, 2]), _sampled_by_library,
           "40 ids with a context of 1, after [1, 2]"),
+    Check("sample", "plain", normal(), lambda m: _sampled(m, np.array([1, 2])),
+          _sampled_by_library, "the same, after the array np.array([1, 2])"),
+    Check("sample", "plain", normal(), _sampled_types, lambda: ["list", "unchanged"],
+          "the type of the result, and the list of ids that the caller passed"),
+    Check("sample", "plain", normal(), _sampled_dtypes, lambda: ["float64"],
+          "the dtype of the p that rng.choice gets, for a model that returns float32"),
     Check("sample", "plain", normal(), _windows_seen, lambda: ["(1, 2)"] + 3 * ["(1, 3)"],
           "the shapes of the windows that the model gets, with a context of 3"),
 ]  # fmt: skip
@@ -94,14 +128,30 @@ def _hidden(n):
     return np.where(np.arange(n) % 3 == 1, -np.inf, 0.0).astype(np.float32)
 
 
+_ADDED = np.random.default_rng(5).normal(size=(3, 7)).astype(np.float32)
+
+
+def _attend(query, key, value, scale=None, mask=None):
+    mask = None if mask is None else tensor(mask.astype(np.float64))
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+
+
 _ATTENTION = [
     Check("linear", "module", normal(x=(2, 3, 5), weight=(7, 5), bias=(7,)),
           lambda m, x, p: m.linear(x, p), lambda: nn.Linear(5, 7), "x (2, 3, 5), weight (7, 5)"),
-    Check("attention", "tensor", _QKV, lambda m, **t: m.attention(**t),
-          F.scaled_dot_product_attention, "3 queries, 7 keys"),
+    Check("attention", "tensor", _QKV, lambda m, **t: m.attention(**t), _attend,
+          "3 queries, 7 keys",
+          mistakes={"the scores are not divided by sqrt(d)": lambda **t: _attend(**t, scale=1.0),
+                    "the scores are divided by d, not by sqrt(d)":
+                    lambda **t: _attend(**t, scale=0.2)}),
     Check("attention", "tensor", _QKV, lambda m, **t: m.attention(**t, mask=_hidden(7)),
           lambda **t: F.scaled_dot_product_attention(**t, attn_mask=tensor(_hidden(7) == 0.0)),
           "with a mask that hides the keys 1 and 4"),
+    Check("attention", "tensor", _QKV, lambda m, **t: m.attention(**t, mask=_ADDED),
+          lambda **t: _attend(**t, mask=_ADDED),
+          "with a mask (3, 7) of random numbers, which are added to the scaled scores",
+          mistakes={"the mask is added before the division by sqrt(d); add it after":
+                    lambda **t: _attend(**t, mask=np.float64(_ADDED) / math.sqrt(5))}),
 ]  # fmt: skip
 
 
@@ -147,14 +197,30 @@ def small_gpt():
 
 def _initialized(m):
     """Describe every parameter in words."""
-    lines = []
-    for name, t in flat(m.initialize(11, 13, 64, 2, np.random.default_rng(0))):
+    p, lines = m.initialize(11, 13, 64, 2, np.random.default_rng(0)), []
+    _refuse_shared(p)
+    for name, t in flat(p):
         lines.append(f"{name} {t.data.shape} {t.data.dtype} {_spread(t.data)}")
         if t.parents != ():
             raise ValueError(
                 f"{name} was computed from another Tensor: multiply the array, then make the Tensor"
             )
     return sorted(lines)
+
+
+def _refuse_shared(p):
+    """Raise an error if two of the blocks, Tensors or arrays are one object."""
+    blocks = p["blocks"]
+    pairs = itertools.combinations(range(len(blocks)), 2)
+    for i, j in pairs:
+        if blocks[i] is blocks[j]:
+            raise ValueError(f"block {i} and block {j} are the same object: make a new dict, with "
+                             "new Tensors, for every layer")  # fmt: skip
+    for (name, one), (other, two) in itertools.combinations(flat(p), 2):
+        if one is two:
+            raise ValueError(f"{name} and {other} are the same Tensor: make a new one for each")
+        if np.shares_memory(one.data, two.data):
+            raise ValueError(f"{name} and {other} share one array: training would change both")
 
 
 def _spread(x):

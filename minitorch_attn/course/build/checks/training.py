@@ -121,6 +121,23 @@ def _trained(m, ids, **arrays):
     return list(m.train(p, HEADS, batches, _STEPS))
 
 
+def _first_loss(m, ids, **arrays):
+    """Return how many batches the first loss takes, and the type of the loss."""
+    taken = []
+
+    def batches():
+        for row in ids:
+            taken.append(row)
+            yield row[:, :-1], row[:, 1:]
+
+    losses = m.train(nested(_half(arrays), m.Tensor), HEADS, batches(), _STEPS)
+    if not hasattr(losses, "__next__"):
+        kind = "None" if losses is None else f"a {type(losses).__name__}"
+        raise TypeError(f"it returned {kind}: `yield` the loss of each step, inside the loop")
+    loss = next(losses, None)
+    return [str(len(taken)), "float" if isinstance(loss, float) else type(loss).__name__]
+
+
 def _trained_by_library(ids, zero=True, **arrays):
     """The training step of `training.Loop`, with the settings of `mta train gpt`."""
     model = small_gpt().to("float64")
@@ -170,6 +187,9 @@ CHECKS = [
     Check("learning_rate", "plain", normal(),
           lambda m: [m.learning_rate(step, 40) for step in range(0, 40, 7)], lambda: _rates(40),
           "40 steps, so that the warm-up takes 10"),
+    Check("train", "plain", with_ids(drawn(small_gpt), 7, (_STEPS, 3, 5)), _first_loss,
+          lambda ids, **a: ["1", "float"],
+          "the first loss that it yields: how many batches it took by then, and the loss's type"),
     Check("train", "plain", with_ids(drawn(small_gpt), 7, (_STEPS, 3, 5)), _trained,
           _trained_by_library, f"the losses of {_STEPS} steps of a small GPT",
           mistakes={"the gradients are not set to 0.0 before `backward`":

@@ -1,0 +1,71 @@
+"""Which functions of a notebook are older than their cells, because the last run failed."""
+
+import re
+import sys
+
+__all__ = ["FailedCells"]
+
+_DEFINED = re.compile(r"^(?:@[\w.]*add_to\((\w+)\)[^\n]*\n)?[ \t]*def[ \t]+(\w+)", re.M)
+_LONGEST = 80  # characters of an error's message to show
+
+
+class FailedCells:
+    """Remembers the functions that the last run of their cell did not define, due to an error.
+
+    After a syntax error, a notebook keeps the function that the cell defined before. IPython tells
+    an object of this class how each cell ended.
+
+    Parameters
+    ----------
+    namespace : dict
+        Names of the notebook.
+    codes : callable
+        `codes()` returns the code object of each function that a cell has defined, by name.
+    """
+
+    def __init__(self, namespace, codes):
+        self.namespace, self.codes = namespace, codes
+        self._errors, self._before = {}, codes()
+
+    def watch(self):
+        """Listen to the notebook's IPython. Without one, no function is ever known to be older."""
+        module = sys.modules.get("IPython")
+        shell = module.get_ipython() if module else None
+        if shell is None or shell.user_ns is not self.namespace:
+            return
+        for callback in list(shell.events.callbacks["post_run_cell"]):
+            if isinstance(getattr(callback, "__self__", None), FailedCells):
+                shell.events.unregister("post_run_cell", callback)
+        shell.events.register("post_run_cell", self._after_cell)
+
+    def error_of(self, name):
+        """Return the error that ended the last run of a function's cell before it was defined.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        str
+            "" if the last run defined the function.
+        """
+        return self._errors.get(name, "")
+
+    def _after_cell(self, result):
+        error, now = result.error_before_exec or result.error_in_exec, self.codes()
+        for prefix, last in _DEFINED.findall(result.info.raw_cell):
+            name = f"{prefix}.{last}" if prefix else last
+            if error is None or now.get(name) is not self._before.get(name):
+                self._errors.pop(name, None)
+            else:
+                self._errors[name] = _in_short(error)
+        self._before = now
+
+
+def _in_short(error):
+    kind = type(error).__name__
+    if isinstance(error, SyntaxError):
+        return f"{kind} in line {error.lineno}: {error.msg}"
+    (first, *_) = str(error).splitlines() or [""]
+    return f"{kind}: {first[:_LONGEST]}" if first else kind
