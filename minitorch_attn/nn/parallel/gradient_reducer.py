@@ -236,19 +236,14 @@ def _starts(sizes):
 
 def _smallest_users(roots):
     """Return {leaf: smallest number of a node that uses it} for the graph below some nodes."""
-    found, waiting, seen = {}, list(roots), set(roots)
-    for node in roots:
-        if type(node) is Leaf:
-            found[node] = node.number
+    found = {node: node.number for node in roots if isinstance(node, Leaf)}
+    waiting, seen = list(roots), set(roots)
     while waiting:
-        node = waiting.pop()
-        for edge in node.edges:
-            if edge is None:
-                continue
-            source = edge[0]
-            if type(source) is Leaf:
-                found[source] = min(found.get(source, math.inf), node.number)
-            elif source not in seen:
-                seen.add(source)
-                waiting.append(source)
+        user = waiting.pop()
+        for used in [edge[0] for edge in user.edges if edge is not None]:
+            if isinstance(used, Leaf):
+                found[used] = min(found.get(used, math.inf), user.number)
+            elif used not in seen:
+                seen.add(used)
+                waiting.append(used)
     return found

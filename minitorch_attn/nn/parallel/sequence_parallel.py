@@ -47,12 +47,12 @@ class RingAttention(Attention):
 
     def forward(self, x, memory=None, *, cache=None, **options):
         """Attend from the rank's tokens to the tokens of all ranks; see `Attention.forward`."""
-        if cache is not None:
-            raise ArgumentError(
-                "RingAttention: a key-value cache is not supported",
-                hint="generate with the model before it was split",
-            )
-        return super().forward(x, memory, **options)
+        if cache is None:
+            return super().forward(x, memory, **options)
+        raise ArgumentError(
+            "RingAttention: a key-value cache is not supported",
+            hint="generate with the model before it was split",
+        )
 
     def attend(self, query, key, value, mask=None, bias=None, is_causal=False):
         """Return the context of the rank's queries; see `Attention.attend`."""
