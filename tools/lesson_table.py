@@ -35,6 +35,10 @@ These lessons explain what the steps need, in this order, and each before the st
 | --- | --- | --- | --- |
 {path}
 
+Where there are two numbers, the second one is for the part of the lesson that is enough on this
+path. The lessons and the steps take about {hours:.1f} hours together, or {fewer:.1f} hours
+with these parts only: plan three evenings. The steps alone take {own:.1f} hours.
+
 You can walk the whole path in notebooks. `mta build notebook` makes `my_gpt.ipynb`, with a cell for
 each function and its check, and your copies of these lessons, to which its steps link
 ([In a notebook](../docs/build.md#in-a-notebook)). It needs JupyterLab, which
@@ -64,7 +68,7 @@ In every lesson you write two to four functions and predict one result. At "Your
   visit starts with them. `=` starts a line of Python, in which all names of the lesson exist: type
   an expression to see its value.
 - In a notebook (`mta lesson open 9`), replace `raise NotImplementedError`, and run the cell below.
-  It says what is wrong. The hint and the answer are folded.
+  It says what is wrong. The hint, the answer and the code of the check are folded.
 - A script runs with the answers, and so does a notebook made with `--answers`.
 
 `mta lesson list` counts the functions that you have solved in the terminal.
@@ -108,22 +112,33 @@ def page():
         f"| {item.minutes or ''} |"
         for item in lessons(ROOT / "lessons")
     )
-    return TEXT.format(rows=rows, path=_path())
+    return TEXT.format(rows=rows, **_path())
 
 
 def _path():
-    """Return the rows of the path: the lessons of each step of the build, and the step."""
-    rows, total, steps = [], 0, load_steps(ROOT / "my_gpt")
+    """Return the rows of the path, a lesson or a step in each, and the hours that it takes."""
+    rows, total, fewer, steps = [], 0, 0, load_steps(ROOT / "my_gpt")
     for step in steps:
-        found = [find_lesson(number, ROOT / "lessons") for number in step.lessons]
-        names = ", ".join(f"{item.number} [{item.title}]({item.path.name})" for item in found)
-        minutes = sum(item.minutes or 0 for item in found)
-        total += minutes
-        rows.append(
-            f"| {names} | {minutes or ''} | step {step.number}: {step.title} | {step.minutes} |"
-        )
-    rows.append(f"| all | {total} | all | {sum(step.minutes for step in steps)} |")
-    return "\n".join(rows)
+        cells, read, least = [], 0, 0
+        for item in (find_lesson(number, ROOT / "lessons") for number in step.lessons):
+            short = step.short.get(item.number)
+            name = f"{item.number} [{item.title}]({item.path.name})"
+            cells.append(f"{name} (or {short['part']})" if short else name)
+            read += item.minutes or 0
+            least += short["minutes"] if short else item.minutes or 0
+        then = f"step {step.number}: {step.title} | {step.minutes}"
+        rows.append(f"| {', '.join(cells)} | {_either(read, least)} | {then} |")
+        total, fewer = total + read, fewer + least
+    own = sum(step.minutes for step in steps)
+    rows.append(f"| all | {_either(total, fewer)} | all | {own} |")
+    hours = {"hours": (total + own) / 60, "fewer": (fewer + own) / 60, "own": own / 60}
+    return {"path": "\n".join(rows), **hours}
+
+
+def _either(minutes, fewer):
+    if not minutes:
+        return ""
+    return f"{minutes}" if minutes == fewer else f"{minutes}, or {fewer}"
 
 
 def _cell(text):

@@ -100,7 +100,7 @@ def _lessons(progress):
     if solved:
         text += f"; your turn {solved}/{len(turns)}"
     if any(Path("runs", "lessons").glob("*/*.ipynb")):
-        text += "; work in notebooks is not counted"
+        text += "; of the work in notebooks, only the build is counted"
     return text
 
 
@@ -128,7 +128,9 @@ def _build():
         return ""
     known = load_steps()
     step = progress.current(known)
-    return "all steps done" if step is None else f"step {step.number} of {len(known)}: {step.title}"
+    if step is None:
+        return f"all {len(known)} steps done: you have written a GPT"
+    return f"step {step.number} of {len(known)}: {step.title}"
 
 
 def _changed(run):

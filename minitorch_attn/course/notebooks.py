@@ -44,7 +44,7 @@ def notebook(lesson, answers=False):
     """Convert a lesson to a notebook without outputs.
 
     A function that the learner writes is unanswered. The hint stands folded below its task, and the
-    answer folded below its check. The code of figures is folded, too.
+    answer folded below its check. The code of checks and figures is folded, too.
 
     Parameters
     ----------
@@ -104,7 +104,8 @@ def _cells(lesson, answers):
         text = kept.get(at, cell.text)
         if text.rpartition("\n")[2].startswith("mt.manual_seed("):
             text += ";"  # otherwise, the generator that it returns is shown
-        yield make_cell(cell.kind, text, cell.line, tags, "plot" in tags)
+        # The code of a check contains the answer, so it is folded; what it prints is not.
+        yield make_cell(cell.kind, text, cell.line, tags, not {"plot", "check"}.isdisjoint(tags))
         if at - 2 in turns and not answers:
             turn = turns[at - 2]
             answer = folded_text("Answer", f"```python\n{turn.answer}\n```")

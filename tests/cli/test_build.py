@@ -156,7 +156,7 @@ def test_after_the_last_step_it_says_what_to_do_with_the_gpt(mta, tmp_path):
     progress.use_file(tmp_path / "my_gpt.py")
     code, out, _ = mta("build")
     assert code == 0 and "build train" in out and "build trace" in out
-    assert "build     all steps done" in mta()[1]
+    assert "build     all 8 steps done: you have written a GPT\n" in mta()[1]
 
 
 def test_trace_writes_a_page(mta, tmp_path):
@@ -177,7 +177,7 @@ def test_the_notebook_is_made_with_its_lessons_and_is_never_overwritten(mta, tmp
         back = json.loads((tmp_path / link).read_text("utf-8"))["cells"][-1]["source"]
         target = re.search(r"\[Back to step \d of your GPT\]\((.+)\)$", "".join(back))[1]
         assert ((tmp_path / link).parent / target).resolve() == path.resolve()
-    assert "; work in notebooks is not counted\n" in mta()[1]
+    assert "; of the work in notebooks, only the build is counted\n" in mta()[1]
     path.write_text("mine", "utf-8")
     code, out, _ = mta("build", "notebook", "--no-viewer")
     assert code == 0 and out.startswith("yours   my_gpt.ipynb\n") and "notebook --fresh" in out

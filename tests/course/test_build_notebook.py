@@ -88,6 +88,8 @@ def test_every_function_has_a_cell_a_check_a_hint_and_an_answer():
         (heading,) = (text for text in texts if text.startswith(f"## Step {step.number}: "))
         assert step.text in heading and f"About {step.minutes} minutes." in heading
         assert f"build.demonstrate({step.number})" in texts
+        for part in step.short.values():
+            assert f"; {part['minutes']} minutes {part['part']}, which is enough here)" in heading
     sample = 'build.sample("The class ", length=400)'
     assert texts[-5:][::2] == ["build.train()", sample, "build.trace()"]
     assert [len(text.split("@given\n")) - 1 for text in texts].count(1) == 3

@@ -226,7 +226,7 @@ def test_forged_reports_and_comparisons_change_nothing(attempt, no_rules):
     [
         ("return (y * grad_y).astype('float32')", "float32"),
         ("return grad_y[0]", "shape"),
-        ("return grad_y * np.nan", "not finite|nan"),
+        ("return grad_y * np.nan", "entries are NaN"),
         ("return None", "returned None for its input 0"),
     ],
 )

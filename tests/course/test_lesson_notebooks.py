@@ -100,6 +100,8 @@ def test_a_function_is_to_be_written_and_hint_and_answer_are_folded(tmp_path):
     assert task.source.endswith("<details><summary>Hint</summary>\n\nAdd $x$.\n\n</details>")
     assert function.source.endswith('"""Return 2 x."""\n    raise NotImplementedError')
     assert check.source.startswith("check(") and "raises-exception" in check.metadata.tags
+    assert check.metadata.jupyter == {"source_hidden": True}  # `expected` is the answer
+    assert "jupyter" not in function.metadata
     assert answer.cell_type == "markdown" and "<summary>Answer</summary>" in answer.source
     assert "    return x + x\n```\n\n</details>" in answer.source
     _, _, task, function, check, _ = notebooks.notebook(lesson, answers=True).cells

@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 from minitorch_attn.course.build.progress import BuildProgress
 from minitorch_attn.course.build.steps import lesson_path, load_steps
@@ -57,6 +58,16 @@ def test_the_hours_on_the_pages_are_those_of_the_table():
     assert stated in " ".join((root / "docs" / "build.md").read_text("utf-8").split())
     readme = " ".join((root / "README.md").read_text("utf-8").split())
     assert f"about {steps / 60:.1f} hours" in readme and f"another {read / 60:.1f} hours" in readme
+    left_out = [find_lesson(number).minutes - part["minutes"]
+                for step in STEPS for number, part in step.short.items()]  # fmt: skip
+    fewer = read - sum(left_out)
+    assert len(left_out) == 3 and min(left_out) > 0
+    assert f"or {fewer / 60:.1f} hours if you read only the parts" in readme
+    table = " ".join((root / "lessons" / "README.md").read_text("utf-8").split())
+    assert f"| all | {read}, or {fewer} | all | {steps} |" in table
+    assert (
+        f"or {(steps + fewer) / 60:.1f} hours with these parts only: plan three evenings" in table
+    )
 
 
 def test_the_minutes_are_at_least_those_that_a_student_needed():
@@ -75,6 +86,23 @@ def test_the_parts_of_lessons_that_steps_name_exist():
             assert any(part.lower() in title.lower() for title in titles), part
             named += 1
     assert named == 4
+
+
+def test_the_minutes_of_a_part_are_those_of_its_text():
+    """The estimate for the cells before the named section, scaled to what a student needed."""
+    for step in STEPS:
+        for number, part in step.short.items():
+            assert part["part"] in step.text or number == "11"
+            assert f"about {part['minutes']} minutes" in step.text
+            if not part["part"].startswith("up to"):
+                continue
+            lesson, (title,) = find_lesson(number), re.findall(r'"(.+)"', part["part"])
+            at = next(i for i, cell in enumerate(lesson.cells) if f"## {title}" in cell.text)
+            first, whole = (
+                lesson_minutes.estimate(SimpleNamespace(cells=cells, number=""), 0.0)["minutes"]
+                for cells in (lesson.cells[:at], lesson.cells)
+            )
+            assert 0 <= part["minutes"] - first * lesson.minutes / whole < 5
 
 
 def test_every_lesson_and_step_states_its_minutes():

@@ -4,6 +4,7 @@ Its arguments are the file and a folder. It runs the checks that `order.json` li
 results, or shows what the model can do. The parent process judges the results.
 """
 
+import functools
 import json
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ from .checks import CHECKS
 from .trees import nested
 
 __all__ = ["main"]
+
+_NOTHING_RETURNED = ("__init__", "backward", "step", "train")  # or, for train, a generator
 
 
 def main(file, folder):
@@ -45,6 +48,7 @@ def main(file, folder):
 def _run(check, module, arrays):
     """Return the results of one check: outputs, gradients, and what else is remarkable."""
     cotangent = arrays.pop("cotangent", None)
+    _refuse_none(module, check.function)
     if check.kind == "plain":
         return {"y": np.asarray(check.mine(module, **arrays))}
     found = _differentiate(check, module, arrays, cotangent)
@@ -55,6 +59,25 @@ def _run(check, module, arrays):
             [f"{name} {array.dtype}" for name, array in coarse.items() if name[:2] in ("y", "d ")]
         )
     return found
+
+
+def _refuse_none(module, name):
+    """Let a function of the file fail if it returns None although it must return something."""
+    prefix, _, last = name.rpartition(".")
+    place = getattr(module, prefix) if prefix else module
+    function = vars(place)[last]
+    if last in _NOTHING_RETURNED or getattr(function, "is_watched", False):
+        return
+
+    @functools.wraps(function)
+    def watched(*arguments, **options):
+        found = function(*arguments, **options)
+        if found is None:
+            raise TypeError(f"{name} returned None; is `return` missing?")
+        return found
+
+    watched.is_watched = True
+    setattr(place, last, watched)
 
 
 def _float32(array):
@@ -74,9 +97,10 @@ def _differentiate(check, module, arrays, cotangent):
         inputs = {first: inputs[first], "p": nested(state, lambda x: x)}
     out = check.mine(module, **inputs)
     if not isinstance(out, module.Value):
-        missing = "; is `return` missing?" if out is None else f", not a {wrap.__name__}"
-        raise TypeError(f"it returned {_kind(out)}{missing}")
+        raise TypeError(f"it returned {_kind(out)}, not a {wrap.__name__}")
     found = {"y": np.asarray(out.data)}
+    if check.kind != "value" and found["y"].shape != cotangent.shape:
+        return found  # the shape is wrong, and the gradients would fail for this reason
     _watch_pulls(out, module.Value)
     out.backward(cotangent if check.kind != "value" else float(cotangent))
     for name, leaf in leaves.items():
@@ -100,6 +124,11 @@ def _watch_pulls(end, kind):
         node = waiting.pop()
         if node not in seen and isinstance(node, kind):
             seen.add(node)
+            if not isinstance(node.parents, (tuple, list)):
+                name = getattr(node.pull, "__qualname__", "").partition(".<locals>")[0]
+                where = f"in {name}, " if name else ""
+                raise TypeError(f"{where}parents is {_kind(node.parents)}, not a tuple: a tuple of "
+                                "one has a comma, as in (self,)")  # fmt: skip
             waiting.extend(node.parents)
             if node.pull is not None:
                 node.pull = _watched(node.pull, len(node.parents))

@@ -128,10 +128,16 @@ def _heading(step):
         lesson = find_lesson(number)
         link = _link(number, f"Lesson {number}")
         lines[1] += f" {link}, *{lesson.title}*, explains what it needs"
-        lines[1] += f" ({lesson.minutes} minutes)." if lesson.minutes else "."
+        lines[1] += f" ({_minutes(lesson, step)})." if lesson.minutes else "."
     if step.number == 1:
         lines.append(_METHODS)
     return "\n\n".join(lines)
+
+
+def _minutes(lesson, step):
+    short = step.short.get(lesson.number)
+    enough = f"; {short['minutes']} minutes {short['part']}, which is enough here" if short else ""
+    return f"{lesson.minutes} minutes{enough}"
 
 
 def _functions(step, written, answers):

@@ -3,7 +3,7 @@
 import ast
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...errors import ArgumentError, DataError
@@ -67,6 +67,8 @@ class Step:
         The same part of the answer.
     measured : int, default 0
         Minutes that a student needed, rounded up to five; 0 if unknown.
+    short : dict of str to dict, optional
+        Number of a lesson -> the `part` of it that is enough on this path, and its `minutes`.
     """
 
     number: int
@@ -79,6 +81,7 @@ class Step:
     stub: str
     answer: str
     measured: int = 0
+    short: dict = field(default_factory=dict)
 
     @property
     def minutes(self):
@@ -200,7 +203,7 @@ def _step(number, entry, part):
         number, entry["title"], " ".join(entry["text"].split()), entry["next"],
         tuple(entry["lessons"]), tuple(functions), _given_classes(tree, written, source),
         f"{heading}{_with_holes(written, source)}\n", f"{heading}{body.rstrip()}\n",
-        entry.get("minutes", 0),
+        entry.get("minutes", 0), entry.get("short", {}),
     )  # fmt: skip
 
 

@@ -405,7 +405,9 @@ def difference(found, wanted, tolerance=_TOLERANCE):
     if found.dtype != np.float64 or found.shape != wanted.shape:
         return f"{found.dtype} {found.shape} instead of {wanted.dtype} {wanted.shape}"
     if not np.isfinite(found).all():
-        return "some entries are not finite"
+        kind = "NaN" if np.isnan(found).any() else "infinite"
+        count = int(np.isnan(found).sum() if kind == "NaN" else np.isinf(found).sum())
+        return f"{count} of {found.size} entries {'is' if count == 1 else 'are'} {kind}"
     size = max(np.abs(wanted).max(initial=0.0), 1e-300)
     off = np.abs(found - wanted)
     if off.max(initial=0.0) <= tolerance * size:

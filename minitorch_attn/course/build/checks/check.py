@@ -30,6 +30,8 @@ class Check:
         What a pass shows besides correct values, such as "float32".
     mistakes : dict of str to callable, optional
         Likely mistakes: a text, and a function like `library` whose value the mistake gives.
+    wrong_gradients : dict of str to callable, optional
+        The same for the gradient of the first input. The functions take the cotangent, too.
     """
 
     function: str
@@ -40,6 +42,7 @@ class Check:
     what: str = ""
     aspect: str = ""
     mistakes: dict = field(default_factory=dict)
+    wrong_gradients: dict = field(default_factory=dict)
 
 
 def normal(**shapes):

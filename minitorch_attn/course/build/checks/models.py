@@ -21,8 +21,15 @@ HEADS = 2
 # Step 4
 
 
-def _batch(m, ids):
-    return np.stack(m.batch(ids, 3, 5, np.random.default_rng([7, 0])))
+def _batch(part):
+    def mine(m, ids):
+        return m.batch(ids, 3, 5, np.random.default_rng([7, 0]))[part]
+
+    return mine
+
+
+def _batch_by_library(part):
+    return lambda ids: next(TextBatches(ids, 3, 5, seed=7))[part].numpy()
 
 
 def _batch_shapes(m, ids):
@@ -88,6 +95,13 @@ def _windows_seen(m):
     return seen
 
 
+def _once(table, ids, cotangent):
+    """Return the gradient of `grad[ids] += g`, which keeps only the last row of an id."""
+    grad = np.zeros_like(table)
+    grad[ids] = cotangent
+    return grad
+
+
 _TOKENS = CharTokenizer.from_text(TEXT)
 _BIGRAM = [
     Check("vocabulary", "plain", normal(), lambda m: [m.vocabulary(TEXT)],
@@ -100,13 +114,17 @@ _BIGRAM = [
           lambda: ["a cat"], "[1, 0, 2, 1, 3] with the characters ' act'"),
     Check("batch", "plain", with_ids(normal(), 99, (50,)), _batch_shapes, lambda ids: [],
           "the shapes of inputs and targets: 3 windows of 5"),
-    Check("batch", "plain", with_ids(normal(), 99, (50,)), _batch,
-          lambda ids: np.stack([t.numpy() for t in next(TextBatches(ids, 3, 5, seed=7))]),
-          "inputs and targets of 3 windows of 5"),
+    Check("batch", "plain", with_ids(normal(), 99, (50,)), _batch(0), _batch_by_library(0),
+          "the inputs of 3 windows of 5", mistakes={"they are the targets": _batch_by_library(1)}),
+    Check("batch", "plain", with_ids(normal(), 99, (50,)), _batch(1), _batch_by_library(1),
+          "the targets of 3 windows of 5",
+          mistakes={"they equal the inputs: target t is the character after it, ids[start + t + 1]":
+                    _batch_by_library(0)}),
     Check("embedding", "tensor", with_ids(normal(table=(5, 3)), 5, (2, 7)),
           lambda m, table, ids: m.embedding(table, ids),
           lambda table, ids: F.embedding(tensor(ids), table),
-          "a table (5, 3), 14 ids, most of them repeated"),
+          "a table (5, 3), 14 ids, most of them repeated",
+          wrong_gradients={"an id that occurs several times counts once: use np.add.at": _once}),
     Check("sample", "plain", normal(), lambda m: _sampled(m, [1, 2]), _sampled_by_library,
           "40 ids with a context of 1, after [1, 2]"),
     Check("sample", "plain", normal(), lambda m: _sampled(m, np.array([1, 2])),
@@ -171,15 +189,28 @@ def drawn(build, **inputs):
     return draw
 
 
+def _allowed(m):
+    mask = m.causal_mask(5)
+    if np.isnan(mask).any():
+        raise ValueError(
+            "the mask contains NaN: 0 * -inf is NaN, so choose with np.where or np.triu"
+        )
+    return np.exp(mask)
+
+
 _SEVERAL = [
-    Check("causal_mask", "plain", normal(), lambda m: np.exp(m.causal_mask(5)),
+    Check("causal_mask", "plain", normal(), _allowed,
           lambda: np.tril(np.ones((5, 5))), "exp(mask): 1 where query i may see key j"),
     Check("causal_mask", "plain", normal(), lambda m: [str(m.causal_mask(3).dtype)],
           lambda: ["float32"], "the dtype of the mask"),
     Check("split_heads", "tensor", normal(x=(2, 3, 8)), lambda m, x: m.split_heads(x, 4),
-          lambda x: x.reshape(2, 3, 4, 2).transpose(1, 2), "(2, 3, 8) -> (2, 4, 3, 2)"),
+          lambda x: x.reshape(2, 3, 4, 2).transpose(1, 2), "(2, 3, 8) -> (2, 4, 3, 2)",
+          mistakes={"one reshape mixes tokens and heads: reshape to (2, 3, 4, 2), then swap":
+                    lambda x: x.reshape(2, 4, 3, 2)}),
     Check("merge_heads", "tensor", normal(x=(2, 4, 3, 5)), lambda m, x: m.merge_heads(x),
-          lambda x: x.transpose(1, 2).reshape(2, 3, 20), "(2, 4, 3, 5) -> (2, 3, 20)"),
+          lambda x: x.transpose(1, 2).reshape(2, 3, 20), "(2, 4, 3, 5) -> (2, 3, 20)",
+          mistakes={"the axes of heads and tokens are not swapped before the reshape":
+                    lambda x: x.reshape(2, 3, 20)}),
     Check("multi_head", "module", drawn(_attention_module, x=(2, 5, 6)),
           lambda m, x, p: m.multi_head(x, p, HEADS), _attention_module, "5 tokens, 2 heads",
           mistakes={"the causal mask is missing": lambda: nn.Attention(6, HEADS)}),

@@ -121,7 +121,9 @@ _TENSORS = [
     same("Tensor.sum", normal(x=(2, 3, 5)), lambda x: x.sum(axis=-1, keepdims=True),
           "sum(axis=-1, keepdims=True)"),
     Check("Tensor.mean", "tensor", normal(x=(2, 3, 5)), lambda m, x: x.mean(),
-          lambda x: x.mean(-1, keepdim=True), "(2, 3, 5)"),
+          lambda x: x.mean(-1, keepdim=True), "(2, 3, 5)",
+          mistakes={"the last axis is lost: `keepdims=True` keeps it": lambda x: x.mean(-1),
+                    "it is the mean of all axes, not of the last one": lambda x: x.mean()}),
     same("Tensor.reshape", normal(x=(2, 3, 5)), lambda x: x.reshape(5, 6), "to (5, 6)"),
     same("Tensor.swapaxes", normal(x=(2, 3, 5)), lambda x: x.swapaxes(0, -1), "axes 0 and -1"),
 ]  # fmt: skip
@@ -133,9 +135,41 @@ def _far(rng):
     return {"x": rng.normal(size=(3, 5)) + np.array([[800.0], [0.0], [-800.0]])}
 
 
+def _over(axis, largest):
+    """Return a softmax whose sum goes over one axis and whose maximum over another one."""
+
+    def library(x):
+        e = (x - tensor(x.detach().numpy().max(axis=largest, keepdims=True))).exp()
+        return e / tensor(e.detach().numpy().sum(axis=axis, keepdims=True))
+
+    return library
+
+
+_AXES = {  # the maximum may have the correct axis, or the same one as the sum
+    f"the sum goes over {where}, not over the last axis{more}": _over(axis, largest)
+    for axis, where in [(0, "axis 0"), (1, "axis 1"), (None, "all axes")]
+    for largest, more in [(-1, ""), (axis, ", and so does the maximum")]
+}
+
+
+def _soft(x):
+    return ops.softmax(tensor(x), -1).numpy()
+
+
+def _without_sum(x, cotangent):
+    return _soft(x) * cotangent
+
+
+def _without_rest(x, cotangent):
+    return _soft(x) * (1.0 - _soft(x)) * cotangent
+
+
 _LOSSES = [
     Check("softmax", "tensor", normal(x=(2, 3, 5)), lambda m, x: m.softmax(x),
-          lambda x: ops.softmax(x, -1), "(2, 3, 5)"),
+          lambda x: ops.softmax(x, -1), "(2, 3, 5)", mistakes=_AXES,
+          wrong_gradients={"sum(dy y) is missing: dx = y (dy - sum(dy y))": _without_sum,
+                           "it is the formula y (1 - y) of a sigmoid: sum(dy y) goes over the row":
+                           _without_rest}),
     Check("softmax", "tensor", _far, lambda m, x: m.softmax(x), lambda x: ops.softmax(x, -1),
           "rows near 800, 0 and -800"),
     Check("cross_entropy", "tensor", with_ids(normal(x=(3, 5, 7)), 7, (3, 5)),
