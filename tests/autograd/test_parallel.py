@@ -54,7 +54,8 @@ def test_a_gradient_is_summed_in_place(make):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     np.testing.assert_array_equal(w.grad.numpy(), np.full((400, 500), 8.0))
-    assert peak < 2.5 * size  # the gradients of both calls, but not also their sum
+    # The gradients of both calls. Only arrays of NumPy itself take over an operand for their sum.
+    assert peak < (2.5 if type(w.array) is np.ndarray else 3.5) * size
 
 
 def test_one_gradient_array_for_two_inputs(make):

@@ -168,5 +168,5 @@ def test_size_of_a_launched_run(variables, size, monkeypatch):
 def test_recipes_say_why_they_need_one_process():
     reasons = {name: load_recipe(name).one_process for name in RECIPES}
     assert {name for name, reason in reasons.items() if reason} == {
-        "captions", "clip", "detr", "dino", "nonlocal",
+        "captions", "clip", "detr", "dino", "nonlocal", "speech", "vatt",
     }  # fmt: skip

@@ -159,7 +159,7 @@ def test_results_of_another_assignment_are_not_mixed_in(task, folder, tmp_path, 
     out.mkdir()
     other = {"version": 1, "assignment": "other", "assignment_version": "1", "seed": "ff"}
     (out / "run.json").write_text(json.dumps(other))
-    with pytest.raises(ArgumentError, match="are for another assignment or version"):
+    with pytest.raises(ArgumentError, match="is for another assignment or version"):
         grade_class(task, folder, out, level=BEST, limits=limits)
     (out / "run.json").write_text("[]")
     with pytest.raises(DataError):
