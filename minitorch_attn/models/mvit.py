@@ -53,7 +53,7 @@ class MultiscaleBlock(nn.Module):
     References
     ----------
     .. [1] Fan et al. 2021, arXiv:2104.11227v1, section 3.2, "Skip-connections". The linear
-    layer reads normalized tokens, as in the authors' code.
+       layer reads normalized tokens, as in the authors' code.
 
     Examples
     --------
