@@ -44,18 +44,14 @@ def ours(sizes, steps):
         optimizer.zero_grad()
         loss = F.cross_entropy(model(ids).flatten(0, 1), targets.flatten())
         loss.backward()
-        return loss, optimizer
+        return loss
 
     with mt.distributed.count_messages() as traffic:
-        loss, _ = step()
+        loss = step()
     figures = _figures(loss.detach().numpy(), [p.grad.numpy() for p in model.parameters()])
     optimizer.step()
 
-    def whole_step():
-        step()
-        optimizer.step()
-
-    times = _timed(whole_step, mt.distributed.barrier, steps)
+    times = _timed(step, optimizer, mt.distributed.barrier, steps)
     sent = {"messages": traffic.messages, "bytes": traffic.bytes}
     return {**figures, "times": times, **sent} if rank == 0 else None
 
@@ -87,11 +83,7 @@ def pytorch(sizes, steps):
     figures = _figures(loss.detach().numpy(), grads)
     optimizer.step()
 
-    def whole_step():
-        step()
-        optimizer.step()
-
-    times = _timed(whole_step, distributed.barrier, steps)
+    times = _timed(step, optimizer, distributed.barrier, steps)
     distributed.destroy_process_group()
     return {**figures, "times": times} if rank == 0 else None
 
@@ -113,17 +105,17 @@ def _figures(loss, grads):
     return {"loss": float(loss), "gradient_norm": squares**0.5}
 
 
-def _timed(step, barrier, steps):
-    """Return the seconds of each step, from a barrier to the next one."""
-    step()
+def _timed(step, optimizer, barrier, steps):
+    """Return the seconds of each step with its update, from a barrier to the next one."""
     times = []
-    for _ in range(steps):
+    for _ in range(1 + steps):
         barrier()
         start = time.perf_counter()
         step()
+        optimizer.step()
         barrier()
         times.append(time.perf_counter() - start)
-    return times
+    return times[1:]  # the first one warms up
 
 
 if __name__ == "__main__":
