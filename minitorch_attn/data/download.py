@@ -145,7 +145,7 @@ def local_path(source, sha256=None):
         _checked_url(source)
         if sha256 is None:
             raise ArgumentError(
-                f"{source}: the checksum of the download is missing",
+                f"{shown_path(source)}: the checksum of the download is missing",
                 expected="sha256=, 64 hexadecimal digits",
                 hint="pass the checksum that sha256sum FILE prints for a copy that you trust",
             )
@@ -200,7 +200,7 @@ def _fetch(url, sha256, file, max_bytes, timeout):
     import http.client
     import urllib.request
 
-    digest, size = hashlib.sha256(), 0
+    digest, size, shown = hashlib.sha256(), 0, shown_path(url)
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "minitorch_attn"})
         with contextlib.closing(urllib.request.urlopen(request, timeout=timeout)) as answer:
@@ -208,7 +208,7 @@ def _fetch(url, sha256, file, max_bytes, timeout):
                 size += len(chunk)
                 if size > max_bytes:
                     raise DataError(
-                        f"{url} is too large",
+                        f"{shown} is too large",
                         expected=f"at most {max_bytes:,} bytes",
                         hint="increase max_bytes= of download if you trust the source",
                     )
@@ -219,12 +219,12 @@ def _fetch(url, sha256, file, max_bytes, timeout):
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or str(error) or type(error).__name__
         raise DataError(
-            f"{url} could not be downloaded",
+            f"{shown} could not be downloaded",
             got=str(reason),
             hint="without a network, download the file elsewhere and pass its path instead",
         ) from None
     if digest.hexdigest() != sha256:
-        raise _other_file(url, digest.hexdigest(), sha256)
+        raise _other_file(shown, digest.hexdigest(), sha256)
 
 
 def _other_file(name, found, expected):

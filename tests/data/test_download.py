@@ -172,6 +172,14 @@ def test_a_mistyped_url_is_shown_without_its_password(read, url):
     assert shown_path("@" + "a:" * 100_000)  # a search that backtracks would take minutes
 
 
+def test_two_urls_pasted_together_are_shown_without_a_password(cache):
+    url = "https://a.invalid/x.ziphttps://ann:secret@b.invalid/x.zip"
+    for sha256 in (SHA256, None):  # it cannot be downloaded, or has no checksum
+        with pytest.raises((DataError, ArgumentError), match=r"\.\.\.@b.invalid") as caught:
+            local_path(url, sha256)
+        assert "secret" not in str(caught.value)
+
+
 def test_other_letters_in_a_path(server, cache):
     with open(download(f"{server.url}/é/ü 1.bin", SHA256), "rb") as file:
         assert file.read() == CONTENT
