@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,8 @@ from pathlib import Path
 
 import click
 
+from ..distributed import launch
+from ..distributed.launch import rank_environment
 from ..training.checkpoint import Checkpoints
 from ..training.run_folder import CHECKPOINTS
 from . import FAILED, INTERRUPTED
@@ -61,7 +62,7 @@ class _Supervisor:
         self.process = subprocess.Popen(
             [mpiexec(), "-n", str(self.workers), sys.executable, "-I", "-S", str(_PARENT),
              str(self.folder), sys.executable, "-u", "-m", "minitorch_attn", *self.arguments],
-            env=self._environment(),
+            env=rank_environment(**{FOLDER: str(self.folder), "PYTHONFAULTHANDLER": "1"}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -98,18 +99,6 @@ class _Supervisor:
             self.failed = now
         if self.failed is not None and now - self.failed > _GRACE:
             self._end_all()
-
-    def _environment(self):
-        one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        # Open MPI refuses more processes than cores, and root, unless it is told otherwise.
-        allow = {
-            "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-        }  # fmt: skip
-        root = str(Path(__file__).resolve().parents[2])
-        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-        more = {FOLDER: str(self.folder), "PYTHONFAULTHANDLER": "1"}
-        return {**os.environ, **one, **allow, **more, "PYTHONPATH": os.pathsep.join(paths)}
 
     @contextlib.contextmanager
     def _signals(self):
@@ -213,9 +202,8 @@ def _pass_on(source, target):
 
 
 def mpiexec():
-    """Return the path of mpiexec: the one beside the interpreter, or that on PATH."""
-    beside = Path(sys.executable).parent / "mpiexec"
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    """Return the path of mpiexec; without one, the usage error says what to install."""
+    found = launch.mpiexec()
     if found is None:
         raise click.UsageError(
             "--workers: mpiexec was not found; python -m pip install 'minitorch-attn[mpi]'"

@@ -61,7 +61,7 @@ def _send(where, tensor, dst, group, tag, group_dst, later):
     dst = _partner(group, dst, group_dst, where, "dst")
     check_tensor(tensor, group, where, written=False)
     buffer = Buffer(tensor)
-    counting.record("send", group, tensor.array)
+    counting.record("send", group, tensor.array, dst)
     request = group.engine.send(buffer.array, dst, tag, later=later)
     return _work(group, request, lambda _kept=buffer: None) if later else None
 
@@ -132,7 +132,7 @@ def _receiver(group, tensor, src, group_src, where):
     if src is not None or group_src is not None:
         source = _partner(group, src, group_src, where, "src")
     check_tensor(tensor, group, where)
-    counting.record("recv", group, tensor.array)
+    counting.record("recv", group, tensor.array, source)
     return source, Buffer(tensor)
 
 

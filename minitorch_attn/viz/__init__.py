@@ -10,6 +10,7 @@ from .images import image_rows_figure
 from .loss import loss_figure
 from .masks import masks_figure
 from .memory import memory_figure
+from .messages import messages_figure
 from .passes import passes_figure
 from .pipeline import pipeline_figure
 from .positions import position_similarity_figure, sinusoidal_figure
@@ -30,8 +31,9 @@ __all__ = [
     "class_attention_figure", "collapse_figure", "cross_attention_figure", "ctc_figure",
     "detections_figure",
     "dimensionality_figure", "feature_directions_figure", "image_rows_figure", "loss_figure",
-    "masks_figure", "meanings_figure", "memory_figure", "passes_figure",
-    "pipeline_figure", "position_similarity_figure", "query_boxes_figure", "relative_index_figure",
+    "masks_figure", "meanings_figure", "memory_figure", "messages_figure",
+    "passes_figure", "pipeline_figure", "position_similarity_figure", "query_boxes_figure",
+    "relative_index_figure",
     "roofline_figure", "sinusoidal_figure", "sound_figure", "superposition_figure",
     "time_attention_figure", "transport_figure", "windows_figure", "word_map_figure",
 ]  # fmt: skip

@@ -15,7 +15,6 @@ Starting takes about a second, so a check function should check several things.
 import importlib.util
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,14 +23,10 @@ from pathlib import Path
 
 import pytest
 
+from minitorch_attn.distributed.launch import mpiexec, rank_environment
+
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 120  # seconds
-
-
-def mpiexec():
-    """Path of the mpiexec beside the interpreter, else of the one on PATH; None without one."""
-    beside = Path(sys.executable).parent / "mpiexec"
-    return str(beside) if beside.exists() else shutil.which("mpiexec")
 
 
 def reason_to_skip():
@@ -45,13 +40,9 @@ needs_mpi = pytest.mark.skipif(bool(reason_to_skip()), reason=reason_to_skip())
 
 
 def environment(**more):
-    """Environment of the ranks: one BLAS thread, this checkout's package, tests' helpers."""
+    """Environment of the ranks, with the tests' helpers."""
     paths = [str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    # Open MPI's mpiexec refuses root, and more ranks than cores, unless it is told otherwise.
-    allow = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-             "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}  # fmt: skip
-    return {**os.environ, **one, **allow, "PYTHONPATH": os.pathsep.join(paths), **more}
+    return rank_environment(PYTHONPATH=os.pathsep.join(paths), **more)
 
 
 def command(n, *arguments):

@@ -1,0 +1,114 @@
+"""Messages of a run of several ranks: who sent which values to whom, in which round."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..backend import to_host
+from ..distributed.counting import Traffic
+
+__all__ = ["Message", "MessageLog", "in_rounds", "print_messages"]
+
+
+@dataclass
+class Message:
+    """One message from a rank to another one.
+
+    Attributes
+    ----------
+    source, target : int
+        Ranks of the run.
+    values : numpy.ndarray
+        A copy of the array that was sent.
+    round : int
+        1 plus the largest round among the messages that the source had sent or received before.
+        Messages of one round can travel at the same time.
+    """
+
+    source: int
+    target: int
+    values: np.ndarray
+    round: int = 0
+
+    def __str__(self):
+        text = np.array2string(self.values.reshape(-1), precision=3, threshold=8, edgeitems=2)
+        return f"{self.source} -> {self.target}  {text}  {self.values.nbytes} bytes"
+
+
+class MessageLog(Traffic):
+    """Counts that also keep every send and receive of this rank, in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.entries = []  # (kind, rank of the run, values)
+
+    def note(self, kind, group, array, root):
+        """Keep a copy of what is sent; of a receive, keep only from whom."""
+        if kind in ("send", "recv") and root is not None:
+            values = to_host(array).copy() if kind == "send" else None
+            self.entries.append((kind, group.ranks[root], values))
+
+
+def in_rounds(logs):
+    """Match sends with receives, and return the messages in order of their rounds.
+
+    Parameters
+    ----------
+    logs : list of list of (kind, rank, values)
+        Entries of each rank's MessageLog. The k-th send from rank a to rank b is the k-th receive
+        of b from a.
+
+    Returns
+    -------
+    list of Message
+        Sorted by round and source.
+
+    Examples
+    --------
+    >>> one = np.ones(2)
+    >>> logs = [[("send", 1, one)], [("recv", 0, None), ("send", 2, one)], [("recv", 1, None)]]
+    >>> for message in in_rounds(logs):
+    ...     print(message.round, message)
+    1 0 -> 1  [1. 1.]  16 bytes
+    2 1 -> 2  [1. 1.]  16 bytes
+    """
+    sent = defaultdict(list)  # (source, target) -> messages
+    places, clocks = [0] * len(logs), [0] * len(logs)
+    received = defaultdict(int)  # (source, target) -> number of messages that have arrived
+    moved = True
+    while moved:  # until no rank can go on
+        moved = False
+        for rank, log in enumerate(logs):
+            while places[rank] < len(log):
+                kind, other, values = log[places[rank]]
+                if kind == "send":
+                    clocks[rank] += 1
+                    sent[rank, other].append(Message(rank, other, values, clocks[rank]))
+                else:
+                    arrived = sent[other, rank][received[other, rank] :]
+                    if not arrived:
+                        break  # its sender comes first
+                    clocks[rank] = max(clocks[rank], arrived[0].round)
+                    received[other, rank] += 1
+                places[rank] += 1
+                moved = True
+    messages = [message for some in sent.values() for message in some]
+    return sorted(messages, key=lambda message: (message.round, message.source))
+
+
+def print_messages(messages, first=1, last=None):
+    """Print messages round by round.
+
+    Parameters
+    ----------
+    messages : list of Message
+    first, last : int, optional
+        Rounds to print. Default: all.
+    """
+    for number in sorted({message.round for message in messages}):
+        if number >= first and (last is None or number <= last):
+            print(f"round {number}")
+            for message in messages:
+                if message.round == number:
+                    print(f"  {message}")

@@ -1,0 +1,38 @@
+"""Start ranks on this machine: where mpiexec is, and what their environment must contain."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+__all__ = ["mpiexec", "rank_environment"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def mpiexec():
+    """Return the path of the mpiexec beside the interpreter, else of the one on PATH, or None."""
+    beside = Path(sys.executable).parent / "mpiexec"
+    return str(beside) if beside.exists() else shutil.which("mpiexec")
+
+
+def rank_environment(**more):
+    """Return the environment of ranks: this one, this package, and one BLAS thread for each rank.
+
+    Parameters
+    ----------
+    **more : str
+        Further variables.
+
+    Returns
+    -------
+    dict of str to str
+    """
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    # Open MPI's mpiexec refuses root, and more ranks than cores, unless it is told otherwise.
+    allow = {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }  # fmt: skip
+    paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, **one, **allow, "PYTHONPATH": os.pathsep.join(paths), **more}

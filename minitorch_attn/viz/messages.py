@@ -1,0 +1,76 @@
+"""Messages between ranks as a diagram: one column per rank, one row per round, one arrow each."""
+
+from ..errors import ArgumentError
+from ..named_errors import names_arguments
+from .style import COLOURS, new_figure
+
+__all__ = ["messages_figure"]
+
+
+@names_arguments
+def messages_figure(messages, ranks, label=None, title="Messages"):
+    """Plot which rank sends what to which rank, round by round.
+
+    Parameters
+    ----------
+    messages : list of Message
+        Messages of `course.ranks.run_ranks`: with `source`, `target`, `round` and `values`.
+    ranks : int
+        Number of ranks.
+    label : callable, optional
+        Returns the text of a message's arrow. Default: its size in bytes.
+    title : str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        An arrow from the last rank to the first one leaves the picture on the right, and comes in
+        again on the left. The color is that of the source.
+    """
+    if not messages:
+        raise ArgumentError("messages_figure: there are no messages", hint="one rank sends none")
+    outside = {m.source for m in messages} | {m.target for m in messages}
+    if not outside <= set(range(ranks)):
+        raise ArgumentError(
+            "messages_figure: ranks is too small", got=f"ranks={ranks}, ranks {sorted(outside)}"
+        )
+    label = label or (lambda message: f"{message.values.nbytes} B")
+    rounds = max(message.round for message in messages)
+    figure = new_figure(1.5 * ranks + 1.5, 0.42 * rounds + 1.3)
+    axes = figure.subplots()
+    for rank in range(ranks):
+        axes.axvline(rank, color="0.85", linewidth=1, zorder=0)
+    for message in messages:
+        for start, stop in _pieces(message, ranks):
+            _draw_arrow(axes, start, stop, message, label(message))
+    axes.set_xlim(-0.75, ranks - 0.25)
+    axes.set_ylim(rounds + 0.5, 0.4)
+    axes.set_xticks(range(ranks), [f"rank {rank}" for rank in range(ranks)])
+    axes.set_yticks(range(1, rounds + 1))
+    axes.set_ylabel("round")
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_title(title, loc="left", fontsize=11)
+    return figure
+
+
+def _pieces(message, ranks):
+    """Return the (start, stop) of a message's arrow; around the end of the ring, two of them."""
+    source, target = message.source, message.target
+    if ranks > 2 and source == ranks - 1 and target == 0:
+        return ((source, ranks - 0.3), (-0.7, 0))
+    return ((source, target),)
+
+
+def _draw_arrow(axes, start, stop, message, text):
+    """Draw an arrow with its text above it; one to the left is a little lower than the others."""
+    height = message.round + (0.12 if stop < start else -0.12)
+    color = COLOURS[message.source % len(COLOURS)]
+    arrow = {"arrowstyle": "-|>", "color": color, "linewidth": 1.4, "shrinkA": 2, "shrinkB": 2}
+    axes.annotate("", (stop, height), (start, height), arrowprops=arrow)
+    if abs(stop - start) >= 1:  # the shorter piece has no room for it
+        middle = (start + stop) / 2
+        axes.text(middle, height - 0.06, text, ha="center", va="bottom", fontsize=8, color=color)
+    elif stop > start >= 0:
+        axes.text(stop, height - 0.06, text, ha="right", va="bottom", fontsize=8, color=color)
