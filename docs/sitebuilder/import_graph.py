@@ -9,6 +9,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 
 from .names import PACKAGE, ROOT
 
@@ -50,6 +51,7 @@ def part_of(parts):
     return "tensor" if first == "methods" else first  # the methods of Tensor
 
 
+@cache  # reads every file of the package
 def edges():
     """A pair (importing part, imported part) for every import, also within functions."""
     found = set()
@@ -60,7 +62,7 @@ def edges():
             target = part_of(names) if names else None
             if own in PARTS and target in PARTS and target != own:
                 found.add((own, target))
-    return found
+    return frozenset(found)
 
 
 def _imports(tree, parts):

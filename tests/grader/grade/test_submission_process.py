@@ -39,7 +39,7 @@ def test_no_dead_process_stays_where_nobody_waits_for_it(task, level, limits):
 
 
 GRADER = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from grader.grade.conftest import FILE, LIMIT
 from minitorch_attn.grader.grade.sandbox import Limits, Sandbox
@@ -47,6 +47,7 @@ from minitorch_attn.grader.grade.submission_process import Worker
 from minitorch_attn.grader.grade.sandbox_folders import remove_leftovers
 from minitorch_attn.grader.grade.time_limit import watched
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, also for the tests
 remove_leftovers()
 sandbox = Sandbox(int(sys.argv[1]), Limits(), 7)
 worker = Worker(sandbox, Path(sys.argv[2]), {FILE: b""})
