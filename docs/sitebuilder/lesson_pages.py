@@ -31,7 +31,7 @@ Eight of them are :doc:`the path to a GPT of your own </path>`.
 def gallery_script(lesson):
     """Convert a lesson to the text of a script in sphinx-gallery's format.
 
-    Answers are filled in and folded, like hints and the code of figures. What a reader is to
+    Answers are filled in and folded, like hints, checks and the code of figures. What a reader is to
     predict is shown after a click on "Run". `lesson_folds.py` folds what the markers tell.
     """
     first, *cells = lesson.cells
@@ -52,6 +52,8 @@ def gallery_script(lesson):
                 parts.append(_comment(marker("code", "Code of the figure")))
             elif at - 1 in turns:
                 parts.append(_comment(marker("code", "Answer")))
+            elif at - 2 in turns:
+                parts.append(_comment(marker("code", "Check")))
             elif to_run:
                 parts.append(_comment(marker("output", "Run")))
                 is_open = True
