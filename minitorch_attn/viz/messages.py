@@ -8,7 +8,7 @@ __all__ = ["messages_figure"]
 
 
 @names_arguments
-def messages_figure(messages, ranks, label=None, title="Messages"):
+def messages_figure(messages, ranks, label=None, title="Messages", color=None):
     """Plot which rank sends what to which rank, round by round.
 
     Parameters
@@ -20,12 +20,14 @@ def messages_figure(messages, ranks, label=None, title="Messages"):
     label : callable, optional
         Returns the text of a message's arrow. Default: its size in bytes.
     title : str
+    color : callable, optional
+        Returns the number of a message's color. Default: its source.
 
     Returns
     -------
     matplotlib.figure.Figure
         An arrow from the last rank to the first one leaves the picture on the right, and comes in
-        again on the left. The color is that of the source.
+        again on the left.
     """
     if not messages:
         raise ArgumentError("messages_figure: there are no messages", hint="one rank sends none")
@@ -35,6 +37,7 @@ def messages_figure(messages, ranks, label=None, title="Messages"):
             "messages_figure: ranks is too small", got=f"ranks={ranks}, ranks {sorted(outside)}"
         )
     label = label or (lambda message: f"{message.values.nbytes} B")
+    color = color or (lambda message: message.source)
     rounds = max(message.round for message in messages)
     figure = new_figure(1.5 * ranks + 1.5, 0.42 * rounds + 1.3)
     axes = figure.subplots()
@@ -42,7 +45,7 @@ def messages_figure(messages, ranks, label=None, title="Messages"):
         axes.axvline(rank, color="0.85", linewidth=1, zorder=0)
     for message in messages:
         for start, stop in _pieces(message, ranks):
-            _draw_arrow(axes, start, stop, message, label(message))
+            _draw_arrow(axes, start, stop, message, label(message), color(message))
     axes.set_xlim(-0.75, ranks - 0.25)
     axes.set_ylim(rounds + 0.5, 0.4)
     axes.set_xticks(range(ranks), [f"rank {rank}" for rank in range(ranks)])
@@ -63,10 +66,10 @@ def _pieces(message, ranks):
     return ((source, target),)
 
 
-def _draw_arrow(axes, start, stop, message, text):
+def _draw_arrow(axes, start, stop, message, text, number):
     """Draw an arrow with its text above it; one to the left is a little lower than the others."""
     height = message.round + (0.12 if stop < start else -0.12)
-    color = COLOURS[message.source % len(COLOURS)]
+    color = COLOURS[number % len(COLOURS)]
     arrow = {"arrowstyle": "-|>", "color": color, "linewidth": 1.4, "shrinkA": 2, "shrinkB": 2}
     axes.annotate("", (stop, height), (start, height), arrowprops=arrow)
     if abs(stop - start) >= 1:  # the shorter piece has no room for it

@@ -6,6 +6,7 @@ import pytest
 from minitorch_attn.course.rank_messages import Message
 from minitorch_attn.errors import ArgumentError
 from minitorch_attn.viz import messages_figure
+from minitorch_attn.viz.style import COLOURS
 
 
 def arrows_of(figure):
@@ -33,6 +34,20 @@ def test_two_ranks_have_no_way_around(source, target):
         messages_figure([Message(source, target, np.ones(1), 1)], 2, label=lambda m: "text")
     )
     assert arrows == [(source, target)] and texts == ["text"]
+
+
+def test_the_color_is_that_of_the_source_or_the_chosen_one():
+    messages = [Message(0, 1, np.ones(1), 1), Message(1, 0, np.ones(1), 1)]
+
+    def colors(figure):
+        (axes,) = figure.axes
+        return [text.get_color() for text in axes.texts if text.get_text()]
+
+    assert colors(messages_figure(messages, 2)) == [*COLOURS[:2]]
+    assert colors(messages_figure(messages, 2, color=lambda m: 3 - m.target)) == [
+        COLOURS[2],
+        COLOURS[3],
+    ]
 
 
 def test_errors():
