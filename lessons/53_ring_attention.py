@@ -1,0 +1,638 @@
+# %% [markdown]
+# # Ring attention: one sequence on several machines
+#
+# A sequence is so long that its keys and values fit on no machine. Each machine holds a part of
+# them. Every query must still attend to every key. How can it, if no machine ever holds all keys?
+#
+# *Prerequisites:* masks (lesson 10), the online softmax (lesson 28), and messages in a ring (lesson
+# 50).
+
+# %%
+import numpy as np
+
+import minitorch_attn as mt
+from minitorch_attn.course.lesson import fails, pick, show, where
+from minitorch_attn.course.rank_messages import print_messages
+from minitorch_attn.course.ranks import run_ranks
+from minitorch_attn.course.your_turn import check
+from minitorch_attn.viz.messages import messages_figure
+from minitorch_attn.viz.style import COLOURS, new_figure
+
+dist = mt.distributed
+mt.manual_seed(0)
+
+# %% [markdown]
+# ## What does not fit
+#
+# In a model with embedding size 4096, a token has 4096 numbers in its key and as many in its value.
+# In float16, these are 16 KiB for each token and each layer. Training keeps them for the backward
+# pass, so all layers count.
+
+# %%
+for tokens in (8_192, 131_072, 1_048_576):
+    layer = tokens * 2 * 4096 * 2
+    print(f"{tokens:9,} tokens: {layer / 2**30:7.3f} GiB a layer, {layer / 2**25:5.0f} GiB in 32")
+
+# %% [markdown]
+# A large GPU has 80 GiB. So we split the sequence: each of $N$ ranks holds $c = T / N$ tokens, with
+# their queries, keys and values. Everything in a Transformer except attention acts on single
+# tokens and needs no message at all.
+#
+# ## Merging two partial results
+#
+# The online softmax of lesson 28 reads the keys block by block. For each query it keeps the maximum
+# $m$ of the scores, the sum $l$ and the weighted sum $o$ of the values:
+#
+# $$m = \max_j s_j, \qquad l = \sum_j e^{s_j - m}, \qquad o = \sum_j e^{s_j - m}\, v_j,$$
+#
+# where $j$ runs over the keys so far. Suppose two disjoint sets of keys gave $(m_1, l_1, o_1)$ and
+# $(m_2, l_2, o_2)$. The maximum of both sets is $m = \max(m_1, m_2)$. Each term of the first set
+# was computed with $m_1$. With $m$ it is $e^{s_j - m} = e^{m_1 - m}\, e^{s_j - m_1}$, and the same
+# factor belongs to every term of that set. Hence
+#
+# $$l = e^{m_1 - m}\, l_1 + e^{m_2 - m}\, l_2, \qquad
+#   o = e^{m_1 - m}\, o_1 + e^{m_2 - m}\, o_2.$$
+#
+# Sums and maxima do not depend on the order. So **each rank can read the blocks in an order of its
+# own**, and the result is the same. This is what makes a ring possible.
+#
+# Two numbers per query are more than necessary. Let $L = m + \log l$. Then $e^L = \sum_j e^{s_j}$
+# is the total weight of the keys, and the context $o / l$ is the mean of the values with these
+# weights.
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: merge two contexts
+#
+# Write `merge(context1, log1, context2, log2)`. Each part has seen other keys. Its context $o / l$
+# has shape (query, dim), and its $L = m + \log l$ has shape (query, 1). Return the context and $L$
+# over the keys of both parts. It must also work where $e^L$ overflows, and where one part has not
+# seen any key: then its $L$ is $-\infty$.
+#
+# *Hint:* The context of both is a mean of the two contexts, with the weights $e^{L_1}$ and
+# $e^{L_2}$. Divide both weights by the larger one before you compute them.
+
+
+# %% tags=["answer"]
+def merge(context1, log1, context2, log2):
+    """Return the context (query, dim) and L (query, 1) over the keys of both parts."""
+    top = mt.maximum(log1, log2)
+    weight1, weight2 = (log1 - top).exp(), (log2 - top).exp()
+    total = weight1 + weight2
+    return (weight1 * context1 + weight2 * context2) / total, top + total.log()
+
+
+# %% tags=["check"]
+check(
+    merge,
+    cases=[
+        (mt.randn(3, 5), mt.randn(3, 1), mt.randn(3, 5), mt.randn(3, 1)),
+        (mt.randn(2, 7), 1000 + mt.randn(2, 1), mt.randn(2, 7), 1000 + mt.randn(2, 1)),
+        (mt.randn(1, 2), mt.randn(1, 1), mt.zeros(1, 2), mt.full((1, 1), -np.inf)),
+    ],
+    expected=lambda context1, log1, context2, log2: (
+        (mt.softmax(mt.stack([log1, log2]), 0) * mt.stack([context1, context2])).sum(0),
+        mt.logsumexp(mt.stack([log1, log2]), 0),
+    ),
+    properties={
+        "no key is lost: L does not decrease": lambda found, context1, log1, context2, log2: (
+            found[1] >= mt.maximum(log1, log2)
+        ).all()
+    },
+)
+
+# %% [markdown]
+# ## The blocks go around
+#
+# Now the algorithm (Liu, Zaharia and Abbeel 2023, arXiv:2310.01889v4, algorithm 1). The queries
+# stay where they are, and the keys and values travel. In each step, a rank folds the block that it
+# holds into $(m, l, o)$ of its queries. Then it sends the block to the next rank, and receives
+# another one from the previous rank. After $N$ steps, each block has been on every rank.
+#
+# A rank starts with its own block. Under a causal mask, a query always sees its own key, so $m$ is
+# finite from the first step on, and a block that is completely hidden does no harm later.
+
+
+# %%
+def pass_on(block):
+    """Send a block to the next rank, and return the one of the previous rank."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    received = mt.empty(*block.shape, dtype=block.dtype)
+    sending = dist.isend(block, (rank + 1) % size)
+    dist.recv(received, (rank - 1) % size)
+    sending.wait()
+    return received
+
+
+def fold(state, scores, value):
+    """Add a block of keys to (m, l, o): scores (query, key), value (key, dim)."""
+    m, l, o = state
+    new_m = mt.maximum(m, scores.max(-1, keepdim=True).values)
+    p, rescale = (scores - new_m).exp(), (m - new_m).exp()
+    return new_m, rescale * l + p.sum(-1, keepdim=True), rescale * o + p @ value
+
+
+def ring_forward(query, key, value, positions, causal):
+    """Return the context of the rank's own tokens; positions[r] are the tokens of rank r."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    own = positions[rank]
+    q = query[own] * query.shape[-1] ** -0.5
+    block = mt.stack([key[own], value[own]])  # (2, token, dim): one message
+    state = mt.full((len(q), 1), -np.inf, dtype=q.dtype), 0.0, 0.0
+    for step in range(size):
+        source = (rank - step) % size  # the rank to which this block belongs
+        scores = q @ block[0].T
+        if causal:
+            scores = scores.masked_fill(own[:, None] < positions[source], -np.inf)
+        state = fold(state, scores, block[1])
+        if step < size - 1:
+            block = pass_on(block)
+    _, l, o = state
+    return o / l
+
+
+# %% [markdown]
+# `run_ranks` runs a function in several processes, which exchange messages by MPI. To make the
+# messages readable, the keys of eight tokens are 0 to 7, and their values are 100 to 107. (Each
+# process gets whole arrays, for brevity, and uses only its own rows.)
+
+# %%
+tokens, ranks = 8, 4
+key = mt.arange(tokens).double().unsqueeze(1)  # (token, dim = 1)
+query, value = mt.randn(tokens, 1, dtype="float64"), key + 100
+contiguous = mt.arange(tokens).reshape(ranks, -1)  # rank r holds part r
+parts = run_ranks(
+    ranks, ring_forward, query, key, value, contiguous, False, uses=[pass_on, fold]
+)  # fmt: skip
+print_messages(parts.messages)
+whole = mt.scaled_dot_product_attention(query, key, value)
+assert (mt.cat(list(parts)) - whole).abs().max() < 1e-12
+
+# %% tags=["plot"]
+owner = {0.0: 0, 2.0: 1, 4.0: 2, 6.0: 3}  # the first key of each block
+show(
+    messages_figure(
+        parts.messages, ranks, title="Keys and values in a ring of 4 ranks",
+        label=lambda message: f"K, V of {owner[message.values.flat[0]]}",
+        color=lambda message: owner[message.values.flat[0]],
+    ),
+    "Every rank sends one block in every round. Follow one color: in three rounds, the block "
+    "visits all other ranks.",
+)  # fmt: skip
+
+# %% [markdown]
+# In $N - 1$ rounds, each rank sends $N - 1$ blocks with the keys and values of $c = T / N$ tokens.
+# With $d$ numbers in a key and in a value, and $b$ bytes in a number, that is
+#
+# $$(N - 1) \cdot 2\, \frac{T}{N}\, d\, b \;\text{ bytes},$$
+#
+# nearly $2Tdb$, the size of all keys and values, for any number of ranks.
+
+# %%
+for rank in range(ranks):
+    sent = sum(message.values.nbytes for message in parts.messages if message.source == rank)
+    assert sent == (ranks - 1) * 2 * tokens // ranks * 1 * 8
+print(f"each of {ranks} ranks sends {sent} bytes; all keys and values have {2 * tokens * 8}")
+
+# %% [markdown]
+# ## A causal mask: who has the work?
+#
+# A language model masks the future. Then a rank may skip the blocks whose keys all come after its
+# queries. With contiguous parts, rank 0 skips all blocks but its own, and the last rank skips none.
+
+# %% [markdown] tags=["predict"]
+# ## Predict, then run
+#
+# Eight ranks with contiguous parts skip the blocks that the mask hides, almost half of all. How
+# much faster is this than attention without a mask: about 2 times, about 1.5 times, or hardly at
+# all? Write down your answer, then run the next cell.
+
+
+# %%
+def work_table(chunks):
+    """Count squares of scores, (rank, step); chunks[r] are the numbers of rank r's chunks."""
+    size = len(chunks)
+    return np.array([
+        [
+            sum(a >= b for a in chunks[rank] for b in chunks[(rank - step) % size])
+            for step in range(size)
+        ]
+        for rank in range(size)
+    ])  # fmt: skip
+
+
+def orders(size):
+    """Return the chunks of each rank, of 2 N chunks of the sequence, in both orders."""
+    return {
+        "contiguous": [(2 * r, 2 * r + 1) for r in range(size)],
+        "zigzag": [(r, 2 * size - 1 - r) for r in range(size)],
+    }
+
+
+for name, chunks in orders(8).items():
+    table = work_table(chunks)
+    slowest = table.sum(1).max()
+    print(f"{name:10}  squares of each rank {table.sum(1)}")
+    print(f"            slowest {slowest} of {4 * 8}: {32 / slowest:.2f} times as fast")
+assert work_table(orders(8)["contiguous"]).sum(1).tolist() == [4 * r + 3 for r in range(8)]
+assert (work_table(orders(8)["zigzag"]).sum(1) == 2 * 8 + 1).all()
+
+# %% [markdown]
+# In contiguous order, nearly nothing is gained. The last rank still computes 31 of its 32 squares,
+# and the next layer cannot start without it. Half of the work is saved, and hardly any time.
+#
+# The remedy is to give each rank an early and a late part. Cut the sequence into $2N$ chunks. In
+# **zigzag** order, rank $r$ holds the chunks $r$ and $2N - 1 - r$ (Llama 3, arXiv:2407.21783v3,
+# section 3.3.2). The queries of chunk $a$ see the chunks $0$ to $a$, which are $a + 1$ chunks. So
+# rank $r$ computes
+#
+# $$(r + 1) + (2N - 1 - r + 1) = 2N + 1$$
+#
+# squares of scores: the rank $r$ cancels. In contiguous order, rank $r$ computes
+# $(2r + 1) + (2r + 2) = 4r + 3$ of these squares.
+
+# %% tags=["plot"]
+figure = new_figure(7.4, 3.3)
+for axes, (name, chunks) in zip(figure.subplots(1, 2), orders(4).items(), strict=True):
+    table = work_table(chunks)
+    axes.imshow(table, cmap="Blues", vmin=0, vmax=6)
+    for rank, step in np.ndindex(*table.shape):
+        axes.text(step, rank, table[rank, step], ha="center", va="center")
+    slowest = table[table.sum(1).argmax()]
+    axes.set_title(f"{name}: {' + '.join(map(str, slowest))} = {slowest.sum()}", fontsize=11)
+    axes.set(xticks=range(4), yticks=range(4), xlabel="step")
+    axes.set_yticklabels([f"rank {r}" for r in range(4)])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+show(
+    figure,
+    "Squares of scores that a rank computes in each step, of 4. The titles add up the slowest rank."
+    " In zigzag order, all ranks have the same work in every step.",
+)
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: the zigzag order
+#
+# Write `zigzag(tokens, ranks)`. It returns an int64 tensor of shape (ranks, tokens / ranks): row r
+# has the positions of the tokens of rank r, in increasing order. `tokens` is a multiple of
+# `2 * ranks`.
+#
+# *Hint:* Put the positions into a tensor with one row for each of the 2N chunks. Which rows belong
+# to rank r? Reversing the order of rows pairs them: `x.flip(0)`.
+
+
+# %% tags=["answer"]
+def zigzag(tokens, ranks):
+    """Return the positions of each rank's tokens, shape (ranks, tokens / ranks)."""
+    chunks = mt.arange(tokens).reshape(2 * ranks, -1)
+    return mt.cat([chunks[:ranks], chunks.flip(0)[:ranks]], 1)
+
+
+# %% tags=["check"]
+check(
+    zigzag,
+    cases=[(12, 2), (30, 5), (6, 3), (4, 1)],
+    expected=lambda tokens, ranks: mt.stack(
+        [
+            mt.cat([mt.arange(s.start, s.stop) for s in dist.sequence_slices(tokens, r, ranks)])
+            for r in range(ranks)
+        ]
+    ),
+    properties={
+        "all ranks see the same number of keys": lambda found, tokens, ranks: (
+            (found + 1).sum(1) == tokens * (tokens + 1) // 2 // ranks
+        ).all()
+    },
+)
+
+# %% [markdown]
+# Does the order change the result? The library's `split_sequence` selects a rank's tokens. We let
+# four ranks attend in both orders, with and without a mask, and compare with one process.
+
+# %%
+length = pick(512, 128)
+query, key, value = (3 * mt.randn(length, 16, dtype="float64") for _ in range(3))
+
+
+def all_ways(query, key, value, ways):
+    """Return the rank's context for each (positions, causal) of `ways`."""
+    return [ring_forward(query, key, value, *way) for way in ways]
+
+
+positions = {
+    order: mt.stack(
+        [dist.split_sequence(mt.arange(length), r, 4, dim=0, order=order) for r in range(4)]
+    )
+    for order in ("contiguous", "zigzag")
+}
+ways = [(positions[order], causal) for order in positions for causal in (False, True)]
+parts = run_ranks(4, all_ways, query, key, value, ways, uses=[pass_on, fold, ring_forward])
+for number, (order, causal) in enumerate((o, c) for o in positions for c in (False, True)):
+    found = mt.empty(length, 16, dtype="float64")
+    for rank in range(4):
+        found[positions[order][rank]] = parts[rank][number]
+    whole = mt.scaled_dot_product_attention(query, key, value, is_causal=causal)
+    difference = (found - whole).abs().max().item()
+    print(f"{order:10}  causal {causal!s:5}  largest difference from one process {difference:.1e}")
+    assert difference < 1e-12
+
+# %% [markdown]
+# ## The backward pass: gradients travel with their block
+#
+# Let $g_i$ be the gradient of the context of query $i$. Lesson 28 gives the gradient of a score,
+# with $p_{ij} = e^{s_{ij} - L_i}$ and $a_i = g_i \cdot o_i$ (here $o_i$ is the context):
+#
+# $$ds_{ij} = p_{ij}\, (g_i \cdot v_j - a_i).$$
+#
+# $L_i$, $a_i$ and $g_i$ belong to query $i$, and its rank has them. So a rank that holds block $j$
+# can compute $ds_{ij}$ for its own queries, and the gradient of its queries, with $s_{ij} = q_i
+# \cdot k_j$ for a query that contains the scale:
+#
+# $$dq_i = \sum_j ds_{ij}\, k_j.$$
+#
+# This sum runs over all keys, and the keys come by. The gradients of keys and values are sums over
+# *queries*, which are on all ranks:
+#
+# $$dk_j = \sum_r \sum_{i \text{ on } r} ds_{ij}\, q_i, \qquad
+#   dv_j = \sum_r \sum_{i \text{ on } r} p_{ij}\, g_i.$$
+#
+# Rank $r$ can compute term $r$ of them while it holds the block. It adds the term to the sum that
+# arrives with the block, and sends the sum on. After $N$ visits, the sum is complete. Then it is on
+# the rank *before* its owner, so it needs one more message. The blocks need $N - 1$ messages, as
+# before, and their gradients need $N$.
+
+# %% [markdown] tags=["your-turn"]
+# ## Your turn: one visit
+#
+# Write `visit(q, log_sum, g, a, block, carried)`. The rank's queries `q` (query, dim) contain the
+# scale. `log_sum` and `a`, both of shape (query, 1), are $L_i$ and $a_i$, and `g` (query, dim) is
+# the gradient of the context. `block` (2, key, dim) has the keys and the values, and `carried`
+# of the same shape the sum of the ranks before. Return the sum after this visit.
+#
+# *Hint:* Compute the tile $p$ of shape (query, key) first, then $ds$. Both formulas above are
+# products with a transposed tile. `mt.stack` puts two tensors into one.
+
+
+# %% tags=["answer"]
+def visit(q, log_sum, g, a, block, carried):
+    """Return the gradients of keys and values with this rank's terms, shape (2, key, dim)."""
+    key, value = block[0], block[1]
+    p = (q @ key.T - log_sum).exp()  # (query, key): recomputed, never stored
+    ds = p * (g @ value.T - a)
+    return carried + mt.stack([ds.T @ q, p.T @ g])
+
+
+# %% tags=["check"]
+check(
+    visit,
+    cases=[
+        (mt.randn(3, 5), 2 + mt.rand(3, 1), mt.randn(3, 5), mt.randn(3, 1), mt.randn(2, 7, 5),
+         mt.randn(2, 7, 5)),
+        (mt.randn(4, 2), mt.randn(4, 1), mt.randn(4, 2), mt.randn(4, 1), mt.randn(2, 1, 2),
+         mt.zeros(2, 1, 2)),
+    ],
+    expected=lambda q, log_sum, g, a, block, carried: carried + mt.stack([
+        (mt.exp(mt.einsum("id,jd->ij", q, block[0]) - log_sum).unsqueeze(-1)
+         * (mt.einsum("id,jd->ij", g, block[1]) - a).unsqueeze(-1) * q.unsqueeze(1)).sum(0),
+        (mt.exp(mt.einsum("id,jd->ij", q, block[0]) - log_sum).unsqueeze(-1)
+         * g.unsqueeze(1)).sum(0),
+    ]),
+    properties={
+        "the order of the ranks does not matter": lambda found, q, log_sum, g, a, block, carried: (
+            np.allclose(
+                found - carried,
+                visit(q.flip(0), log_sum.flip(0), g.flip(0), a.flip(0), block, 0 * carried),
+            )
+        )
+    },
+)  # fmt: skip
+
+# %% [markdown]
+# The library's `ring_attention` has this backward pass. Three ranks compute attention with a causal
+# mask, forward and backward, in zigzag order.
+
+
+# %%
+def forward_and_backward(query, key, value, grad):
+    """Return the rank's context, and the gradients of its queries, keys and values."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    parts = [dist.split_sequence(x, rank, size, dim=-2) for x in (query, key, value, grad)]
+    inputs = [part.detach().requires_grad_() for part in parts[:3]]
+    context = dist.ring_attention(*inputs, is_causal=True)
+    context.backward(parts[3])
+    return [context, *(x.grad for x in inputs)]
+
+
+query, key, value, grad = (mt.randn(2, 12, 5, dtype="float64") for _ in range(4))  # 2 heads
+parts = run_ranks(3, forward_and_backward, query, key, value, grad)
+inputs = [x.detach().requires_grad_() for x in (query, key, value)]
+whole = mt.scaled_dot_product_attention(*inputs, is_causal=True)
+whole.backward(grad)
+for number, x in enumerate([whole, *(x.grad for x in inputs)]):
+    found = dist.join_sequence([part[number] for part in parts], dim=-2)
+    difference = (found - x).abs().max().item()
+    print(f"{['context', 'dq', 'dk', 'dv'][number]:8} largest difference {difference:.1e}")
+    assert difference < 1e-12
+sent = [sum(m.values.nbytes for m in parts.messages if m.source == rank) for rank in range(3)]
+block_bytes = 2 * 2 * (12 // 3) * 5 * 8  # keys and values, 2 heads, 4 tokens, 5 numbers
+print(f"bytes sent by each rank: {sent}, blocks: {[s // block_bytes for s in sent]}")
+assert sent == [(2 + 2 + 3) * block_bytes] * 3  # forward N - 1, backward N - 1 and N
+
+# %% tags=["plot"]
+# Rounds 1 and 2 are the forward pass. In the backward pass, what travels in which step?
+backward = [m for m in parts.messages if m.round > 2]
+for message in backward:
+    message.round -= 2
+step_of = {1: ("K, V", 0), 2: ("dK, dV", 0), 3: ("K, V", 1), 4: ("dK, dV", 1), 5: ("dK, dV", 2)}
+
+
+def block_of(message):
+    return (message.source - step_of[message.round][1]) % 3
+
+
+show(
+    messages_figure(
+        backward, 3, title="Backward pass on 3 ranks", color=block_of,
+        label=lambda m: f"{step_of[m.round][0]} of {block_of(m)}",
+    ),
+    "The gradients dK, dV follow their block around the ring, and round 5 brings them home.",
+)  # fmt: skip
+
+# %% [markdown]
+# ## Memory of a rank
+#
+# Activations are what long sequences need memory for. `SequenceParallel` gives each rank $T / N$
+# tokens of every layer of a GPT. `mt.memory.track` measures what the graph keeps for the backward
+# pass. The sum of the gradients over the ranks must be the gradient of one process.
+
+
+# %%
+def gpt_step(tokens):
+    """Return the loss, bytes of parameters, saved bytes, and the gradient of the embedding."""
+    mt.manual_seed(0)
+    model = mt.models.GPT(65, tokens, embed_dim=32, num_heads=4, num_layers=2).double()
+    data = mt.randint(0, 65, (2, tokens + 1))
+    model = mt.nn.parallel.SequenceParallel(model)
+    with mt.memory.track(model) as memory:
+        loss = model.loss(data[:, :-1], data[:, 1:])
+        held = {kind: sizes[-1] for kind, sizes in memory.by_kind().items()}
+    loss.backward()
+    model.sum_gradients()
+    gradient = next(model.parameters()).grad
+    return loss.item(), held["parameter"], held["saved for backward"], gradient
+
+
+runs = {ranks: run_ranks(ranks, gpt_step, length) for ranks in (1, 2, 4)}
+print(f"GPT, 2 sequences of {length} tokens: memory of each rank")
+print("ranks   saved activations   parameters   loss")
+for ranks, run in runs.items():
+    loss, parameters, saved, gradient = run[-1]
+    print(f"{ranks:5} {saved / 2**20:15.2f} MiB {parameters / 2**20:8.2f} MiB   {loss:.12f}")
+    assert abs(saved * ranks / runs[1][0][2] - 1) < 0.01 and parameters == runs[1][0][1]
+    assert abs(loss - runs[1][0][0]) < 1e-12
+    assert all((result[3] - runs[1][0][3]).abs().max() < 1e-12 for result in run)
+
+# %% [markdown]
+# The activations fall as $1/N$, and the parameters do not: other lessons split those (52 and 54).
+# During attention itself, a rank needs six blocks of $c$ tokens: its queries and results, the keys
+# and values that it holds, and those that are arriving (section 3 of the paper). The scores are
+# computed in tiles, as in lesson 28.
+#
+# ## When do the messages cost no time?
+#
+# A rank computes with one block while the next one arrives. The messages are hidden if computing
+# takes longer. For $c$ queries and $c$ keys with $d$ numbers, the products $q k^T$ and $p v$ take
+# $2 c^2 d$ operations each. The block has $2 c d$ numbers of $b$ bytes. With $F$ operations and $B$
+# bytes per second, the condition is
+#
+# $$\frac{4 c^2 d}{F} \ge \frac{2 c d\, b}{B} \quad\Longleftrightarrow\quad
+#   c \ge \frac{b}{2} \cdot \frac{F}{B}.$$
+#
+# The work grows with $c^2$, and the message grows with $c$. So every network is fast enough for
+# blocks that are long enough. The width $d$ and the number of heads cancel. For float16, $b = 2$,
+# and $c \ge F / B$, as in section 3 of the paper. A causal mask in zigzag order halves the work of
+# a step, so the blocks must be twice as long. If 4 query heads share a key head (lesson 11), the
+# block has a quarter of the numbers, and $c$ may be a quarter as long.
+
+# %%
+flops = 312e12  # an A100's peak in float16, from its data sheet
+print("A100, float16: tokens per rank from which the messages are hidden")
+print("                              no mask   causal, zigzag   causal, 4 heads share keys")
+for network, bandwidth in (("NVLink, 300 GB/s", 300e9), ("InfiniBand, 25 GB/s", 25e9)):
+    least = flops / bandwidth
+    print(f"{network:28} {least:8,.0f} {2 * least:16,.0f} {2 * least / 4:18,.0f}")
+assert flops / 300e9 == 1040
+
+# %% tags=["plot"]
+c = np.geomspace(100, 100_000, 50)
+figure = new_figure(6.4, 3.5)
+axes = figure.subplots()
+axes.loglog(c, 4 * c**2 * 128 / flops * 1e6, color="0.3", label="compute with a block")
+for name, bandwidth, color in (
+    ("InfiniBand, 25 GB/s", 25e9, COLOURS[1]),
+    ("NVLink, 300 GB/s", 300e9, COLOURS[0]),
+):
+    axes.loglog(c, 4 * c * 128 / bandwidth * 1e6, color=color, label=f"send it: {name}")
+    least = flops / bandwidth
+    crossing = 4 * least * 128 / bandwidth * 1e6
+    axes.plot([least, least], [1e-2, crossing], color=color, linewidth=1, linestyle=":")
+axes.set(xlabel="tokens in a block, c", ylabel="microseconds")
+axes.set_ylim(bottom=1e-2)
+axes.legend(frameon=False)
+axes.spines[["top", "right"]].set_visible(False)
+show(
+    figure,
+    "One head with 128 numbers. The dotted lines are at c = F / B: to the right of them, computing "
+    "takes longer than sending.",
+)
+
+# %% [markdown]
+# ## What goes wrong without rescaling
+#
+# Each rank could also compute $(m, l, o)$ of its own block, and the results could be added at the
+# end. It is tempting to add $l$ and $o$ as they are, or to average the contexts. We try this with
+# one process and several blocks.
+
+
+# %%
+def partial(query, key, value):
+    """Return (m, l, o) of one block of keys."""
+    scores = query @ key.T * query.shape[-1] ** -0.5
+    return fold((mt.full((len(query), 1), -np.inf, dtype="float64"), 0.0, 0.0), scores, value)
+
+
+def added(states, factors):
+    """Return the sum of the o, divided by the sum of the l, each with its factor."""
+    total = sum(f * l for f, (_, l, _) in zip(factors, states, strict=True))
+    return sum(f * o for f, (_, _, o) in zip(factors, states, strict=True)) / total
+
+
+query, key, value = (mt.randn(64, 16, dtype="float64") for _ in range(3))
+whole = mt.scaled_dot_product_attention(query, key, value)
+errors = {}
+print("largest error     rescaled   not rescaled   mean of the contexts")
+for blocks in (1, 2, 4, 8):
+    states = [partial(query, *x) for x in zip(key.chunk(blocks), value.chunk(blocks), strict=True)]
+    top = mt.stack([m for m, _, _ in states]).max(0).values
+    ways = (
+        added(states, [(m - top).exp() for m, _, _ in states]),
+        added(states, [1.0] * blocks),
+        sum(o / l for _, l, o in states) / blocks,
+    )
+    errors[blocks] = [(way - whole).abs().max().item() for way in ways]
+    print(f"{blocks} blocks {errors[blocks][0]:17.1e} {errors[blocks][1]:14.1e} "
+          f"{errors[blocks][2]:15.1e}")  # fmt: skip
+    assert errors[blocks][0] < 1e-12
+assert max(errors[1]) < 1e-12  # one block hides both mistakes
+assert min(min(errors[blocks][1:]) for blocks in (2, 4, 8)) > 0.05
+
+# %% [markdown]
+# Both mistakes give plausible numbers of the right size: a mean of values with wrong weights. The
+# weights are right only if all blocks have the same maximum, or, for the mean, the same $L$. On one
+# rank, nothing is wrong. Always test with several ranks, and with random keys.
+#
+# Another mistake raises an error. A sequence that the chunks do not divide would leave some ranks
+# with fewer tokens, and the blocks would not have the same shape.
+
+# %%
+with fails(mt.errors.ShapeError):
+    dist.sequence_slices(1002, rank=0, size=4)
+
+# %% [markdown]
+# ## In the library
+
+# %%
+from minitorch_attn.distributed.passing import Ring
+from minitorch_attn.distributed.ring_attention import RingAttention
+
+where(dist.ring_attention, RingAttention.forward, RingAttention.backward, Ring.visit)
+where(dist.sequence_slices, mt.nn.parallel.SequenceParallel)
+
+# %% [markdown]
+# ## Exercise
+#
+# Many models let a query see only a window: its own key and the $w - 1$ keys before it. Then most
+# blocks are hidden in contiguous order, and the ring can stop early. Add a parameter `window` to
+# `ring_forward`, and send no block that nobody needs any more. You are done when the result equals
+# `scaled_dot_product_attention` with the corresponding mask to 1e-12, and `parts.messages` has one
+# round for every $w \le c + 1$ except $w = 1$, which needs none. How many rounds does a window of
+# $w$ keys need? And how many would it need in zigzag order?
+#
+# ## Three questions
+#
+# 1. An all-gather of the keys and values in a ring sends exactly as many bytes as ring attention's
+#    forward pass. What is the advantage of ring attention?
+# 2. Twice as many ranks work on a sequence of the same length. What happens to the bytes that a
+#    rank sends, and to its time for computing? Are the messages easier or harder to hide?
+# 3. Why may rank 2 read the blocks in the order 2, 1, 0, 3, and rank 0 in the order 0, 3, 2, 1, and
+#    both get the same result as one process?
+
+# %% [markdown] tags=["answers"]
+# ## Answers
+#
+# 1. Memory and time. After an all-gather, every rank holds all keys and values, which do not fit.
+#    In the ring it holds two blocks. And it computes while a block travels, whereas attention after
+#    an all-gather starts when everything has arrived.
+# 2. The bytes stay nearly the same, $2 T d b (N - 1) / N$. The work of a rank is halved. So the
+#    messages are harder to hide: $c = T / N$ is half as long, and it must be at least $F / B$.
+# 3. The maximum and the sums over the keys do not depend on the order, because each term is
+#    rescaled to the common maximum. Only rounding differs, by about 1e-16.
