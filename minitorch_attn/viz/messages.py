@@ -46,7 +46,9 @@ def messages_figure(messages, ranks, label=None, title="Messages", color=None):
     for message in messages:
         for start, stop in _pieces(message, ranks):
             _draw_arrow(axes, start, stop, message, label(message), color(message))
-    axes.set_xlim(-0.75, ranks - 0.25)
+    goes_around = any(len(_pieces(message, ranks)) > 1 for message in messages)
+    margin = 0.75 if goes_around else 0.35
+    axes.set_xlim(-margin, ranks - 1 + margin)
     axes.set_ylim(rounds + 0.5, 0.4)
     axes.set_xticks(range(ranks), [f"rank {rank}" for rank in range(ranks)])
     axes.set_yticks(range(1, rounds + 1))

@@ -36,6 +36,12 @@ def test_two_ranks_have_no_way_around(source, target):
     assert arrows == [(source, target)] and texts == ["text"]
 
 
+def test_without_a_way_around_the_margins_are_narrow():
+    around, back = Message(2, 0, np.ones(1), 1), Message(1, 0, np.ones(1), 1)
+    assert messages_figure([around], 3).axes[0].get_xlim() == (-0.75, 2.75)
+    assert messages_figure([back], 3).axes[0].get_xlim() == (-0.35, 2.35)
+
+
 def test_the_color_is_that_of_the_source_or_the_chosen_one():
     messages = [Message(0, 1, np.ones(1), 1), Message(1, 0, np.ones(1), 1)]
 
