@@ -4,8 +4,7 @@
 # A sequence is so long that its keys and values fit on no machine. Each machine holds a part of
 # them. Every query must still attend to every key. How can it, if no machine ever holds all keys?
 #
-# *Prerequisites:* masks (lesson 10), the online softmax (lesson 28), and messages in a ring (lesson
-# 50).
+# *Prerequisites:* masks (lesson 10), the online softmax (lesson 28), a ring of ranks (lesson 50).
 
 # %%
 import numpy as np
@@ -34,9 +33,9 @@ for tokens in (8_192, 131_072, 1_048_576):
     print(f"{tokens:9,} tokens: {layer / 2**30:7.3f} GiB a layer, {layer / 2**25:5.0f} GiB in 32")
 
 # %% [markdown]
-# A large GPU has 80 GiB. So we split the sequence: each of $N$ ranks holds $c = T / N$ tokens, with
-# their queries, keys and values. Everything in a Transformer except attention acts on single
-# tokens and needs no message at all.
+# A large GPU has 80 GB. So we split the sequence: each of $N$ ranks holds $c = T / N$ tokens, with
+# their queries, keys and values. In a Transformer, everything except attention acts on single
+# tokens and needs no message. Only attention does.
 #
 # ## Merging two partial results
 #
@@ -305,8 +304,9 @@ check(
 )
 
 # %% [markdown]
-# Does the order change the result? The library's `split_sequence` selects a rank's tokens. We let
-# four ranks attend in both orders, with and without a mask, and compare with one process.
+# Does the order change the result? We let four ranks attend in both orders, with and without a
+# mask, and compare with one process. The library's `split_sequence` selects a rank's tokens. (Our
+# `ring_forward` only masks the hidden squares. The library skips them.)
 
 # %%
 length = pick(512, 128)
@@ -343,13 +343,13 @@ for number, (order, causal) in enumerate((o, c) for o in positions for c in (Fal
 #
 # $$ds_{ij} = p_{ij}\, (g_i \cdot v_j - a_i).$$
 #
-# $L_i$, $a_i$ and $g_i$ belong to query $i$, and its rank has them. So a rank that holds block $j$
-# can compute $ds_{ij}$ for its own queries, and the gradient of its queries, with $s_{ij} = q_i
-# \cdot k_j$ for a query that contains the scale:
+# $L_i$, $a_i$ and $g_i$ belong to query $i$, and its rank has them. So a rank that holds key and
+# value $j$ can compute $ds_{ij}$ for its own queries. Let $q_i$ contain the scale, so that $s_{ij}
+# = q_i \cdot k_j$. The gradient of a query is
 #
 # $$dq_i = \sum_j ds_{ij}\, k_j.$$
 #
-# This sum runs over all keys, and the keys come by. The gradients of keys and values are sums over
+# This sum runs over all keys, and they all come by. The gradients of keys and values are sums over
 # *queries*, which are on all ranks:
 #
 # $$dk_j = \sum_r \sum_{i \text{ on } r} ds_{ij}\, q_i, \qquad
@@ -499,10 +499,11 @@ for ranks, run in runs.items():
 #
 # ## When do the messages cost no time?
 #
-# A rank computes with one block while the next one arrives. The messages are hidden if computing
-# takes longer. For $c$ queries and $c$ keys with $d$ numbers, the products $q k^T$ and $p v$ take
-# $2 c^2 d$ operations each. The block has $2 c d$ numbers of $b$ bytes. With $F$ operations and $B$
-# bytes per second, the condition is
+# A rank can compute with a block while it sends it on and the next one arrives. For this, the
+# library starts to send before it computes. The messages are hidden if computing takes longer. For
+# $c$ queries and $c$ keys with $d$ numbers, the products $q k^T$ and $p v$ take $2 c^2 d$
+# operations each. The block has $2 c d$ numbers of $b$ bytes. With $F$ operations and $B$ bytes per
+# second, the condition is
 #
 # $$\frac{4 c^2 d}{F} \ge \frac{2 c d\, b}{B} \quad\Longleftrightarrow\quad
 #   c \ge \frac{b}{2} \cdot \frac{F}{B}.$$

@@ -112,9 +112,10 @@ show(
 # ## A real run
 #
 # The loss is a mean over the batch, $L = \frac1M \sum_m L_m$ for equal micro-batches. So the
-# gradient is the mean of the micro-batches' gradients, and `backward()` adds gradients up anyway:
-# each stage backpropagates $L_m / M$, one micro-batch after the other. Here are three stages on
-# three ranks, with a layer of two features each, and two micro-batches of one example.
+# gradient is the mean of the micro-batches' gradients. The last stage backpropagates $L_m / M$, and
+# in each stage `backward()` adds the gradients of the micro-batches up, as it always does. Here are
+# three stages on three ranks, with a layer of two features each, and two micro-batches of one
+# example.
 
 
 # %%
@@ -138,7 +139,7 @@ print_messages(run.messages)
 # %% [markdown]
 # The first message of a stage has the shape and the dtype of what follows. Then two activations go
 # forward (to a larger rank), and two gradients come back (to a smaller rank). A message has only
-# the activations of one micro-batch, never parameters or their gradients.
+# the activations of one micro-batch or their gradients, and nothing about parameters.
 
 # %% tags=["plot"]
 names = {}  # id of a message -> its label
