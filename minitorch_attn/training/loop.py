@@ -252,7 +252,7 @@ class Loop:
             set_rng_state(state["random"])
         except MiniTorchError:
             raise
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+        except (IndexError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(
                 "load_state_dict: state is not a checkpoint of a training run",
                 got=f"missing or invalid entry: {error}",

@@ -29,7 +29,7 @@ class _Split:
     model : Module
         The whole model, which worker 0 evaluates and saves.
     optimizer : Optimizer
-        Optimizer of the model's parameters.
+        Optimizer of the model's parameters, which has not made a step yet.
     loss_function, count : callable
         As for `ThreadSplit`.
 

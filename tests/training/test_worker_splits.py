@@ -109,6 +109,12 @@ def trains_as_one_process(split):
     compare(got, expected)
     norms = [entry["gradient_norm"] for entry in expected[1:]]
     assert min(norms) > 0.5 and expected[-1]["loss"] < 0.9 * expected[1]["loss"]
+    whole, (group,) = set(loop.model.parameters()), loop.optimizer.param_groups
+    shared = [p.sum().item() for p in group["params"] if p in whole]
+    assert len(shared) == len(whole) - (2 * (6 + 1 + 2 + 1) if split == "tensor" else 0)
+    everyone = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, shared)
+    assert everyone == [shared] * len(everyone)  # bit for bit
     state = loop.state_dict()
     if dist.get_rank() == 0:
         compare_states(state, alone.state_dict())
@@ -163,7 +169,8 @@ def refuses():
         make(WorkerLoop, tokens=13, split="sequence")
     loop, _ = make(WorkerLoop, split="tensor")
     state = loop.state_dict()
-    for wrong in ({}, {"state": {0: 5}, "param_groups": []}):
+    short = {**state["optimizer"], "state": {5: {"step": mt.tensor(1.0), "exp_avg": mt.zeros(1)}}}
+    for wrong in ({}, {"state": {0: 5}, "param_groups": []}, short):
         with pytest.raises(CheckpointError):
             loop.load_state_dict({**state, "optimizer": wrong})
 
