@@ -4,7 +4,10 @@ The engines take turns, each with one BLAS thread per rank: this library on MPI,
 `torch.distributed` on gloo. The losses and gradient norms are compared first. The command counts
 messages and bytes, measures latency and bandwidth of this machine, and holds the cost model
 against the measured steps. It stores the figures in `benchmarks/results/distributed.json` and the
-picture beside it, and writes the table into `benchmarks/README.md`.
+picture beside it, and writes the table into `benchmarks/README.md`. More ranks than cores share the
+cores.
+
+`--counts` only counts what a step sends, for each way to split it, and stores the second table.
 """
 
 import argparse
@@ -22,7 +25,7 @@ from pathlib import Path
 from minitorch_attn.cli.worker_processes import mpiexec
 
 from .. import machine
-from . import cost_model
+from . import cost_model, messages
 from .picture import draw
 
 __all__ = ["main"]
@@ -44,14 +47,33 @@ def main(words=None):
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=3, help="steps of a turn (default: 3)")
     parser.add_argument("--quick", action="store_true", help="one short turn; store nothing")
+    parser.add_argument("--counts", action="store_true", help="only count messages and bytes")
     args = parser.parse_args(words)
     if args.quick:
         args.workload, args.ranks, args.rounds, args.steps = "w1", (1, 2), 1, 1
+    write_counts(args.workload, (1, 2) if args.quick else messages.RANKS, store=not args.quick)
+    if not args.counts:
+        measure_all(args)
+
+
+def write_counts(workload, ranks, store):
+    """Count what a step sends in each scheme, print the table and, if requested, store it."""
+    found = messages.count(workload, ranks)
+    print("\n".join(messages.table(found)), flush=True)
+    if store:
+        path = RESULTS / "distributed-messages.json"
+        path.write_text(json.dumps(found, indent=1) + "\n")
+        write_page(messages.table(found), messages.BEGIN, messages.END)
+
+
+def measure_all(args):
+    """Measure the steps at all numbers of ranks, and store them with the cost model."""
     found = {"machine": machine.describe(), "workload": args.workload, "rows": []}
+    cores = found["machine"]["cores"]
     for ranks in args.ranks:
         row = measure(args.workload, ranks, args.rounds, args.steps)
         found["rows"].append(row)
-        print(_line(row), flush=True)
+        print(_line(row, cores), flush=True)
     found["message_s"], found["byte_s"] = constants()
     found["predicted"] = predicted(found)
     for ranks, value in found["predicted"].items():
@@ -59,7 +81,7 @@ def main(words=None):
     if not args.quick:
         (RESULTS / "distributed.json").write_text(json.dumps(found, indent=1) + "\n")
         draw(found, work_of(found["workload"]), RESULTS / "distributed.png")
-        write_page(found)
+        write_page(table(found), BEGIN, END)
 
 
 def measure(workload, ranks, rounds, steps):
@@ -149,10 +171,16 @@ def predicted(found):
     }
 
 
-def _line(row):
+def _ranks(row, cores):
+    """Return the number of ranks, and how many cores they share if there are too few."""
+    shared = f" on {cores} cores" if row["ranks"] > cores else ""
+    return f"{row['ranks']}{shared}"
+
+
+def _line(row, cores):
     low, high = row["ratio_range"]
     return (
-        f"{row['ranks']} ranks: {1e3 * row['step_s']:.0f} ms, PyTorch "
+        f"ranks {_ranks(row, cores)}: {1e3 * row['step_s']:.0f} ms, PyTorch "
         f"{1e3 * row['torch_s']:.0f} ms, ratio {row['ratio']:.2f} ({low:.2f} to {high:.2f}), "
         f"{row['messages']} messages, {row['bytes']:,} bytes"
     )
@@ -173,18 +201,18 @@ def table(found):
         low, high = row["ratio_range"]
         model = found["predicted"][row["ranks"]]
         lines.append(
-            f"| {row['ranks']} | {1e3 * row['step_s']:.0f} ms | {1e3 * row['torch_s']:.0f} ms | "
-            f"{row['ratio']:.2f}x ({low:.2f} to {high:.2f}) | {1e3 * model:.0f} ms | "
-            f"{row['messages']} | {row['bytes']:,} |"
+            f"| {_ranks(row, host['cores'])} | {1e3 * row['step_s']:.0f} ms | "
+            f"{1e3 * row['torch_s']:.0f} ms | {row['ratio']:.2f}x ({low:.2f} to {high:.2f}) | "
+            f"{1e3 * model:.0f} ms | {row['messages']} | {row['bytes']:,} |"
         )
     return lines
 
 
-def write_page(found):
-    """Write the table between its two marks in the README."""
+def write_page(lines, begin, end):
+    """Write a table between its two marks in the README."""
     text = PAGE.read_text(encoding="utf-8")
-    body = "\n".join([BEGIN, "", *table(found), "", END])
+    body = "\n".join([begin, "", *lines, "", end])
     PAGE.write_text(
-        re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: body, text, flags=re.S),
+        re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: body, text, flags=re.S),
         encoding="utf-8",
     )

@@ -9,6 +9,7 @@ from click.core import ParameterSource
 from ..errors import DataError
 from ..schema import INTEGER, NUMBER, TEXT, check, read_json, read_toml, record
 from ..training.recipes import RECIPES, load_recipe
+from ..training.worker_splits import SPLITS
 from ..training.workers import launched_size
 from .source_line import Command, Group
 from .training_session import Session
@@ -103,7 +104,15 @@ def _of_session():
             type=_POSITIVE,
             default=1,
             show_default=True,
-            help="Number of processes among which each batch is split.",
+            help="Number of processes that share the work of each step.",
+        ),
+        click.Option(
+            ["--split"],
+            type=click.Choice(SPLITS),
+            default="data",
+            show_default=True,
+            help="What the workers divide: the examples of each batch (data), the heads and hidden "
+            "features of the model (tensor), or the tokens of each sequence (sequence).",
         ),
         click.Option(["--out"], type=_FOLDER, help="Run folder.  [default: a new folder in runs/]"),
         click.Option(
@@ -139,15 +148,20 @@ def _run(kind, recipe_class, values):
     if values.get("minutes") is not None and _is_given("steps"):
         raise click.UsageError("--steps and --minutes cannot be combined: give one of them")
     values.pop("config", None)
-    workers = values.pop("workers", 1)
+    workers, split = values.pop("workers", 1), values.pop("split", "data")
+    if split not in recipe_class.splits:
+        raise click.UsageError(
+            f"{kind} cannot use --split {split}: its model and its loss are made for "
+            f"--split {' or '.join(recipe_class.splits)}"
+        )
     session = {name: values.pop(name, None) for name in ("out", "resume", "minutes")}
     given = {name: value for name, value in values.items() if _is_given(name)}
     if workers == 1 and launched_size() == 1:
         return Session(kind, recipe_class, values, given, **session).run()
-    return _run_workers(workers, kind, recipe_class, values, given, session)
+    return _run_workers(workers, split, kind, recipe_class, values, given, session)
 
 
-def _run_workers(workers, kind, recipe_class, values, given, session):
+def _run_workers(workers, split, kind, recipe_class, values, given, session):
     """Run the training session in several processes: start them, or join those that started."""
     if recipe_class.one_process:
         raise click.UsageError(f"{kind} runs in one process only: {recipe_class.one_process}")
@@ -164,10 +178,11 @@ def _run_workers(workers, kind, recipe_class, values, given, session):
         joined = join()
         if workers not in (1, joined):
             raise click.UsageError(f"--workers {workers}, but {joined} processes were started")
-        return WorkerSession(kind, recipe_class, values, given, **session).run()
+        return WorkerSession(kind, recipe_class, values, given, split=split, **session).run()
     from .worker_processes import start_workers
 
     options = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+    options += [] if split == "data" else [f"--split={split}"]
     if session["out"] is not None:
         options.append(f"--out={session['out']}")
     if session["resume"] is not None:

@@ -98,10 +98,14 @@ class Session:
 
     # Start
 
+    def _make_recipe(self, options):
+        """Create the recipe, with its data and its model."""
+        return self.recipe_class(options)
+
     def _begin(self):
         """Start a new run. Check all options before creating a folder."""
         prefix = self.kind.split()[-1]
-        self.recipe = recipe = self.recipe_class(self.options)
+        self.recipe = recipe = self._make_recipe(self.options)
         if self.minutes:
             recipe.options["steps"] = recipe.steps_in(60 * self.minutes)
         baselines = recipe.baselines()
@@ -144,7 +148,7 @@ class Session:
         options = check_run(self.folder)
         self.folder.check_config(record({"data": ANY, "baselines": ANY}))
         changes = self._changes(path, options)
-        self.recipe = self.recipe_class({**options, **changes})
+        self.recipe = self._make_recipe({**options, **changes})
         self.recipe.check_data(self.folder.config["data"])
         self._open_page()
         step = self.loop.resume(self.resume)

@@ -169,6 +169,7 @@ class _Supervisor:
         saved = path is not None and Checkpoints(Path(path, CHECKPOINTS)).steps()
         if path is not None and (saved or killed is not None):
             words = self.arguments[: 2 if self.arguments[0] == "train" else 1]
+            words += [word for word in self.arguments if word.startswith("--split=")]
             again = [*words, "--out", path, "--workers", self.workers, "--resume"]
             click.echo(f"  try       continue from the checkpoint: {command(*again)}", err=True)
         return next((int(end) for end in ends if end not in (None, "0")), FAILED)

@@ -15,6 +15,7 @@ from ..backend.blas import limited_blas_threads
 from ..errors import MiniTorchError
 from ..training.checkpoint import Checkpoints
 from ..training.run_folder import CHECKPOINTS
+from ..training.worker_splits import SPLITS
 from ..training.workers import launched_size, wait_for_all
 from . import FAILED
 from .training_session import Session
@@ -93,7 +94,16 @@ class WorkerSession(Session):
     """`Session` on worker 0; the other workers train along, and write and print nothing.
 
     The arguments are those of `Session`.
+
+    Parameters
+    ----------
+    split : {"data", "tensor", "sequence"}
+        What the workers divide.
     """
+
+    def __init__(self, *arguments, split="data", **more):
+        super().__init__(*arguments, **more)
+        self.split = split
 
     def run(self):
         """Start or resume the run, train, and show the result; return the exit status."""
@@ -101,7 +111,8 @@ class WorkerSession(Session):
 
         self.aborts = False
         if os.environ.get(FOLDER):
-            self.shared = ("--workers", get_world_size())
+            split = () if self.split == "data" else ("--split", self.split)
+            self.shared = ("--workers", get_world_size(), *split)
         first = get_rank() == 0
         with limited_blas_threads(1):
             code = super().run() if first else self._reported(self._train_along)
@@ -124,6 +135,15 @@ class WorkerSession(Session):
     def _stopped(self, how):
         self.aborts = how != "stopped"
         super()._stopped(how)
+
+    def _make_recipe(self, options):
+        """Create the recipe. Check that its model can be split, before a folder is created."""
+        from ..distributed import get_world_size
+
+        recipe = super()._make_recipe(options)
+        recipe.split = self.split
+        SPLITS[self.split].check(recipe.model, get_world_size())
+        return recipe
 
     # Worker 0
 
@@ -148,7 +168,7 @@ class WorkerSession(Session):
         plan = [None]
         broadcast_object_list(plan, src=0)
         plan = plan[0]
-        self.recipe = self.recipe_class(plan["options"])
+        self.recipe = self._make_recipe(plan["options"])
         loop = self.recipe.loop()
         if plan["step"] is not None:
             checkpoints = Checkpoints(Path(plan["folder"]) / CHECKPOINTS)

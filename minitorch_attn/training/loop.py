@@ -143,11 +143,15 @@ class Loop:
         """
         self.optimizer.zero_grad()
         loss = self.backward(batch)
-        norm = clip_grad_norm_(self.model.parameters(), self.max_norm)
+        norm = self.clip_gradients()
         self.optimizer.step()
         if self.scheduler is not None:
             self.scheduler.step()
         return loss, norm
+
+    def clip_gradients(self):
+        """Scale down gradients whose norm is above `max_norm`; return the norm before."""
+        return clip_grad_norm_(self.model.parameters(), self.max_norm)
 
     def _log(self, evaluating):
         """Write an entry to the metrics and call the callbacks with it."""
@@ -217,19 +221,27 @@ class Loop:
             "step": self.step,
             "seconds": self.seconds,
             "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": self.optimizer_state(),
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
             "batches": self.batches.state_dict(),
             "random": get_rng_state(),
             "unlogged": [list(pair) for pair in self._read],
         }
 
+    def optimizer_state(self):
+        """Return the state of the optimizer."""
+        return self.optimizer.state_dict()
+
+    def load_optimizer_state(self, state):
+        """Load what `optimizer_state` returned."""
+        self.optimizer.load_state_dict(state)
+
     def load_state_dict(self, state):
         """Continue from a saved state. Later losses are bit-identical to an uninterrupted run."""
         check(state, _STATE, "load_state_dict: state", CheckpointError, _HINT)
         try:
             self.model.load_state_dict(state["model"])
-            self.optimizer.load_state_dict(state["optimizer"])
+            self.load_optimizer_state(state["optimizer"])
             if self.scheduler is not None:
                 self.scheduler.load_state_dict(state["scheduler"])
             self.batches.load_state_dict(state["batches"])
@@ -240,7 +252,7 @@ class Loop:
             set_rng_state(state["random"])
         except MiniTorchError:
             raise
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+        except (IndexError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(
                 "load_state_dict: state is not a checkpoint of a training run",
                 got=f"missing or invalid entry: {error}",

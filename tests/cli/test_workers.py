@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from distributed.ranks import environment, mpiexec, needs_mpi
 
@@ -48,6 +49,37 @@ def test_trains_as_one_process_does(start, mta, text, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     check_equal("bare", "one")
     assert done.stdout.count("What it has learned") == 1
+
+
+@needs_mpi
+def test_other_splits_train_as_one_process_does(start, mta, text, tmp_path):
+    """A run by tensor goes on by data, in one process, and by sequence."""
+    command = ["train", "gpt", "--text", text, *SMALL, "--layers", 2]
+    assert mta(*command, "--steps", 20, "--out", "one")[0] == 0
+
+    def run(*more):
+        process = start(*map(str, more), cwd=tmp_path)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0 and "What it has learned" in out, out + err
+        return out
+
+    for split, workers in (("tensor", 2), ("sequence", 4)):
+        two = ["--workers", workers, "--split", split]
+        out = run(*command, "--steps", 20, "--out", split, *two)
+        check_equal(split, "one")
+        line = f"train gpt --workers {workers} --split {split} --steps 1500 --out {split} --resume"
+        assert line in out
+
+    again = ["train", "gpt", "--out", "tensor", "--resume", "--steps"]
+    for steps in (30, 40, 50):  # the learning rate depends on the number of steps
+        assert mta("train", "gpt", "--out", "one", "--resume", "--steps", steps)[0] == 0
+    run(*again, 30, "--workers", 2)
+    assert mta(*again, 40)[0] == 0
+    run(*again, 50, "--workers", 2, "--split", "sequence")
+    check_equal("tensor", "one")
+    state, expected = (RunFolder.open(name).checkpoints.load()[1] for name in ("tensor", "one"))
+    for name, value in expected["model"].items():
+        np.testing.assert_allclose(state["model"][name].numpy(), value.numpy(), atol=1e-10)
 
 
 @needs_mpi
@@ -119,11 +151,23 @@ def test_recipes_for_one_process_refuse(name, mta):
         (["--minutes", "1"], "--minutes and --workers cannot be combined"),
         (["--device", "cuda"], "cannot be combined with --device cuda"),
         (["--workers", "0"], "0 is not in the range"),
+        (["--split", "layers"], "'layers' is not one of 'data', 'tensor', 'sequence'"),
     ],
 )
 def test_options_that_do_not_fit(options, message, mta):
     code, _, err = mta("train", "gpt", "--workers", 2, *options)
     assert code == 2 and message in err
+
+
+@pytest.mark.parametrize(
+    ("recipe", "split", "possible"),
+    [("dates", "sequence", "data or tensor"), ("bert", "tensor", "data")],
+)
+def test_recipes_refuse_other_splits(recipe, split, possible, mta):
+    code, _, err = mta("train", recipe, "--workers", 2, "--split", split)
+    assert code == 2
+    assert f"train {recipe} cannot use --split {split}" in err and f"--split {possible}\n" in err
+    assert not Path("runs").exists()
 
 
 @needs_mpi
@@ -133,11 +177,14 @@ def test_errors_are_reported_once(start, text, tmp_path):
         (["--batch", 2, "--steps", 5], 1, "fewer examples than there are workers"),
         (["--resume", "--out", "nowhere"], 1, "is not a run folder"),
         (["--threads", 2], 1, "each worker uses one thread"),
+        (["--split", "tensor", "--out", "a"], 1, "num_heads of blocks.0.attention is not div"),
+        (["--split", "sequence", "--out", "a"], 1, "8 tokens for 3 workers"),
     ):
         process = start(*command, *more, cwd=tmp_path)
         out, err = process.communicate(timeout=60)
         assert process.returncode == code, out + err
         assert err.count(message) == 1 and "Traceback" not in err, err
+    assert not Path("a").exists()
 
 
 def test_without_mpiexec(mta, monkeypatch, tmp_path):

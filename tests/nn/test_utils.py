@@ -11,6 +11,7 @@ from minitorch_attn.errors import ArgumentError, DTypeError, NumericError, Shape
 from minitorch_attn.nn.utils import (
     clip_grad_norm_,
     clip_grad_value_,
+    clip_grads_with_norm_,
     get_total_norm,
     parameters_to_vector,
     vector_to_parameters,
@@ -69,6 +70,15 @@ def test_a_norm_that_is_not_finite_can_be_refused(parameters, device, bad):
     np.testing.assert_array_equal(flat(parameters), before)
 
 
+def test_clipping_by_a_known_norm(parameters):
+    """Two halves of the parameters, each clipped by the norm of both, are clipped as one list."""
+    before = flat(parameters)
+    norm = get_total_norm([p.grad for p in parameters[:2]])
+    for half in (parameters[:1], parameters[1:]):
+        clip_grads_with_norm_(half, 0.25, norm)
+    np.testing.assert_allclose(flat(parameters), before * 0.25 / (norm.item() + 1e-6), rtol=1e-12)
+
+
 def test_clip_value(parameters):
     before = flat(parameters)
     clip_grad_value_(parameters, 0.3)
@@ -100,4 +110,6 @@ def test_a_limit_that_is_no_limit_is_refused_and_the_gradients_stay(parameters, 
     for clip in (clip_grad_norm_, clip_grad_value_):
         with pytest.raises(ArgumentError, match="must not be negative or NaN"):
             clip(parameters, limit)
+    with pytest.raises(ArgumentError, match="must not be negative or NaN"):
+        clip_grads_with_norm_(parameters, limit, mt.tensor(1.0))
     assert [p.grad.tolist() for p in parameters[:2]] == before

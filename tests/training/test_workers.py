@@ -12,7 +12,6 @@ from minitorch_attn.training import Loop
 from minitorch_attn.training.recipes import RECIPES, load_recipe
 from minitorch_attn.training.workers import (
     WorkerLoop,
-    WorkerSplit,
     is_one_of_several,
     launched_size,
     loop_class,
@@ -77,7 +76,11 @@ def equals_one_process():
     dist.all_gather_object(sums, [p.sum().item() for p in loop.model.parameters()])
     assert sums == [sums[0]] * len(sums)  # bit for bit
     assert is_one_of_several() == (dist.get_world_size() > 1)
-    assert loop_class() is (WorkerLoop if dist.get_world_size() > 1 else Loop)
+    made = loop_class("tensor")
+    if dist.get_world_size() > 1:
+        assert made.func is WorkerLoop and made.keywords == {"split": "tensor"}
+    else:
+        assert made is Loop
 
 
 def stops_together():
@@ -123,7 +126,7 @@ def refuses():
         losses_of(WorkerLoop, threads=2)
     norm = mt.nn.Sequential(mt.nn.Linear(3, 2), mt.nn.BatchNorm1d(2))
     with pytest.raises(ArgumentError, match="batch normalization"):
-        WorkerSplit(norm, loss_function)
+        WorkerLoop(norm, None, None, loss_function)
 
 
 # Tests

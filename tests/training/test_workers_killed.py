@@ -15,6 +15,7 @@ import pytest
 from distributed.ranks import needs_mpi
 
 from minitorch_attn.training import RunFolder
+from minitorch_attn.training.checkpoint import Checkpoints
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = int(os.environ.get("MTA_KILLS", "2"))
@@ -154,6 +155,25 @@ def test_a_killed_worker_ends_the_run_which_resumes(number, unbroken, tmp_path):
     assert content(folder) == expected
     assert wait_until_empty(folder) == {}
     assert list(folder.glob("**/*.tmp*")) == []
+
+
+def test_a_killed_worker_of_a_tensor_split(tmp_path):
+    """The hint continues with the same split, and the run ends with the bytes of another run."""
+    split = ["--split", "tensor"]
+    finish(start(tmp_path / "whole", 2, *split))
+    folder = tmp_path / "run"
+    process = start(folder, 2, *split)
+    limit = time.monotonic() + 60
+    while len(Checkpoints(folder / "checkpoints").steps()) < 2:
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+    os.kill(workers_of(folder)[1], signal.SIGKILL)
+    out, _ = process.communicate(timeout=LIMIT)
+    assert process.returncode and "worker 1 of 2 was ended by SIGKILL" in out, out
+    assert f"train gpt --split=tensor --out {folder} --workers 2 --resume" in out
+    assert wait_until_empty(folder) == {}
+    finish(start(folder, 2, *split, "--resume"))
+    assert content(folder) == content(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("victim", ["starter", "mpiexec"])

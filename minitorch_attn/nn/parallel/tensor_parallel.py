@@ -322,18 +322,7 @@ def tensor_parallel(model, group=None):
     ----------
     .. [1] "Megatron-LM", arXiv:1909.08053v4, section 3, Figures 3 and 4.
     """
-    size = get_world_size(group)
-    found = [(path, m) for path, m in model.named_modules() if type(m) in _SPLIT]
-    if not found:
-        raise ArgumentError(
-            "tensor_parallel: the model does not have a layer that can be split",
-            got=type(model).__name__,
-            expected="a model with nn.Attention, nn.FeedForward or nn.GatedFeedForward inside",
-            hint="build layers with ColumnParallelLinear and RowParallelLinear",
-        )
-    for path, module in found:
-        for name, number in _SPLIT[type(module)][0](module).items():
-            check_divisible("tensor_parallel", number, size, name, f" of {path or 'the model'}")
+    check_layers(model, get_world_size(group))
     if type(model) in _SPLIT:
         return _SPLIT[type(model)][1](model, group)
     replace_modules(model, lambda m: _SPLIT[type(m)][1](m, group) if type(m) in _SPLIT else None)
@@ -349,14 +338,32 @@ _SPLIT = {  # class -> (numbers that must be divisible, function that splits a l
 }  # fmt: skip
 
 
-def check_divisible(where, number, size, name="the number of features", place=""):
+_HINT = "use a number of ranks that divides it"
+
+
+def check_layers(model, size, where="tensor_parallel", hint=_HINT):
+    """Raise an error unless a model has layers that `size` ranks can share."""
+    found = [(path, m) for path, m in model.named_modules() if type(m) in _SPLIT]
+    if not found:
+        raise ArgumentError(
+            f"{where}: the model does not have a layer that can be split",
+            got=type(model).__name__,
+            expected="a model with nn.Attention, nn.FeedForward or nn.GatedFeedForward inside",
+            hint="build layers with ColumnParallelLinear and RowParallelLinear",
+        )
+    for path, module in found:
+        for name, number in _SPLIT[type(module)][0](module).items():
+            check_divisible(where, number, size, name, f" of {path or 'the model'}", hint)
+
+
+def check_divisible(where, number, size, name="the number of features", place="", hint=_HINT):
     """Raise an error unless `number` is divisible by the number of ranks."""
     if number % size:
         raise ArgumentError(
             f"{where}: {name}{place} is not divisible by the number of ranks",
             got=f"{number} for {size} ranks",
             expected=f"a multiple of {size}",
-            hint="use a number of ranks that divides it",
+            hint=hint,
         )
 
 

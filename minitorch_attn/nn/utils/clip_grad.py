@@ -1,4 +1,4 @@
-"""Gradient clipping: `clip_grad_norm_`, `clip_grad_value_` and `get_total_norm`."""
+"""Gradient clipping: `clip_grad_norm_`, `clip_grad_value_`, and the parts of the first."""
 
 import math
 
@@ -9,7 +9,7 @@ from ...named_errors import names_arguments
 from ...ops.plumbing.operands import at_least_zero
 from ...tensor import Tensor, tensor, wrap
 
-__all__ = ["clip_grad_norm_", "clip_grad_value_", "get_total_norm"]
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
 
 def _gradients(parameters, where):
@@ -122,12 +122,40 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     gradients = _gradients(parameters, "clip_grad_norm_")
     max_norm = at_least_zero(max_norm, "clip_grad_norm_", "max_norm")
     total = get_total_norm(gradients, norm_type, error_if_nonfinite)
+    _clip(gradients, max_norm, total)
+    return total
+
+
+@names_arguments
+def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
+    """Clip gradients whose total norm is known: the second half of `clip_grad_norm_`.
+
+    For a model that is split among several processes, no process has all gradients, but each can
+    get their norm by a message.
+
+    Parameters
+    ----------
+    parameters : Tensor or iterable of Tensor
+        Parameters whose gradients to clip; those without a gradient are skipped.
+    max_norm : float
+        Maximum total norm after clipping.
+    total_norm : 0-d Tensor
+        Total norm before clipping, as from `get_total_norm`.
+    foreach : optional
+        Accepted for compatibility with PyTorch; ignored.
+    """
+    gradients = _gradients(parameters, "clip_grads_with_norm_")
+    max_norm = at_least_zero(max_norm, "clip_grads_with_norm_", "max_norm")
+    _clip(gradients, max_norm, total_norm)
+
+
+def _clip(gradients, max_norm, total):
+    """Multiply gradients in place by min(max_norm / (total + 1e-6), 1)."""
     factor = max_norm / (total.array + 1e-6)
     factor = array_module(factor).minimum(factor, 1.0)  # always applied, to avoid a synchronization
     scale_all([gradient.array for gradient in gradients], factor)
     for gradient in gradients:
         gradient.changed_in_place()
-    return total
 
 
 @names_arguments

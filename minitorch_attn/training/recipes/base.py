@@ -92,6 +92,10 @@ class Recipe:
         Names of options that a resumed run may change.
     one_process : str
         Why several processes cannot share a batch, as a sentence; empty if they can.
+    splits : tuple of str
+        What several processes can divide: "data", "tensor", "sequence"; see `worker_splits.py`.
+    split : str
+        The one of them that is used.
     data : dict
         "name" and "sha256" of the data, used to detect changes before a run is resumed.
     vocabulary : str or None
@@ -111,6 +115,8 @@ class Recipe:
     vocabulary = None
     log_every = 10
     one_process = ""
+    splits = ("data",)
+    split = "data"
 
     def __init__(self, options):
         self.options = {**defaults(self.OPTIONS), **options}
@@ -276,7 +282,7 @@ class Recipe:
         options = self.options
         optimizer = AdamW(self.parameter_groups(), lr=options["lr"], betas=self.betas, eps=1e-8)
         kept = {} if self.vocabulary is None else {"vocabulary": self.vocabulary}
-        return loop_class()(
+        return loop_class(self.split)(
             self.model,
             optimizer,
             self.batches(),

@@ -63,6 +63,7 @@ class CharacterGPT(Recipe):
     noun = "text"
     data_hint = "use the same text file; without --text, use the same version of Python"
     lowest_rate = 0.1
+    splits = ("data", "tensor", "sequence")
     OPTIONS = (
         Option(
             "text", None, "UTF-8 text file to learn from.  [default: Python's help topics]", "file"

@@ -41,6 +41,7 @@ class Dates(PairRecipe):
     headline = "A Transformer learns to read dates."
     target = Target("exact", 0.99, "exact answers to held-out dates")
     unit = "dates"
+    splits = ("data", "tensor")
     OPTIONS = (
         *common_options(steps=1500, lr=2e-3, batch=64, layers=2, dim=64, warmup=100),
         Option("held_out", 2000, "Number of days that are kept for the test."),

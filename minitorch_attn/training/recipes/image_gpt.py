@@ -57,6 +57,7 @@ class IGPT(DigitRecipe):
         ),
         Target("probe", 0.8, "accuracy of a linear probe on the best layer"),
     )  # fmt: skip
+    splits = ("data", "tensor")
     OPTIONS = (
         *common_options(
             steps=1600, lr=4e-3, batch=32, layers=4, dim=64, dropout=0.1, weight_decay=0.05,

@@ -67,6 +67,7 @@ class MAE(DigitRecipe):
         "hidden-pixel error relative to the best linear guess",
         higher_is_better=False,
     )
+    splits = ("data", "tensor")
     OPTIONS = (
         *common_options(steps=3000, lr=3e-3, batch=64, layers=2, dim=64, weight_decay=0.05),
         Option("hidden", 0.5, "Fraction of the patches that are hidden.", "share"),

@@ -79,6 +79,7 @@ class MaskPredict(PairRecipe):
     headline = "Two Transformers write dates in words: one in a few passes, one token by token."
     target = Target("exact in 4 passes", 0.98, "exact answers in 4 passes")
     unit = "dates"
+    splits = ("data", "tensor")
     OPTIONS = (
         *common_options(
             steps=1000, lr=3e-3, batch=48, layers=2, dim=64, warmup=100, eval_every=250

@@ -48,6 +48,7 @@ class RecurrentDates(Dates):
     summary = "recurrent networks convert dates, with one vector and with attention"
     headline = "Recurrent networks learn to read dates, with and without attention."
     target = Target("worst_attention", 0.98, "exact answers with each attention, held-out dates")
+    splits = ("data",)
     OPTIONS = (
         *common_options(("heads",), steps=1500, lr=5e-3, batch=64, layers=1, dim=64, warmup=50),
         Option("held_out", 2000, "Number of days that are kept for the test."),

@@ -29,6 +29,7 @@ class Swin(DigitClassifier):
     name = "swin"
     summary = "a Swin Transformer classifies handwritten digits"
     headline = "A Swin Transformer learns to read handwritten digits."
+    splits = ("data", "tensor")
     OPTIONS = (
         *common_options(
             steps=1000, lr=3e-3, batch=64, layers=2, heads=2, dim=48, dropout=0.1,

@@ -45,6 +45,7 @@ class T5(PairRecipe):
     target = Target("worst_task", 0.95, "exact answers to held-out inputs, in each task")
     unit = "texts"
     start_id = 0  # as in T5, an answer starts with the padding token
+    splits = ("data", "tensor")
     OPTIONS = (
         *common_options(steps=3000, lr=3e-3, batch=64, layers=2, dim=64, warmup=200),
         Option("shortest", 3, "Minimum number of letters in a word."),

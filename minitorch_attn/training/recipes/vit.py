@@ -27,6 +27,7 @@ class ViT(DigitClassifier):
     name = "vit"
     summary = "a Vision Transformer classifies handwritten digits"
     headline = "A Vision Transformer learns to read handwritten digits."
+    splits = ("data", "tensor")
     OPTIONS = (
         *common_options(
             steps=1000, lr=3e-3, batch=64, layers=2, dim=64, dropout=0.1, weight_decay=0.05

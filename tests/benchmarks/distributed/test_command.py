@@ -38,9 +38,10 @@ def test_the_table_and_the_picture(tmp_path, monkeypatch):
     page.write_text(f"before\n{command.BEGIN}\nold\n{command.END}\nafter\n")
     monkeypatch.setattr(command, "PAGE", page)
     found = {**FOUND, "predicted": command.predicted(FOUND)}
-    command.write_page(found)
+    command.write_page(command.table(found), command.BEGIN, command.END)
     text = page.read_text()
-    assert "| 3 | 100 ms | 100 ms | 1.00x (0.90 to 1.20) |" in text and "4,321" in text
+    assert "| 1 | 200 ms" in text  # of two cores
+    assert "| 3 on 2 cores | 100 ms | 100 ms | 1.00x (0.90 to 1.20) |" in text and "4,321" in text
     assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
     draw(found, command.work_of("w1"), tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes()[1:4] == b"PNG"

@@ -1,0 +1,307 @@
+"""Three ways to divide a training step among workers: by examples, by heads, or by tokens.
+
+All workers draw the same batches, from the same seed, and end each step with the same weights. A
+split computes the gradients of the whole batch's loss: `DataSplit` from the worker's rows,
+`TensorSplit` from the worker's heads and hidden features, `SequenceSplit` from its tokens. A
+checkpoint has the layout of one process, so every split can continue the run of another one.
+"""
+
+import copy
+import math
+
+from ..autograd import no_grad
+from ..backend.batch_part import batch_part
+from ..errors import ArgumentError
+from ..nn.batch_parts import batch_sizes, split_batch
+from ..nn.data_parallel import refuse_batch_statistics
+from ..nn.utils import clip_grad_norm_, clip_grads_with_norm_, get_total_norm
+from ..optim.saved_state import OPTIMIZER, check_saved
+from ..tensor import Tensor, tensor
+
+__all__ = ["SPLITS", "DataSplit", "SequenceSplit", "TensorSplit"]
+
+
+class _Split:
+    """What all splits have in common: the model is whole on each worker, unless a split says more.
+
+    Parameters
+    ----------
+    model : Module
+        The whole model, which worker 0 evaluates and saves.
+    optimizer : Optimizer
+        Optimizer of the model's parameters, which has not made a step yet.
+    loss_function, count : callable
+        As for `ThreadSplit`.
+
+    Attributes
+    ----------
+    rank, workers : int
+        Number of this worker, and of all workers.
+    stop_wanted, stop_agreed : bool
+        Whether this worker wants to stop, and whether any worker wanted to in the last step.
+    """
+
+    def __init__(self, model, optimizer, loss_function, count=None):
+        from ..distributed import get_rank, get_world_size
+
+        self.model, self.optimizer, self.loss_function = model, optimizer, loss_function
+        self.count = count or (lambda batch: batch_sizes(batch)[0])
+        self.rank, self.workers = get_rank(), get_world_size()
+        self.stop_wanted = self.stop_agreed = False
+        self.check(model, self.workers)
+
+    @staticmethod
+    def check(model, workers):
+        """Raise an ArgumentError if a model cannot be split among this number of workers."""
+
+    def __call__(self, batch):
+        """Add the gradient of the loss on `batch` to the `.grad` of the trained parameters.
+
+        Returns
+        -------
+        0-d Tensor
+            Loss of the whole batch.
+        """
+        raise NotImplementedError
+
+    def clip(self, max_norm):
+        """Clip the gradients by their norm over all workers, and return the norm before."""
+        return clip_grad_norm_(self.model.parameters(), max_norm)
+
+    def distribute(self):
+        """Take this worker's part of the weights from `model`."""
+
+    def collect(self):
+        """Put the trained weights into the `model` of worker 0. Every worker must call this."""
+
+    def optimizer_state(self):
+        """Return the optimizer's whole state on worker 0. Every worker must call this."""
+        return self.optimizer.state_dict()
+
+    def load_optimizer_state(self, state):
+        """Load the whole state of the optimizer."""
+        self.optimizer.load_state_dict(state)
+
+    def _sum(self, loss):
+        """Return the sum of the losses; the same message carries the wish to stop."""
+        from ..distributed import all_reduce
+
+        figures = tensor([loss, float(self.stop_wanted)], dtype="float64")
+        all_reduce(figures)
+        self.stop_agreed = figures[1].item() > 0
+        return figures[0]
+
+
+class DataSplit(_Split):
+    r"""Run loss.backward() for this worker's rows of a batch, and average over the workers.
+
+    With n_k of the n examples on worker k, loss = sum_k (n_k / n) loss_k, as in `ThreadSplit`. The
+    gradients of N workers are averaged, so worker k differentiates (N n_k / n) loss_k:
+
+        (1/N) sum_k (N n_k / n) dloss_k/dw = dloss/dw
+
+    The parameters and attributes are those of all splits.
+    """
+
+    def __init__(self, model, optimizer, loss_function, count=None):
+        from ..nn.parallel.gradient_reducer import GradientReducer
+
+        super().__init__(model, optimizer, loss_function, count)
+        # A recipe with several phases leaves out some parameters in each.
+        self.reducer = GradientReducer(model.named_parameters(), find_unused=True)
+
+    @staticmethod
+    def check(model, workers):
+        """Refuse batch normalization, which needs the whole batch."""
+        refuse_batch_statistics("--workers", model)
+
+    def __call__(self, batch):
+        """Add the gradient of the loss on `batch` to the `.grad` of the model's parameters."""
+        parts = split_batch(batch, self.workers)
+        rows = [batch_sizes(part)[0] for part in parts]
+        if len(parts) < self.workers or not rows[-1]:
+            raise ArgumentError(
+                "--workers: a batch has fewer examples than there are workers",
+                got=f"{sum(rows)} examples for {self.workers} workers",
+                hint="use a larger --batch, or fewer workers",
+            )
+        counts = [self.count(part) for part in parts]
+        share = counts[self.rank] / max(sum(counts), 1)
+        with batch_part(sum(rows[: self.rank]), rows[self.rank], sum(rows)):
+            loss = self.loss_function(self.model, parts[self.rank])
+        weighted = loss * (self.workers * share)
+        self.reducer.prepare([weighted])
+        weighted.backward()
+        return self._sum(loss.item() * share)
+
+
+class TensorSplit(_Split):
+    r"""Train this worker's heads and hidden features, by `nn.parallel.tensor_parallel`.
+
+    Every worker computes the loss of the whole batch. The split model is a second set of layers: it
+    shares the parameters that stay whole with `model`, and has its own part of each other one. The
+    optimizer updates these instead. Worker 0's `model` gets the parts by `collect`.
+
+    The squared norm of all gradients is that of the whole parameters, which all workers have, plus
+    the sum over the workers of that of their parts.
+
+    The parameters and attributes are those of all splits. The optimizer's update of an element
+    must depend on this element only, as AdamW's does.
+
+    Attributes
+    ----------
+    split_model : Module
+    parts : dict of Parameter to (Parameter, int)
+        For each parameter of `model` that is split: the worker's part, and the axis.
+    """
+
+    def __init__(self, model, optimizer, loss_function, count=None):
+        from ..nn.parallel import tensor_parallel
+
+        super().__init__(model, optimizer, loss_function, count)
+        self.split_model = tensor_parallel(_with_same_parameters(model)).train()
+        self.parts = {}
+        for path, module in self.split_model.named_modules():
+            for name, axis in getattr(module, "split_axes", {}).items():
+                whole = getattr(model.get_submodule(path), name)
+                if whole is not None:
+                    self.parts[whole] = getattr(module, name), axis
+        for group in optimizer.param_groups:
+            group["params"] = [self.parts.get(p, (p,))[0] for p in group["params"]]
+
+    @staticmethod
+    def check(model, workers):
+        """Refuse numbers of heads and hidden features that are not multiples of `workers`."""
+        from ..nn.parallel.tensor_parallel import check_layers
+
+        refuse_batch_statistics("--split tensor", model)
+        check_layers(model, workers, "--split tensor", "use another --workers, or --split data")
+
+    def __call__(self, batch):
+        """Compute the gradients of the worker's parameters for the whole batch."""
+        loss = self.loss_function(self.split_model, batch)
+        loss.backward()
+        return self._sum(loss.item() / self.workers)
+
+    def clip(self, max_norm):
+        """Clip the gradients by their norm over all workers, and return the norm before."""
+        from ..distributed import all_reduce
+
+        parts = {part for part, _ in self.parts.values()}
+        trained = [p for p in self.split_model.parameters() if p.grad is not None]
+        own, whole = (
+            get_total_norm([p.grad for p in trained if (p in parts) is split]).item()
+            for split in (True, False)
+        )
+        squares = tensor(own * own, dtype="float64")
+        all_reduce(squares)
+        norm = tensor(math.sqrt(squares.item() + whole * whole), dtype="float64")
+        clip_grads_with_norm_(trained, max_norm, norm)
+        return norm
+
+    def distribute(self):
+        """Take this worker's part of the weights from `model`."""
+        with no_grad():
+            for whole, (part, axis) in self.parts.items():
+                part.copy_(self._own(whole.detach(), axis))
+
+    def collect(self):
+        """Put the parts of all workers into the `model` of worker 0."""
+        with no_grad():
+            for whole, (part, axis) in self.parts.items():
+                found = self._gather(part.detach(), axis)
+                if self.rank == 0:
+                    whole.copy_(found)
+
+    def optimizer_state(self):
+        """Return the optimizer's whole state on worker 0, put together from all parts."""
+        return self._converted(self.optimizer.state_dict(), self._gather)
+
+    def load_optimizer_state(self, state):
+        """Load this worker's part of the whole state of the optimizer."""
+        check_saved(state, OPTIMIZER, "optimizer")
+        self.optimizer.load_state_dict(self._converted(state, self._own))
+
+    def _converted(self, saved, convert):
+        """Return a state with `convert(value, axis)` in place of what belongs to split elements."""
+        axes, state = dict(self.parts.values()), {}
+        numbered = [p for group in self.optimizer.param_groups for p in group["params"]]
+        axes = {str(number): axes.get(p) for number, p in enumerate(numbered)}
+        for number, entry in saved["state"].items():
+            axis, state[number] = axes.get(str(number)), dict(entry)
+            for name, value in entry.items():
+                if axis is not None and isinstance(value, Tensor) and value.ndim:  # not the step
+                    state[number][name] = convert(value, axis)
+        return {**saved, "state": state}
+
+    def _own(self, whole, axis):
+        """Return this worker's part of a whole tensor."""
+        return whole.chunk(self.workers, axis)[self.rank].clone()
+
+    def _gather(self, part, axis):
+        """Return the whole tensor on worker 0, and None on the others."""
+        from ..distributed import gather
+        from ..ops import cat
+
+        parts = [part.clone() for _ in range(self.workers)] if self.rank == 0 else None
+        gather(part, parts, dst=0)
+        return None if parts is None else cat(parts, axis)
+
+
+class SequenceSplit(_Split):
+    r"""Run loss.backward() for this worker's tokens, by `nn.parallel.SequenceParallel`.
+
+    The batch is (ids, targets), and the loss is a mean over tokens. With n_k of the n targets on
+    worker k, loss = sum_k (n_k / n) loss_k, so worker k differentiates (n_k / n) loss_k, in which
+    keys and values of all workers occur. The gradients are added up. The split model has its own
+    attention and dropout layers, with the parameters of `model`.
+
+    The tokens are in zigzag order if there are 2N equal chunks of them, else in contiguous order.
+
+    The parameters and attributes are those of all splits.
+    """
+
+    def __init__(self, model, optimizer, loss_function, count=None):
+        from ..nn.parallel import SequenceParallel
+
+        super().__init__(model, optimizer, loss_function, count)
+        even = model.context_length % (2 * self.workers) == 0
+        self.order = "zigzag" if even else "contiguous"
+        layers = _with_same_parameters(model)
+        self.split_model = SequenceParallel(layers, order=self.order).train()
+
+    @staticmethod
+    def check(model, workers):
+        """Refuse a sequence length that is not a multiple of `workers`."""
+        if model.context_length % workers:
+            raise ArgumentError(
+                "--split sequence: the number of tokens is not divisible by the number of workers",
+                got=f"{model.context_length} tokens for {workers} workers",
+                expected=f"a multiple of {workers}, or better of {2 * workers}",
+                hint="use another --context, another --workers, or --split data",
+            )
+
+    def __call__(self, batch):
+        """Add the gradient of the loss on `batch` to the `.grad` of the model's parameters."""
+        from ..distributed import split_sequence
+
+        ids, targets = batch
+        parts = [
+            (ids, split_sequence(targets, rank, self.workers, order=self.order))
+            for rank in range(self.workers)
+        ]
+        counts = [self.count(part) for part in parts]
+        loss = self.loss_function(self.split_model, parts[self.rank])
+        loss = loss * (counts[self.rank] / max(sum(counts), 1))
+        loss.backward()
+        self.split_model.sum_gradients()
+        return self._sum(loss.item())
+
+
+def _with_same_parameters(model):
+    """Return a copy of a model's layers that has the same parameters and buffers, not copies."""
+    same = {id(t): t for t in (*model.parameters(), *model.buffers())}
+    return copy.deepcopy(model, same)
+
+
+SPLITS = {"data": DataSplit, "tensor": TensorSplit, "sequence": SequenceSplit}
