@@ -76,7 +76,10 @@ def _contexts(images, levels, offsets, position):
 
 
 def _counts(contexts, training, wanted, levels):
-    """Return the training counts of all levels in each wanted context: (pixel, level)."""
+    """Count, for each test pixel's context, each level's occurrences in the training images.
+
+    `wanted` are the contexts of the test pixels. Returns counts of shape (pixel, level).
+    """
     _, numbers = np.unique(np.concatenate([contexts, wanted]), return_inverse=True)
     known, wanted = numbers[: len(contexts)], numbers[len(contexts) :]
     cells = known * levels + training.reshape(-1)

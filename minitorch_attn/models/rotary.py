@@ -166,7 +166,7 @@ def _yarn(head_dim, base, settings):
     factor = settings.get("factor") or settings["context_length"] / trained
 
     def pair_with(turns):
-        """Return the fractional index of the pair that rotates `turns` times in a training text."""
+        """Return which pair (a fraction) turns `turns` times within the trained context."""
         return head_dim * math.log(trained / (turns * 2 * math.pi)) / (2 * math.log(base))
 
     first, last = (

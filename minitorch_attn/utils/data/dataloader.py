@@ -118,7 +118,7 @@ class DataLoader(NamedErrors):
             yield from map(self._fetcher(), self.batch_sampler)
 
     def _fetcher(self):
-        """Return the function that makes a batch of the numbers of its examples."""
+        """Return a function that takes the indices of a batch's examples and returns the batch."""
         whole = type(self.dataset) is TensorDataset and self.collate_fn is default_collate
         if whole:
             return self.dataset.batch
