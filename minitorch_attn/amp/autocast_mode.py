@@ -28,7 +28,7 @@ _LIST_OF_FUNCTION = {name: which for which, names in FUNCTIONS.items() for name 
 
 
 class _Regions(threading.local):
-    """The open regions of a thread, and its cache of converted weights."""
+    """Autocast regions that a thread is in (`depth`), and its cache of converted weights."""
 
     depth = 0
     cache = None  # id(weight) -> (weight, its version, converted weight)
@@ -44,7 +44,7 @@ class Casts:
     Parameters
     ----------
     dtypes : dict of str to dtype
-        For each type of device on which autocast is enabled, the dtype of products.
+        Dtype of matrix products, for each type of device on which autocast is enabled.
     cached : bool
         Whether a weight is converted only once in the outermost region.
     """
@@ -115,7 +115,7 @@ class Casts:
         return tuple(result) if changed else inputs
 
     def _narrow(self, tensor):
-        """Convert a tensor to the dtype of products; take a weight from the cache."""
+        """Convert a tensor to the dtype of matrix products; cache the result for a weight."""
         dtype = self.dtypes[_group_of(tensor.array)]
         if tensor.array.dtype == dtype:
             return tensor
@@ -135,7 +135,7 @@ def _group_of(array):
 
 @cache
 def _list_of(function):
-    """Return the list that a Function is in. A user-defined Function is always unaffected."""
+    """Return the name of the list that contains a Function; user-defined ones are unaffected."""
     ours = function.__module__.partition(".")[0] == __name__.partition(".")[0]
     return _LIST_OF.get(function.__name__, "unaffected") if ours else "unaffected"
 
