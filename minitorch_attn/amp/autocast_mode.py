@@ -94,7 +94,7 @@ class Casts:
     def _converted(self, which, function, inputs):
         if which == "refused" and any(map(self.converts, inputs)):
             raise ArgumentError(
-                "binary_cross_entropy: autocast refuses this function",
+                "binary_cross_entropy: this function is not supported under autocast",
                 got="probabilities, whose gradients may not fit into float16",
                 hint="use binary_cross_entropy_with_logits, without a sigmoid before it, or "
                 "mt.autocast(device_type, enabled=False) with float32 inputs",

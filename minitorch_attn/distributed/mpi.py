@@ -146,7 +146,7 @@ class MpiEngine:
         """Raise an error for an array that is not in the memory of the host."""
         if not hasattr(array, "__array_interface__"):
             raise DeviceError(
-                f"{where}: the backend 'mpi' carries tensors on the CPU only",
+                f"{where}: the backend 'mpi' supports tensors on the CPU only",
                 got=f"a {type(array).__module__}.{type(array).__name__}",
                 hint='use init_process_group("nccl") for CUDA tensors, or tensor.cpu()',
             )

@@ -140,7 +140,7 @@ class RingAttention(Function):
 
 
 class _Gradients(NamedTuple):
-    """What the backward pass needs of each query, and the gradients that stay on the rank."""
+    """Values of each query for the backward pass, and the gradients that stay on this rank."""
 
     log_sum: object
     context: object  # gradient of the context, times the scale of dropout
@@ -172,7 +172,7 @@ def _add(total, place, gradient):
 
 
 class _Tile(NamedTuple):
-    """Some consecutive tokens: where they are in the rank's part, and in the whole sequence."""
+    """Consecutive tokens: their positions in the rank's part, and in the whole sequence."""
 
     here: slice
     everywhere: slice
@@ -233,7 +233,7 @@ class _Plan:
 
 
 def _tiles(tokens, rank, size, order, length):
-    """Return the tiles of a rank's part, which end at multiples of `length` of the sequence."""
+    """Return a rank's tiles, which end at multiples of `length` in the whole sequence."""
     tiles, held = [], 0
     for chunk in sequence_slices(tokens * size, rank, size, order):
         start = chunk.start

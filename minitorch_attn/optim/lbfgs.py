@@ -1,4 +1,4 @@
-"""LBFGS: quasi-Newton steps, from the last steps and the changes of the gradient in them."""
+"""LBFGS: quasi-Newton steps computed from recent steps and the gradient's change in each."""
 
 from ..autograd import no_grad
 from ..errors import ArgumentError
@@ -147,7 +147,7 @@ class LBFGS(Optimizer):
         return loss, cat([grad.detach().reshape(-1) for grad in grads])
 
     def _choose_step(self, group, state, grad, loss):
-        """Store the direction d and the factor t of the next step, and what the one after needs."""
+        """Store the direction d and size t of the next step, and the current gradient and loss."""
         lr = float(group["lr"])
         if state["n_iter"] == 1:
             state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1.0)
@@ -174,7 +174,7 @@ class LBFGS(Optimizer):
         return strong_wolfe(evaluate, start, state["t"], tolerance, most)
 
     def _remember(self, group, state, grad):
-        """Add the last step s and the change y of the gradient to the history."""
+        """Add the latest step s, and the gradient's change y, to the history."""
         y, s = grad - state["prev_flat_grad"], state["d"] * state["t"]
         product = _dot(y, s)
         if product <= 1e-10:  # H would not be positive definite

@@ -41,7 +41,7 @@ def check_saved(saved, kind, where):
 
 
 def check_like(saved, current, where, others=None):
-    """Raise a CheckpointError if a saved value has another type than the current value.
+    """Raise a CheckpointError if a saved value differs in type from the current value.
 
     Parameters
     ----------

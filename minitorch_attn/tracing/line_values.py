@@ -1,4 +1,4 @@
-"""Values that a statement reads and writes, found without running any code of its own."""
+"""Values that a statement reads and writes, found without running any of its code."""
 
 import ast
 from types import ModuleType

@@ -52,7 +52,7 @@ def loop_class():
 
 
 def wait_for_all():
-    """Wait until all workers are here, and leave the processor to those that still work.
+    """Wait until all workers have called this; meanwhile, leave the CPU to the busy ones.
 
     A blocking call of MPI would keep a core busy.
     """
@@ -121,7 +121,7 @@ class WorkerSplit:
         return self._sum(loss.item() * share)
 
     def _sum(self, loss):
-        """Return the sum of the losses; the same message carries the wish to stop."""
+        """Return the sum of the losses; the same message contains any request to stop."""
         from ..distributed import all_reduce
 
         figures = tensor([loss, float(self.stop_wanted)], dtype="float64")
@@ -140,7 +140,7 @@ class WorkerLoop(Loop):
     def __init__(self, model, optimizer, batches, loss_function, *, threads=1, count=None, **more):
         if threads > 1:
             raise ArgumentError(
-                "--workers: each worker uses one thread",
+                "--workers and --threads cannot be combined: each worker uses one thread",
                 got=f"--threads {threads}",
                 hint="leave out --threads, or --workers",
             )

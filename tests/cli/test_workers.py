@@ -132,7 +132,7 @@ def test_errors_are_reported_once(start, text, tmp_path):
     for more, code, message in (
         (["--batch", 2, "--steps", 5], 1, "fewer examples than there are workers"),
         (["--resume", "--out", "nowhere"], 1, "is not a run folder"),
-        (["--threads", 2], 1, "each worker uses one thread"),
+        (["--threads", 2], 1, "--workers and --threads cannot be combined"),
     ):
         process = start(*command, *more, cwd=tmp_path)
         out, err = process.communicate(timeout=60)

@@ -1,6 +1,6 @@
 """Shard of a class: the part of the submissions that one of several machines grades.
 
-A submission belongs to the same shard for ever, as the hash of its file name decides. A late
+A submission always belongs to the same shard, because the hash of its file name decides. A late
 submission therefore does not move any other one.
 """
 

@@ -138,7 +138,7 @@ def labels_of(digits):
 
 
 def written(labels, counts):
-    """Return what the decoder writes, (utterance, `MOST` + 1): labels, the end token, padding.
+    """Return the decoder's targets, (utterance, `MOST` + 1): labels, the end token, padding.
 
     Examples
     --------
