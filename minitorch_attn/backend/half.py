@@ -6,8 +6,8 @@ __all__ = ["narrowed", "widened"]
 def widened(x):
     """Return a float16 array as float32; return any other array, or None, itself.
 
-    In float16, a sum of 4096 ones is 2048, and the exponential of 12 is infinite. An operation that
-    adds or exponentiates inside therefore computes in float32, as the kernels for GPUs do.
+    In float16, a sum of 4096 ones is 2048, and the exponential of 12 is infinite. Operations with
+    internal sums or exponentials therefore compute in float32, like the kernels for GPUs.
 
     Parameters
     ----------

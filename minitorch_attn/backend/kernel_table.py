@@ -37,14 +37,14 @@ def register(function):
 
 
 def kernel_for(function, arrays, settings):
-    """Return what runs: the kernel of an operation, or the operation itself.
+    """Return the kernel of an operation for these inputs, or the operation if there is none.
 
     Parameters
     ----------
     function : type or function
         The operation.
     arrays : list of arrays, numbers and None
-        Inputs. Only for CUDA arrays is there a kernel.
+        Inputs. Kernels exist only for CUDA arrays.
     settings : dict
         Keyword arguments of the operation.
     """
@@ -67,7 +67,7 @@ def with_kernel(function):
     Returns
     -------
     callable
-        Function with the same arguments, for which `register` can enter a kernel.
+        Function with the same arguments, for which `register` can register a kernel.
 
     Examples
     --------

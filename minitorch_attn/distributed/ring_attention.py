@@ -314,9 +314,9 @@ def ring_attention(
 
     Notes
     -----
-    The derivation is in `RingAttention`. Each rank computes on one core; the ranks are what runs at
-    the same time. With dropout, all ranks must have the same seed, and must have drawn the same
-    masks before; `mt.manual_seed` sets it.
+    The derivation is in `RingAttention`. Each rank computes on one core; the ranks run in parallel.
+    With dropout, all ranks must have the same seed, set by `mt.manual_seed`, and must have drawn
+    the same masks before.
 
     Examples
     --------

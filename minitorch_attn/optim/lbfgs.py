@@ -11,10 +11,10 @@ __all__ = ["LBFGS"]
 
 
 class LBFGS(Optimizer):
-    r"""L-BFGS (limited-memory BFGS), for few parameters and losses without sampling.
+    r"""L-BFGS (limited-memory BFGS), for few parameters and losses without randomness.
 
-    From the last steps s and the changes y of the gradient g in them, it estimates the inverse H of
-    the matrix of second derivatives, and moves all parameters p together:
+    From recent steps s and the changes y of the gradient g in each step, it estimates the inverse H
+    of the matrix of second derivatives, and moves all parameters p together:
 
         p <- p - lr H g
 
@@ -31,7 +31,8 @@ class LBFGS(Optimizer):
     max_eval : int, optional
         Number of calls of the closure after which `step` ends, by default 1.25 max_iter.
     tolerance_grad, tolerance_change : float
-        `step` ends if no entry of the gradient, or neither step nor loss, is larger than that.
+        `step` ends if no gradient entry exceeds the first, or if the step or the change of the loss
+        does not exceed the second.
     history_size : int, default 100
         Number of pairs (s, y) that are kept.
     line_search_fn : "strong_wolfe", optional

@@ -152,7 +152,7 @@ class Build:
         print(f"step {number} is done. {step.next}\n\n{textwrap.indent(outcome.shown, '  ')}")
 
     def train(self, steps=None, alone=False):
-        """Train your GPT on the text of the tour, beside the library's GPT of the same size.
+        """Train your GPT on the text of the tour, and the library's GPT of the same size.
 
         Parameters
         ----------

@@ -92,7 +92,7 @@ def read_run(path, task=None, hint="grade into another folder"):
     path : path
     task : Task, optional
     hint : str
-        What to try if the file does not fit.
+        Advice for the error message if the run does not match.
 
     Returns
     -------

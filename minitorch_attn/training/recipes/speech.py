@@ -66,7 +66,7 @@ class PlacedConformer(ConformerEncoder):
 
 
 class Recognizers(nn.Module):
-    """Three recognizers that are trained together on the same batches and share no parameter.
+    """Three recognizers that are trained on the same batches but do not share parameters.
 
     Parameters
     ----------
@@ -88,9 +88,9 @@ class Speech(Recipe):
     that has as many parameters as the first. A seed determines the speech. The speakers of the test
     set are new.
 
-    The first phase trains the Conformer with CTC. In the second one, a decoder learns to write what
-    a copy of this Conformer hears. The copy also keeps a CTC loss, as in [2]_, but the transcripts
-    come from the decoder alone. The LSTM is trained in both phases, longer than either Conformer.
+    The first phase trains the Conformer with CTC. In the second one, a decoder learns to transcribe
+    the output of a copy of this Conformer. The copy also keeps a CTC loss, as in [2]_, but only the
+    decoder writes transcripts. The LSTM is trained in both phases, longer than either Conformer.
 
     Parameters
     ----------
@@ -388,7 +388,7 @@ class Speech(Recipe):
 
 
 def lstm_units(size, dim, classes):
-    """Return the units for which two bidirectional LSTM layers and a head have `size` parameters.
+    """Return the number of units with which two LSTM layers and a head have `size` parameters.
 
     With h units per direction, the layers have 2 (4 h (dim + h) + 8 h) and 2 (4 h (2 h + h) + 8 h)
     parameters, and the head has classes (2 h + 1). Together: 32 h^2 + b h + classes.

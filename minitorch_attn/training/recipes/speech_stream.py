@@ -110,9 +110,9 @@ def log_mel(waveforms):
 
 
 def frame_centers(count):
-    """Return the middle, in samples, of what each of an encoder's frames reads.
+    """Return the center, in samples, of the input that each frame of the encoder covers.
 
-    The two convolutions of the subsampling make frame i out of the frames 4 i to 4 i + 6.
+    The two convolutions of the subsampling compute frame i from the frames 4 i to 4 i + 6.
 
     Examples
     --------

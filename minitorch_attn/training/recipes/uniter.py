@@ -236,7 +236,7 @@ class Uniter(PhasedRecipe):
             yield {name: tensor(x, device=self.options["device"]) for name, x in batch.items()}
 
     def answers(self, which, questions):
-        """Return a model's answer to each question: the number of the likeliest answer.
+        """Return a model's answers: for each question, the index of the most likely answer.
 
         Parameters
         ----------

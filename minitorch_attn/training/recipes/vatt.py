@@ -44,7 +44,7 @@ _PAIRS = ("video_to_audio", "audio_to_video", "video_to_text", "text_to_video")
 class BothVatts(nn.Module):
     """Two VATTs that are trained on the same batches, one with DropToken and one without.
 
-    They start with the same parameters and share none of them.
+    They start with equal parameters, but do not share them.
 
     Parameters
     ----------
