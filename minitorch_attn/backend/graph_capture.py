@@ -1,11 +1,10 @@
 """CUDA graphs: record what must change each time the launches of a step are replayed.
 
 A graph repeats the launches of one step with their original arguments, and does not run Python.
-Everything that changes from step to step is therefore stored in a `Capture`: numbers that a kernel
-reads from the device instead of from its arguments (the learning rate, the first counter of the
-dropout masks), and actions of the host (the optimizer counts its updates). `mt.cuda.GraphedStep`
-writes the numbers and repeats the actions before each replay. If no step is being recorded, which
-is nearly always, each function here returns at once.
+Everything that changes from step to step is stored in a `Capture`: numbers that a kernel reads from
+the device instead of its arguments (the learning rate, the first counter of the dropout masks), and
+actions of the host (the optimizer counts its updates). `mt.cuda.GraphedStep` writes the numbers and
+repeats the actions before each replay. Without a recorder, these functions do nothing.
 """
 
 import threading
@@ -48,12 +47,7 @@ def is_recording():
 
 
 def refuse(what):
-    """Report that a step does something that a graph cannot repeat.
-
-    Parameters
-    ----------
-    what : str
-        Text that completes "the step ...".
+    """Report an action that a graph cannot repeat; `what` completes the words "the step ...".
 
     Raises
     ------
@@ -109,8 +103,7 @@ def live_random():
     Returns
     -------
     (int, array of uint64 of shape (2,)) or None
-        None without a capture. Each replay first writes the current seed and counter into the
-        array.
+        None without a capture. Each replay first updates the array to the current seed and counter.
     """
     if _thread.recorder is None:
         return None

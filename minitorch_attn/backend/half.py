@@ -23,5 +23,5 @@ def widened(x):
 
 
 def narrowed(x, like):
-    """Round an array to the dtype of another; return None and arrays of that dtype themselves."""
+    """Round `x` to the dtype of `like`; return it unchanged if it is None or has this dtype."""
     return x if x is None or x.dtype is like.dtype else x.astype(like.dtype, copy=False)

@@ -59,8 +59,7 @@ def matrix_layout(rows, columns, row_step, column_step):
     Returns
     -------
     (bool, int) or None
-        Whether the matrix is stored transposed, and its leading dimension; None if BLAS would need
-        a copy.
+        Whether the matrix is stored transposed, and its leading dimension; None if it needs a copy.
 
     Examples
     --------

@@ -298,8 +298,8 @@ def ring_attention(
     order : {"zigzag", "contiguous"}, default "zigzag"
         Which tokens a rank holds; see `sequence_slices`.
     heads : (int, int), default (0, 1)
-        If the heads are split among other ranks: the number of the part that these ranks hold, and
-        the number of parts. Only dropout depends on it.
+        If the heads are also split among ranks: the index of this rank's part of the heads, and the
+        number of parts. Only dropout depends on it.
 
     Returns
     -------

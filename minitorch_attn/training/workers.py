@@ -52,7 +52,7 @@ def loop_class():
 
 
 def wait_for_all():
-    """Wait until all workers have called this; meanwhile, leave the CPU to the busy ones.
+    """Wait until all workers have called this, without using CPU time that others need.
 
     A blocking call of MPI would keep a core busy.
     """

@@ -118,7 +118,7 @@ def run_seed(task, out, given=None):
     out : path
         Folder of results. Its `run.json` is written if it is missing.
     given : dict, optional
-        Run that several machines share; a `run.json` with another seed is refused.
+        Run that several machines share; a `run.json` with a different seed is refused.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def run_seed(task, out, given=None):
         run = read_run(path, task)
         if given is not None and run["seed"] != given["seed"]:
             raise ArgumentError(
-                f"grade: the results in {out} were graded with another seed",
+                f"grade: the results in {out} were graded with a different seed",
                 got=f"a seed with the fingerprint {fingerprint(run)}",
                 expected=fingerprint(given), hint="grade into another folder",
             )  # fmt: skip

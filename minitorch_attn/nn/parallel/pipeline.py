@@ -100,7 +100,7 @@ class GPipe(Module):
     Attributes
     ----------
     stage : ModuleDict
-        The rank's own layers, under their numbers in the whole sequence.
+        The rank's own layers, each named by its index in the whole sequence.
     schedule : list
         See `gpipe_schedule`.
 

@@ -37,7 +37,7 @@ class DataLoader(NamedErrors):
     num_workers : int
         Must be 0: examples are loaded in the process itself.
     collate_fn : callable, optional
-        Function that makes a batch of a list of examples; by default `default_collate`.
+        Function that combines a list of examples into a batch; by default `default_collate`.
     pin_memory, timeout, worker_init_fn, prefetch_factor, persistent_workers : optional
         Accepted for compatibility with PyTorch; ignored, because there are no workers.
     drop_last : bool, default False

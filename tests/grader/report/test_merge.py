@@ -265,7 +265,7 @@ def test_another_seed_is_refused(course, mta, two, tmp_path):
     refused(mta, tmp_path, course.grade("one"), two[1], told=["not the folder of a shard", "one"])
     mta("merge", other, "--out", tmp_path / "out")
     code, _, warned = mta("merge", *two, "--out", tmp_path / "out")
-    assert code == 2 and "another seed" in warned
+    assert code == 2 and "different seed" in warned
 
 
 def test_other_assignments_checks_and_numbers_are_refused(mta, two, tmp_path):
