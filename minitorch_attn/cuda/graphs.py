@@ -293,7 +293,7 @@ class _Graph:
 
 
 def _like(tensor):
-    """Return memory for an argument."""
+    """Return an uninitialized tensor with the shape and dtype of an argument."""
     return wrap(array_module(tensor.array).empty(tensor.shape, tensor.array.dtype))
 
 

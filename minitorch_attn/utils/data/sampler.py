@@ -112,14 +112,14 @@ class EpochSampler(Sampler):
 
 
 class BatchSampler(Sampler):
-    """Lists of numbers of examples, one list for each batch.
+    """Lists of example indices, one list for each batch.
 
     Parameters
     ----------
     sampler : Sampler or iterable of int
     batch_size : int
     drop_last : bool
-        Whether to leave out a last batch that is smaller.
+        Whether to omit the last batch if it is smaller.
 
     Examples
     --------
