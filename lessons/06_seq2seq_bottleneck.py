@@ -165,8 +165,9 @@ axes.legend(frameon=False, loc="center left")
 show(figure, "both models with one vector get worse; the wider vector only delays this")
 
 # %% [markdown]
-# The assertions state the claim. With one vector, accuracy falls with length. A wider vector delays
-# the fall. With a separate context for each step accuracy stays high, even at the small width.
+# The assertions below check the claim. With one vector, accuracy falls as the sequence gets longer.
+# A wider vector delays the fall. With a separate context for each step, accuracy stays high, even
+# at the small width.
 
 # %%
 narrow, wide, own = (np.array(row) for row in accuracy.values())

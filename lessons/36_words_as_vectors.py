@@ -396,11 +396,11 @@ where(SkipGram, negative_sampling_loss, ELMo, BiLM, ScalarMix, mt.models.BERTMas
 #
 # ## Exercise
 #
-# Add a third meaning: "bat" as a verb ("the tired bat ... near the fence" will do as a form, with
-# its own adjectives and places). Train word2vec again, and write down where the bat lies now. Then
-# use CBOW (`minitorch_attn.models.CBOW`) instead of skip-gram: the mean of the vectors of the
-# neighbors predicts the word. You are done when you can say whether this mean tells the meanings
-# apart, and why it is not a vector of the word itself.
+# Add a third meaning: "bat" as a verb, in sentences of the form "the tired bat ... near the
+# fence", with its own adjectives and places. Train word2vec again, and write down where the bat
+# lies. Then use CBOW (`minitorch_attn.models.CBOW`) instead of skip-gram: the mean of the vectors
+# of the neighbors predicts the word. You are done when you can say whether this mean tells the
+# meanings apart, and why it is not a vector of the word itself.
 #
 # Then practice:
 #

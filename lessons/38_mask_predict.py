@@ -183,7 +183,7 @@ assert words == ["danke", "schön"]
 #
 # The first of $T$ passes keeps $k = N - \lfloor N (T - 1) / T \rfloor = \lceil N / T \rceil$
 # tokens, and these were written independently. Suppose that there are two equally probable targets
-# that differ in every token, such as a word in capitals and the same word in small letters. The $k$
+# that differ in every token, such as the same word in uppercase and in lowercase letters. The $k$
 # kept tokens agree with probability $2^{1 - k}$. If they do not agree, a later pass may still mask
 # the wrong ones.
 

@@ -266,7 +266,7 @@ assert difference < 1e-14
 # %% [markdown]
 # The softmax before it adds one more step (lesson 5): the gradient of the logits is
 # $y_t(k) - \text{posterior}_t(k)$. Cross-entropy has the same form. There the target is a one-hot
-# vector. CTC computes its own soft target from what the network believes already.
+# vector. CTC computes its own soft target from the network's current probabilities.
 #
 # ## What goes wrong with plain probabilities
 #
@@ -299,7 +299,7 @@ assert F.ctc_loss(pair, mt.tensor([5, 5]), (2,), (2,), reduction="sum") == np.in
 #
 # Which network reads the frames? The **Conformer** (Gulati et al. 2020, arXiv:2005.08100v1) puts a
 # convolution into each Transformer block: attention finds what is far apart, and the convolution
-# sees how neighboring frames change. Two half feed-forward steps stand around them (Eq. 1):
+# sees how neighboring frames change. Both are between two half feed-forward steps (Eq. 1):
 #
 # $$x' = x + \tfrac12 \text{FFN}(x), \quad x'' = x' + \text{MHSA}(x'), \quad
 # x''' = x'' + \text{Conv}(x''), \quad y = \text{LayerNorm}(x''' + \tfrac12 \text{FFN}(x''')).$$
@@ -327,8 +327,8 @@ with fails(mt.errors.ShapeError):
 # %% [markdown]
 # ## A small recognizer
 #
-# Three spoken digits, 8 speakers, and only the words as labels. Subsampling by convolutions makes
-# one frame out of four, 40 ms each.
+# Three spoken digits, 8 speakers, and only the words as labels. Convolutions with a stride merge
+# every four frames into one, which covers 40 ms.
 
 
 # %%

@@ -57,7 +57,7 @@ def _is_pytorchs(namespace, name):
 
 @cache
 def stored_names():
-    """Read the version of PyTorch and its names, by namespace, from `torch_names.txt`.
+    """Read PyTorch's version and its public names, by namespace, from `torch_names.txt`.
 
     Returns
     -------

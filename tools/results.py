@@ -171,8 +171,8 @@ def _settings(found, rows, old):
         lines[-1] += " Some runs were made with other settings or on another machine."
     if any("| – |" in row for row in rows):
         lines[2:2] = [
-            "The rows without time and memory were measured beside other programs, where only the "
-            "processor time says something.",
+            "Rows without time and memory were measured while other programs ran, so that only the "
+            "processor time is meaningful.",
             "",
         ]
     return lines

@@ -31,8 +31,8 @@ Eight of them are :doc:`the path to a GPT of your own </path>`.
 def gallery_script(lesson):
     """Convert a lesson to the text of a script in sphinx-gallery's format.
 
-    Answers are filled in and folded, like hints, checks and the code of figures. What a reader is to
-    predict is shown after a click on "Run". `lesson_folds.py` folds what the markers tell.
+    Answers are filled in and folded, like hints, checks and the code of figures. A click on "Run"
+    shows what a reader is to predict. `lesson_folds.py` folds what the markers tell.
     """
     first, *cells = lesson.cells
     _, _, opening = first.text.partition("\n")

@@ -28,7 +28,7 @@ _LIST_OF_FUNCTION = {name: which for which, names in FUNCTIONS.items() for name 
 
 
 class _Regions(threading.local):
-    """The open regions of a thread, and its cache of converted weights."""
+    """Autocast regions that a thread is in (`depth`), and its cache of converted weights."""
 
     depth = 0
     cache = None  # id(weight) -> (weight, its version, converted weight)
@@ -44,7 +44,7 @@ class Casts:
     Parameters
     ----------
     dtypes : dict of str to dtype
-        For each type of device on which autocast is enabled, the dtype of products.
+        Dtype of matrix products, for each type of device on which autocast is enabled.
     cached : bool
         Whether a weight is converted only once in the outermost region.
     """
@@ -94,7 +94,7 @@ class Casts:
     def _converted(self, which, function, inputs):
         if which == "refused" and any(map(self.converts, inputs)):
             raise ArgumentError(
-                "binary_cross_entropy: autocast refuses this function",
+                "binary_cross_entropy: this function is not supported under autocast",
                 got="probabilities, whose gradients may not fit into float16",
                 hint="use binary_cross_entropy_with_logits, without a sigmoid before it, or "
                 "mt.autocast(device_type, enabled=False) with float32 inputs",
@@ -115,7 +115,7 @@ class Casts:
         return tuple(result) if changed else inputs
 
     def _narrow(self, tensor):
-        """Convert a tensor to the dtype of products; take a weight from the cache."""
+        """Convert a tensor to the dtype of matrix products; cache the result for a weight."""
         dtype = self.dtypes[_group_of(tensor.array)]
         if tensor.array.dtype == dtype:
             return tensor
@@ -135,7 +135,7 @@ def _group_of(array):
 
 @cache
 def _list_of(function):
-    """Return the list that a Function is in. A user-defined Function is always unaffected."""
+    """Return the name of the list that contains a Function; user-defined ones are unaffected."""
     ours = function.__module__.partition(".")[0] == __name__.partition(".")[0]
     return _LIST_OF.get(function.__name__, "unaffected") if ours else "unaffected"
 

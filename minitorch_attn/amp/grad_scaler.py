@@ -278,7 +278,7 @@ class GradScaler(NamedErrors):
 
 
 class _Stage:
-    """Record of what has happened to an optimizer since the last `update`."""
+    """Whether an optimizer was unscaled and stepped since the scaler's last `update`."""
 
     unscaled = stepped = False
     found = ()  # for each device and dtype, a 0-d array: whether a gradient is not finite

@@ -15,8 +15,8 @@ __all__ = ["autocasts", "mixes", "using_casts"]
 class using_casts:
     """Set the rules of autocast inside a `with` block; None pauses autocast.
 
-    A backward pass, an in-place operation and the body of a function from the lists run paused,
-    because their inputs already have the dtype that was chosen for them.
+    Autocast is paused in a backward pass, in an in-place operation and in the body of a function
+    from the lists, because their inputs already have the dtype that was chosen for them.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class using_casts:
 def autocasts(function):
     """Decorate a public function that autocast runs as a whole: see `amp/op_lists.py`.
 
-    The inputs are converted once, to the dtype that the list of its name demands, and its
+    The inputs are converted once, to the dtype that the function's list requires, and its
     operations run with autocast paused. Other functions are converted operation by operation.
 
     Examples

@@ -138,7 +138,7 @@ class Context:
 
     @property
     def saved_tensors(self):
-        """PyTorch's name of `saved`."""
+        """PyTorch's name for `saved`."""
         return self.saved
 
     @property

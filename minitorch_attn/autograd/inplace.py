@@ -162,7 +162,7 @@ def _take_over(target, result):
 
 
 def _check_shape_kept(view):
-    """Raise GraphError if the tensor that a view was made of has changed its shape in place."""
+    """Raise GraphError if a view's source tensor has changed shape in place."""
     made = view._view
     try:
         again = _follow(made.parent.array, [(made.function, made.settings, made.which)])

@@ -84,16 +84,16 @@ class _Switch(ContextDecorator):
 
 
 class _GradSwitch(_Switch):
-    """Switch of the recording that takes effect in a `with` block or a decorated function."""
+    """Turn graph recording on or off in a `with` block or a decorated function."""
 
     attribute = "grad_enabled"
 
 
 class set_grad_enabled(_GradSwitch):
-    """Turn the recording of the graph on or off, from here on or inside a `with` block.
+    """Turn graph recording on or off, from now on or inside a `with` block.
 
-    A plain call takes effect at once. `with` restores the mode from before the call at its end,
-    and a decorator sets the mode only while the function runs.
+    A plain call takes effect at once. A `with` block restores the previous mode when it ends, and
+    a decorator sets the mode only while the function runs.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class _Plain(_GradSwitch):
 
 
 class no_grad(_Plain):
-    """Turn the recording of the graph off, so that intermediate results are freed immediately.
+    """Turn off graph recording, so that intermediate results are freed immediately.
 
     Examples
     --------
@@ -163,7 +163,7 @@ class inference_mode(_GradSwitch):
 
 
 class enable_grad(_Plain):
-    """Turn the recording of the graph on again inside a `no_grad` block.
+    """Turn graph recording back on inside a `no_grad` block.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Parallel calls: run several functions of tensors in threads, as one node of the graph.
 
-Each call records a graph of its own, on its own thread. The node `Parallel` stands for all of them:
-its inputs are the tensors from outside that they used, such as the parameters of a model. In the
-backward pass, each thread differentiates its own graph, and the node adds their gradients:
+Each call records its own graph, on its own thread. The node `Parallel` represents all of them: its
+inputs are the tensors that the calls used but did not create, such as a model's parameters. In the
+backward pass, each thread differentiates its own graph, and the node adds up their gradients:
 
     L = L(y_1(w), ..., y_n(w))        dL/dw = sum_k (dL/dy_k) (dy_k/dw)
 """
@@ -35,15 +35,15 @@ def in_parallel(calls):
     Returns
     -------
     list
-        The results, in the order of `calls`. If this thread records the graph, one backward pass
-        through any of them differentiates the calls in parallel as well.
+        The results, in the order of `calls`. If this thread records the graph, a backward pass
+        through any of them also differentiates the calls in parallel.
 
     Notes
     -----
-    Each call draws the random numbers of dropout from a range of its own, so that they do not
-    depend on when the others draw; other random numbers raise an error. Under autocast, and while
-    a listener watches this thread (a recording, a checkpoint, anomaly mode), the calls run one
-    after the other on this thread, so that it sees every operation.
+    Each call draws its dropout masks from its own range of random numbers, so the masks do not
+    depend on the order of the calls; drawing other random numbers raises an error. Under autocast,
+    and while this thread has a listener (a recording, a checkpoint, anomaly mode), the calls run
+    one after another on this thread, so that the listener sees every operation.
 
     Examples
     --------
@@ -69,13 +69,13 @@ def in_parallel(calls):
 
 
 def _run(call, first_offset, recording):
-    """Call with its own range of random numbers, and with the recording of the starting thread."""
+    """Run a call with its own range of random numbers; record a graph if the main thread does."""
     with own_offsets(first_offset), set_grad_enabled(recording):
         return call()
 
 
 def _joined_to_graph(results, parts, start):
-    """Return the results with one node in place of the graphs of the calls."""
+    """Return the results, with a single node that replaces the graphs of the calls."""
     sources = [_sources(part, start) for part in parts]
     shapes = {edge: shape for found in sources for edge, shape in found.items()}
     ctx = Context()
@@ -95,9 +95,9 @@ def _joined_to_graph(results, parts, start):
 
 
 def _sources(outputs, start):
-    """Return {edge: shape} for what the graph of `outputs` uses from outside.
+    """Return {edge: shape} for the tensors that the graph of `outputs` uses but did not compute.
 
-    These are the leaves, and the results of operations that ran before the number `start`.
+    They are leaves, or results of nodes whose number is below `start`.
     """
     found, seen = {}, set()
     waiting = [(output._current_edge(), output.array.shape) for output in outputs]
@@ -145,7 +145,7 @@ def _pairs(first, second):
 
 
 def _grouped(edges, edges_of_calls, found):
-    """Return, for each edge, the list of its gradients from the calls."""
+    """Return, for each edge, the list of the gradients that the calls computed for it."""
     arrived = {edge: [] for edge in edges}
     for part, results in _pairs(edges_of_calls, found):
         for edge, result in _pairs(part, results):
@@ -154,7 +154,7 @@ def _grouped(edges, edges_of_calls, found):
 
 
 def _differentiate(outputs, grads, edges, retain_graph, recorded):
-    """Return the gradients of one call's outside tensors, from the gradients of its outputs."""
+    """Return the gradients of one call's inputs (`edges`), given the gradients of its outputs."""
     if not outputs:
         return []
     grads = grads if recorded else [wrap(grad) for grad in grads]
@@ -164,7 +164,7 @@ def _differentiate(outputs, grads, edges, retain_graph, recorded):
 
 
 def _summed(groups, in_threads):
-    """Return the sum of each group of gradients; large sums are shared among threads."""
+    """Return the sum of each group of gradients; large sums are divided among threads."""
     sizes = [math.prod(group[0].shape) * len(group) for group in groups]
     count = len(groups[0]) if in_threads and sum(sizes) > _SMALL else 1
     work = [partial(_sums, groups[part]) for part in shares(sizes, count)]
@@ -178,8 +178,8 @@ def _sums(groups):
 def _sum(group):
     """Add up the gradients in a list, and empty it.
 
-    NumPy writes a sum into an operand that nothing else refers to. So the second gradient has no
-    other reference, which saves memory of the size of all parameters.
+    NumPy reuses the memory of an operand that has no other reference. So the second gradient must
+    not be referenced elsewhere; this saves as much memory as all parameters use.
     """
     total = group.pop(0)
     while group:

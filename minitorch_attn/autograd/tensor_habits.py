@@ -1,8 +1,8 @@
-"""Tensor habits: explain the errors of a Function that is written as for PyTorch.
+"""Tensor habits: explain the errors of a Function that was written for PyTorch.
 
 PyTorch gives tensors to `forward` and `backward`. This library gives them arrays, so `x.clamp(...)`
-in a method of a user's Function ends in NumPy's AttributeError. The functions below run only after
-such an error, and name the class, the method and what NumPy calls the operation.
+in a method of a user's Function raises NumPy's AttributeError. The functions below run only after
+such an error, and name the class, the method and NumPy's name for the operation.
 """
 
 import re
@@ -135,7 +135,7 @@ def refuse_output(function, value, method="forward"):
 
 
 def explain_backward(error, node, roots, create_graph):
-    """Raise an error that names the class, if a `backward` as for PyTorch caused `error`.
+    """Raise an error that names the class, if a `backward` written for PyTorch caused `error`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Part of a batch: draw only the dropout masks of some rows, as if the whole batch were there."""
+"""Part of a batch: draw the dropout masks that some rows would get within the whole batch."""
 
 import math
 import threading
@@ -19,9 +19,9 @@ current = _Current()
 def batch_part(first, count, total):
     r"""Draw only the dropout masks of some rows of a batch inside the `with` block.
 
-    Processes that share a batch use this with the same seed and different rows. Each then draws
-    the entries of its rows from the mask that a single process would draw, and uses up as many
-    counter values as that, so that the next masks agree as well.
+    Processes that share a batch use this with the same seed and different rows. Each process then
+    draws its rows of the mask that a single process would draw. It advances the counter as far as
+    the whole mask would, so that later masks agree, too.
 
     Parameters
     ----------
@@ -36,8 +36,8 @@ def batch_part(first, count, total):
         If the rows are not a part of the batch; inside the block, if the first axis of a mask is
         not a multiple of `count`.
     GraphError
-        Inside the block, if other random numbers are drawn, or threads are started that draw
-        masks: only masks are drawn by row.
+        Inside the block, if random numbers other than masks are drawn, or if threads that draw
+        masks are started.
 
     Notes
     -----
@@ -46,8 +46,8 @@ def batch_part(first, count, total):
 
         n first <= i < n (first + count),
 
-    which are contiguous. They need not start at a multiple of 16, the number of entries that a
-    counter value gives: the counter values that cover them are computed, and the ends are cut off.
+    which are contiguous. One counter value gives 16 entries. If the part does not start or end at a
+    multiple of 16, the extra entries at its ends are computed and discarded.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def batch_part(first, count, total):
 
 @contextmanager
 def again_in(rows):
-    """Continue inside the `batch_part` of an earlier `current.rows`; None is the whole batch."""
+    """Enter `batch_part` again with rows saved from `current.rows`; None means the whole batch."""
     before, current.rows = current.rows, rows
     try:
         yield
@@ -87,7 +87,7 @@ def draws_part():
 
 
 def refuse_in_part(message, hint):
-    """Raise an error inside `batch_part`, for what would differ from one process."""
+    """Inside `batch_part`, raise an error: the results would differ from those of one process."""
     if current.rows is None:
         return
     first, count, total = current.rows
@@ -110,7 +110,7 @@ def whole_mask(shape):
     Returns
     -------
     size, start : int
-        Numbers of entries.
+        Number of entries of the whole mask, and of those before this part.
 
     Examples
     --------

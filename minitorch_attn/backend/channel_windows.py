@@ -95,13 +95,13 @@ def kernel_sums(windows, grads):
 
 
 def _axes(images, kernels):
-    """Return numbers for the axes (batch, *place), *kernel and channel, as `einsum` takes them."""
+    """Return integers that label the axes (batch, *place), *kernel and channel for `einsum`."""
     first, last = images.ndim - 1, images.ndim + kernels.ndim - 2
     return [*range(first)], [*range(first, last)], last
 
 
 def _in_rows(windows, images):
-    """Return True if neighboring windows of a row are neighbors in memory."""
+    """Return True if neighboring windows of a row are adjacent in memory."""
     return windows.strides[images.ndim - 2] == windows.shape[-1] * windows.strides[-1]
 
 

@@ -24,12 +24,12 @@ class _Board:
         self.pending = False  # a check ran since the buffer was last read
 
     def note(self):
-        """Note that a check has run."""
+        """Record that a check has run."""
         self.pending = True
 
 
 def _nothing():
-    """Do nothing: reading the buffer once too often does not change anything."""
+    """Do nothing: an unnecessary read of the buffer is harmless."""
 
 
 def note_worst(kind, worst):
@@ -48,7 +48,7 @@ def note_worst(kind, worst):
 
 
 def note_largest(kind, index, lowest=0, allow=None):
-    """Record the largest of `index - lowest` as an unsigned integer, as `note_worst` does.
+    """Record the maximum of `index - lowest` as an unsigned integer, like `note_worst`.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def note_largest(kind, index, lowest=0, allow=None):
 
 @with_kernel
 def store_largest(index, lowest, allow, here):
-    """Write the larger of `here` and the largest of `index - lowest` into `here`."""
+    """Set `here` to the maximum of itself and all `index - lowest`."""
     xp = array_module(index)
     if allow is not None:
         index = xp.where(index == allow, lowest, index)
@@ -103,7 +103,7 @@ def read_pending(device, platform):
     Returns
     -------
     callable or None
-        To be called after the next wait for the device: it raises the error of a check that has
+        Function to call after the next wait for the device: it raises the error if a check has
         failed. None if no check ran.
     """
     board = _boards.get(device)

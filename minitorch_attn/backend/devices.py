@@ -260,7 +260,7 @@ def to_host(array):
 
 
 def with_every_read(start):
-    """Register what else to read at each copy from a device to the host.
+    """Register a function that reads other values at each copy from a device to the host.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ def with_every_read(start):
 
 
 def read_the_rest(device):
-    """Read what was registered by `with_every_read`, without another array."""
+    """Run the reads that `with_every_read` registered, although no array is copied now."""
     platform = _platform_for(device)
     finish = [start(device, platform) for start in _with_every_read]
     platform.wait()

@@ -1,6 +1,6 @@
 """Generator of random numbers with its own seed.
 
-A file of its own, because NumPy loads `numpy.random` only when it is first used.
+This is a separate file, because NumPy loads `numpy.random` only when it is first used.
 """
 
 import numpy as np

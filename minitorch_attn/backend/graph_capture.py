@@ -1,11 +1,10 @@
-"""CUDA graphs: what a step leaves behind so that its launches can be replayed.
+"""CUDA graphs: record what must change each time the launches of a step are replayed.
 
-A graph repeats the launches of one step with the arguments that they had, and runs no Python. What
-changes from step to step therefore goes into a `Capture`: numbers that a kernel reads from the
-device instead of from its arguments (the learning rate, the first counter of the dropout masks),
-and actions of the host (the optimizer counts its updates). `mt.cuda.GraphedStep` writes the
-numbers and repeats the actions before each replay. Where no step is recorded, which is nearly
-always, each function here returns at once.
+A graph repeats the launches of one step with their original arguments, and does not run Python.
+Everything that changes from step to step is stored in a `Capture`: numbers that a kernel reads from
+the device instead of its arguments (the learning rate, the first counter of the dropout masks), and
+actions of the host (the optimizer counts its updates). `mt.cuda.GraphedStep` writes the numbers and
+repeats the actions before each replay. Without a recorder, these functions do nothing.
 """
 
 import threading
@@ -34,7 +33,7 @@ _thread = _Thread()
 
 @contextmanager
 def recorded_by(recorder):
-    """Report what this thread does inside the `with` block to a Rehearsal or a Capture."""
+    """Let a Rehearsal or a Capture record what this thread does inside the `with` block."""
     _thread.recorder = recorder
     try:
         yield recorder
@@ -48,12 +47,12 @@ def is_recording():
 
 
 def refuse(what):
-    """Say that a step does something that a graph cannot repeat; `what` completes "the step ...".
+    """Report an action that a graph cannot repeat; `what` completes the words "the step ...".
 
     Raises
     ------
     DeviceError
-        Inside a `Capture`. A `Rehearsal` takes a note.
+        Inside a `Capture`. A `Rehearsal` only stores the text.
     """
     if _thread.recorder is not None:
         _thread.recorder.refuse(what)
@@ -66,14 +65,14 @@ def on_replay(action, undo):
     ----------
     action : callable
     undo : callable
-        Reverts the action that the capture itself has done, if the capture fails.
+        Reverts the action after a failed capture, which has already performed it once.
     """
     if _thread.recorder is not None:
         _thread.recorder.on_replay(action, undo)
 
 
 def guard(holds):
-    """Replay only while `holds()` is true; afterwards, the step has to be captured again."""
+    """Replay only while `holds()` is true; after that, the step must be captured again."""
     if _thread.recorder is not None:
         _thread.recorder.guards.append(holds)
 
@@ -84,14 +83,14 @@ def live_numbers(function, dtype="float64"):
     Parameters
     ----------
     function : callable
-        `function()` returns the numbers, in a list of constant length. Before a replay, it is
-        called after the actions that were registered before it.
+        `function()` returns the numbers, in a list of constant length. Each replay calls it after
+        the actions that were registered before it.
     dtype : {"float64", "int64"}
 
     Returns
     -------
     array, or None
-        None: the kernel takes the numbers as its arguments, as in any other step.
+        None means that the kernel must take the numbers as arguments, as usual.
     """
     if _thread.recorder is None:
         return None
@@ -99,13 +98,12 @@ def live_numbers(function, dtype="float64"):
 
 
 def live_random():
-    """Return the first dropout counter of the captured step, and seed and counter on the device.
+    """Return the captured step's first dropout counter, and the seed and counter on the device.
 
     Returns
     -------
     (int, array of uint64 of shape (2,)) or None
-        None without a capture. At each replay, the array has the seed and the counter with which
-        the step would start now.
+        None without a capture. Each replay first updates the array to the current seed and counter.
     """
     if _thread.recorder is None:
         return None
@@ -132,7 +130,7 @@ class Rehearsal:
         self.refused, self.guards = [], []
 
     def refuse(self, what):
-        """Note what a graph cannot repeat."""
+        """Store the reason why a graph cannot repeat the step."""
         self.refused.append(what)
 
     def on_replay(self, action, undo):
@@ -142,11 +140,11 @@ class Rehearsal:
         """Return None: the kernels take their arguments by value."""
 
     def live_random(self):
-        """Return None, as `live_numbers`."""
+        """Return None, like `live_numbers`."""
 
 
 class Capture:
-    """Recorder of the step that a graph is made of.
+    """Recorder of the step that is captured as a graph.
 
     Parameters
     ----------
@@ -168,12 +166,12 @@ class Capture:
         raise DeviceError(f"a CUDA graph cannot repeat this step: the step {what}")
 
     def on_replay(self, action, undo):
-        """Keep an action for the replays."""
+        """Store an action, to be repeated before each replay."""
         self.actions.append(action)
         self.undos.append(undo)
 
     def live_numbers(self, function, dtype):
-        """Return a place on the board for the numbers of a function."""
+        """Reserve a part of the board for the numbers that a function returns."""
         numbers = function()
         start, self.used = self.used, self.used + len(numbers)
         if self.used > LENGTH:
@@ -188,7 +186,7 @@ class Capture:
         return self.board[start : self.used].view(dtype)
 
     def live_random(self):
-        """Return the first counter, and its place on the board."""
+        """Return the first counter, and the part of the board with the seed and the counter."""
         return self.first, self.board[:_RANDOM].view("uint64")
 
     def set_random(self, seed, first):
@@ -196,17 +194,17 @@ class Capture:
         self.values[:_RANDOM].view("uint64")[:] = seed % 2**64, first % 2**64
 
     def advance(self):
-        """Do on the host what one more step does."""
+        """Repeat the host's actions of one step."""
         for action in self.actions:
             action()
 
     def undo(self):
-        """Revert what the captured step did on the host, the latest first."""
+        """Revert the host's actions of the captured step, the latest first."""
         for undo in reversed(self.undos):
             undo()
 
     def is_valid(self):
-        """Return True if a replay still does what the step would do."""
+        """Return True if a replay would still have the same effect as the step."""
         return all(holds() for holds in self.guards)
 
 

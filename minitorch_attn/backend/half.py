@@ -6,8 +6,8 @@ __all__ = ["narrowed", "widened"]
 def widened(x):
     """Return a float16 array as float32; return any other array, or None, itself.
 
-    In float16, a sum of 4096 ones is 2048, and the exponential of 12 is infinite. An operation that
-    adds or exponentiates inside therefore computes in float32, as the kernels for GPUs do.
+    In float16, a sum of 4096 ones is 2048, and the exponential of 12 is infinite. Operations with
+    internal sums or exponentials therefore compute in float32, like the kernels for GPUs.
 
     Parameters
     ----------
@@ -23,5 +23,5 @@ def widened(x):
 
 
 def narrowed(x, like):
-    """Round an array to the dtype of another; return None and arrays of that dtype themselves."""
+    """Round `x` to the dtype of `like`; return it unchanged if it is None or has this dtype."""
     return x if x is None or x.dtype is like.dtype else x.astype(like.dtype, copy=False)

@@ -19,9 +19,9 @@ def register(function):
     The class has the static methods `forward` and `backward` of a Function, and
     `accepts(*arrays, **settings)`, which returns False for inputs that the kernel does not handle.
     They save the same arrays in the context as the operation, so that the composed version, the
-    second derivative and a checkpoint do not depend on which of the two ran. A kernel that saves
-    something else has its own `composed`. A kernel of a plain function (see `with_kernel`), or of
-    an optimizer's update, has `run` in place of `forward` and `backward`.
+    second derivative and a checkpoint do not depend on whether the kernel or the operation ran. A
+    kernel that saves different arrays defines its own `composed`. A kernel of a plain function (see
+    `with_kernel`), or of an optimizer's update, defines `run` instead of `forward` and `backward`.
 
     Parameters
     ----------
@@ -37,14 +37,14 @@ def register(function):
 
 
 def kernel_for(function, arrays, settings):
-    """Return what runs: the kernel of an operation, or the operation itself.
+    """Return the kernel of an operation for these inputs, or the operation if there is none.
 
     Parameters
     ----------
     function : type or function
         The operation.
     arrays : list of arrays, numbers and None
-        Inputs. Only for CUDA arrays is there a kernel.
+        Inputs. Kernels exist only for CUDA arrays.
     settings : dict
         Keyword arguments of the operation.
     """
@@ -67,7 +67,7 @@ def with_kernel(function):
     Returns
     -------
     callable
-        Function with the same arguments, for which `register` can enter a kernel.
+        Function with the same arguments, for which `register` can register a kernel.
 
     Examples
     --------

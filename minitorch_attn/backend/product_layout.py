@@ -1,8 +1,8 @@
-"""Which call of BLAS computes a product: transposed flags, leading dimensions, batch strides.
+"""Layout of matrix products for BLAS: transpose flags, leading dimensions, batch strides.
 
 BLAS reads a matrix whose rows, or whose columns, are contiguous in memory; the distance between two
-of them, the leading dimension, may be larger than their length. A batch of products needs one
-distance between its matrices, which is 0 where one matrix serves all of them. So most views need
+rows (or columns), the leading dimension, may be larger than their length. In a batch, the distance
+between matrices must be constant; it is 0 if all products use the same matrix. So most views need
 no copy: a transposed matrix, the heads of attention, a slice of the features.
 """
 
@@ -23,18 +23,18 @@ class Plan(NamedTuple):
     shape : tuple of int
         Shape of the product.
     copies : (bool, bool)
-        Whether BLAS cannot read a, or b, in place. If one is True, the rest is not set.
+        Whether a and b must be copied first. If one is True, the fields below are not set.
     sizes : (int, int, int)
-        Numbers of rows of a, columns of b, and columns of a.
+        Number of rows of a, of columns of b, and of columns of a.
     layouts : ((bool, int), (bool, int))
-        Whether each matrix, a and b, is stored transposed, and its leading dimension.
+        For a and for b: whether the matrix is stored transposed, and its leading dimension.
     steps : (int, int, int)
-        Elements from one matrix of the batch to the next, of a, b and the product.
+        Batch strides of a, b and the product, in elements.
     count : int
-        Matrices in the batch.
+        Number of matrices in the batch.
     starts : list of (int, int, int)
-        Where each call starts, in elements; more than one only if the batch has several axes that
-        the operands do not step through evenly, as in grouped-query attention.
+        Offsets of a, b and the product in each BLAS call, in elements. There are several calls only
+        if the batch axes cannot be merged into one, as in grouped-query attention.
     """
 
     shape: tuple
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 
 
 def matrix_layout(rows, columns, row_step, column_step):
-    """Return how BLAS can read a matrix in place.
+    """Return the layout with which BLAS can read a matrix in place.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def matrix_layout(rows, columns, row_step, column_step):
     Returns
     -------
     (bool, int) or None
-        Whether the matrix is stored transposed, and its leading dimension; None if it cannot.
+        Whether the matrix is stored transposed, and its leading dimension; None if it needs a copy.
 
     Examples
     --------
@@ -78,18 +78,18 @@ def matrix_layout(rows, columns, row_step, column_step):
 
 
 def merged(shape, *steps):
-    """Merge neighbouring axes that every operand steps through evenly.
+    """Merge adjacent axes that have a common stride in every operand.
 
     Parameters
     ----------
     shape : tuple of int
     *steps : tuple of int
-        Steps of each operand along these axes.
+        Strides of each operand along these axes.
 
     Returns
     -------
     list of (int, tuple of int)
-        Size of each remaining axis and the step of each operand.
+        Size of each remaining axis, and its stride in each operand.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def merged(shape, *steps):
 
 @lru_cache(maxsize=4096)
 def plan(a_shape, a_steps, b_shape, b_steps):
-    """Return the plan of a product a @ b that is not empty.
+    """Return the plan of a nonempty product a @ b.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def plan(a_shape, a_steps, b_shape, b_steps):
 
 
 def _broadcast(a_lead, a_steps, b_lead, b_steps):
-    """Return the broadcast shape of two batches, and the steps of each along its axes."""
+    """Return the shape to which two batches broadcast, and the strides of each along its axes."""
     ndim = max(len(a_lead), len(b_lead))
     pairs = []
     for lead, steps in ((a_lead, a_steps), (b_lead, b_steps)):
@@ -175,13 +175,13 @@ def _broadcast(a_lead, a_steps, b_lead, b_steps):
 
 
 def _uneven(lead, steps):
-    """Return True if the axes of a batch that an operand has do not merge into one."""
+    """Return True if the axes along which an operand varies cannot be merged into one."""
     own = [(size, step) for size, step in zip(lead, steps, strict=True) if step]
     return len(merged([size for size, _ in own], [step for _, step in own])) > 1
 
 
 def _starts(axes):
-    """Return where the calls start: one for each index of the axes that are left."""
+    """Return the offsets of the calls: one call for each index along the remaining axes."""
     starts = [(0, 0, 0)]
     for size, steps in axes:
         starts = [

@@ -222,7 +222,7 @@ def next_offset(size):
 
 
 class _PartOffset(int):
-    """First counter value of a part of a mask, which starts `skip` entries later, below 16."""
+    """First counter value of a part of a mask, which starts `skip` < 16 entries after it."""
 
     skip = 0
 

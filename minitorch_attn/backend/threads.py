@@ -1,4 +1,4 @@
-"""Threads: share one piece of work among several threads, each with one BLAS thread.
+"""Threads: divide work among several threads, each with one BLAS thread.
 
 NumPy releases Python's global interpreter lock (GIL) while it computes. A thread holds the GIL only
 for the short time between two operations.

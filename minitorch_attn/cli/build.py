@@ -100,7 +100,7 @@ class Desk:
         return self.file.path
 
     def last_begun(self):
-        """Return the number of the last step of which the file has a written function; 0 if none.
+        """Return the number of the last step that has a written function in the file; 0 if none.
 
         A new progress file does not know which steps were done in an existing file.
         """
@@ -310,7 +310,7 @@ def notebook(group_file, fresh, answers, no_viewer, file):
 @_FILE
 @click.pass_obj
 def train(group_file, steps, alone, file):
-    """Train your GPT on the text of `mta tour`, beside the library's GPT of the same size.
+    """Train your GPT on the text of `mta tour`, and the library's GPT of the same size.
 
     Both start with the same weights and get the same batches. It takes a few minutes; the weights
     are written next to your file.

@@ -1,9 +1,9 @@
-"""Parent of one worker: wait for the worker, and note the signal that has ended it.
+"""Parent of one worker: wait for the worker, and record the signal that killed it.
 
     python -I -S worker_parent.py FOLDER COMMAND...
 
-mpiexec starts this file in the place of a worker. When a worker is killed, mpiexec kills the others
-at once, and cannot say which died first; this process is told by the operating system.
+mpiexec starts this file in place of a worker. When a worker is killed, mpiexec kills the others at
+once, and cannot tell which died first. The operating system reports the signal to this process.
 """
 
 import os

@@ -88,7 +88,7 @@ class _Supervisor:
             self._end_all()
 
     def _watch(self):
-        """Look for a worker that did not end well; end the others soon, if mpiexec does not."""
+        """Look for a worker that failed; end the others soon, if mpiexec does not."""
         now, pids = time.monotonic(), self._pids()
         if self.started is None and pids:
             self.started = now
@@ -142,7 +142,7 @@ class _Supervisor:
         return None
 
     def _note(self, name):
-        """Return the text that a worker left, or None."""
+        """Return the text of a worker's note, or None."""
         with contextlib.suppress(OSError):
             return (self.folder / name).read_text(encoding="utf-8") or None
         return None

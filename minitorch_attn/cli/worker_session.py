@@ -54,7 +54,7 @@ def _launched_rank():
 
 
 def _say_how_it_ends(note):
-    """Leave the exit status before MPI ends this process, or before it ends by itself."""
+    """Write the exit status to a note when this process exits, before MPI is closed."""
     leave, hook = sys.exit, sys.excepthook
     status = [0]
 
@@ -80,7 +80,7 @@ def _end_with_parent():
 
 
 def _leave(name, text):
-    """Leave a note for the process that started the workers; without one, do nothing."""
+    """Write a note for the process that started the workers, if there is one."""
     folder = os.environ.get(FOLDER)
     if folder and Path(folder).is_dir():
         path = Path(folder, name)
@@ -91,7 +91,7 @@ def _leave(name, text):
 
 
 class WorkerSession(Session):
-    """`Session` on worker 0; the other workers train along, and write and print nothing.
+    """`Session` on worker 0; the other workers only train, and do not write or print anything.
 
     The arguments are those of `Session`.
 
@@ -124,7 +124,7 @@ class WorkerSession(Session):
         return 0 if noted else code
 
     def _reported(self, call):
-        """Call, and let worker 0 report an error that it has as well."""
+        """Run `call`; if it fails, wait in case worker 0 reports the same error."""
         try:
             return call()
         except MiniTorchError:

@@ -60,7 +60,7 @@ def notebook(lesson, answers=False):
 
 
 def assembled(cells):
-    """Make a notebook of cells, and number them.
+    """Make a notebook from cells, and number them.
 
     Parameters
     ----------

@@ -212,7 +212,7 @@ class LessonRun:
 
 
 def _assigned(before, after):
-    """Return the names that are new or hold another object than before."""
+    """Return the names that are new or refer to a different object than before."""
     missing = object()
     names = (name for name, value in after.items() if before.get(name, missing) is not value)
     return [name for name in names if name != "__builtins__"]

@@ -336,7 +336,7 @@ def _in_type_of(correct, found):
 
 
 def _comparable(value):
-    """Replace everything in an argument by None that is neither an array nor a number nor text."""
+    """Replace everything in an argument except arrays, numbers and text by None."""
     if isinstance(value, (tuple, list)):
         return [_comparable(item) for item in value]
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
 """CUDA graphs: `GraphedStep` captures a whole training step once and replays it in one call.
 
-A step of a small model is a few hundred launches, and each takes 5 to 10 microseconds from Python.
-A graph holds all of them, and one call of the driver starts it.
+A step of a small model has a few hundred launches, each of which takes Python 5 to 10 microseconds.
+A graph contains all of them, and a single driver call starts it.
 """
 
 import warnings
@@ -35,41 +35,41 @@ __all__ = ["GraphedStep"]
 
 
 class GraphedStep:
-    """Run a step, and from its fourth call on, replay it as a CUDA graph.
+    """Run a step, and replay it as a CUDA graph from the fourth call on.
 
     The step is any function of tensors: forward, backward and update of a training step, or a
     forward pass. The first `num_warmup_iters` calls run it as usual. The next call captures a graph
-    of its launches, and that graph runs this step and all later ones. Every call does exactly what
-    the step itself would do, bit for bit: dropout masks, learning rates and update counts go on.
+    of its launches, and that graph runs this step and all later ones. Every call has exactly the
+    same effect as the step itself, bit for bit, including dropout masks, learning rates and counts.
 
-    Where a step cannot be captured, GraphedStep runs it as usual, warns once, and says why in
-    `reason`: on the CPU, or if the step waits for the GPU (`loss.item()`), copies data from the
-    host, or advances a learning-rate schedule (call `scheduler.step()` after the step).
+    If a step cannot be captured, GraphedStep runs it as usual, warns once, and stores the reason in
+    `reason`. This happens on the CPU, or if the step waits for the GPU (`loss.item()`), copies data
+    from the host, or advances a learning-rate schedule (call `scheduler.step()` after the step).
 
     Parameters
     ----------
     step : callable
-        Function of tensors, also in tuples, lists and dicts. A graph runs no Python: printing,
-        counting and appending to lists happen only during the first calls. The step may use
-        other tensors, such as a model's parameters, but not tensors that are replaced.
+        Function of tensors, which may be nested in tuples, lists and dicts. A graph does not run
+        Python: printing, counting and appending to lists happen only during the first calls. The
+        step may use other tensors, such as a model's parameters, unless they are replaced.
     num_warmup_iters : int, default 3
         Number of calls before the capture, at least 1.
     max_graphs : int, default 8
         Maximum number of graphs, one for each combination of shapes, dtypes and other arguments.
         Calls with further combinations run as usual.
     copy_outputs : bool, default True
-        Whether a call returns copies. If False, the next call overwrites what this one returned.
+        Whether a call returns copies. If False, the next call overwrites the returned tensors.
 
     Attributes
     ----------
     reason : str or None
         Why the latest call did not use a graph; None if it did, or was a warm-up.
     replays : int
-        Number of calls that a graph has run.
+        Number of calls that were run by a graph.
 
     Notes
     -----
-    Each graph keeps the memory of a whole step. PyTorch's equivalents are `torch.cuda.graph` and
+    Each graph occupies the memory of a whole step. PyTorch's equivalents are `torch.cuda.graph` and
     `torch.cuda.make_graphed_callables`.
 
     Examples
@@ -116,12 +116,12 @@ class GraphedStep:
         Parameters
         ----------
         *args, **kwargs
-            Arguments of the step. A graph belongs to the shapes and dtypes of the tensors, and to
-            the values of all other arguments.
+            Arguments of the step. Each combination of shapes and dtypes of the tensors, and of
+            values of all other arguments, has its own graph.
 
         Returns
         -------
-        what the step returns, with tensors that do not require grad
+        The result of the step, with tensors that do not require grad.
         """
         if is_recording():  # inside the step of another graph
             return self._step(*args, **kwargs)
@@ -147,7 +147,7 @@ class GraphedStep:
         return self._run(key, graph, args, kwargs)
 
     def _run(self, key, graph, args, kwargs):
-        """Run a graph, or a warm-up; if it turns out to be impossible, say so."""
+        """Run a graph, or a warm-up; warn if the step turns out not to allow a graph."""
         outputs = graph.run(args, kwargs)
         if graph.failure is not None:
             self._failures[key] = self.reason = graph.failure
@@ -173,7 +173,7 @@ def _copied(tensor):
 
 
 def _unsuitable(arguments):
-    """Return why these arguments cannot be those of a graph, or None."""
+    """Return the reason why a graph does not support these arguments, or None."""
     tensors = tensors_in(arguments)
     for tensor in tensors:
         device = device_of(tensor.array)
@@ -193,8 +193,8 @@ def _unsuitable(arguments):
 class _Graph:
     """Graph of one step for one combination of arguments: warm-ups, then a capture, then replays.
 
-    The step runs on a stream of its own, with memory from a pool of its own: what it frees is used
-    again by the same graph only.
+    The step runs on the graph's own stream, with memory from the graph's own pool, so that only
+    this graph reuses the memory that it frees.
     """
 
     def __init__(self, step, args, kwargs, warmups):
@@ -208,7 +208,7 @@ class _Graph:
         self.capture = self.failure = self.uses = self.launch = self.outputs = None
 
     def is_valid(self):
-        """Return False if the step uses other memory than the graph does."""
+        """Return False if the step would now use different memory from the graph."""
         return self.capture.is_valid() and self.uses.unchanged()
 
     def run(self, args, kwargs):
@@ -228,7 +228,7 @@ class _Graph:
 
     @contextmanager
     def _own_stream(self):
-        """Use the stream and the pool of this graph, after and before the work of the caller's."""
+        """Use this graph's stream and pool; its work runs between that of the caller's stream."""
         outside = self.cupy.cuda.get_current_stream()
         self.stream.wait_event(outside.record())
         with self.stream, self.cupy.cuda.using_allocator(self.pool.malloc):
@@ -293,7 +293,7 @@ class _Graph:
 
 
 def _like(tensor):
-    """Return memory for an argument."""
+    """Return an uninitialized tensor with the shape and dtype of an argument."""
     return wrap(array_module(tensor.array).empty(tensor.shape, tensor.array.dtype))
 
 
@@ -302,7 +302,7 @@ def _first_line(error):
 
 
 class _Uses(Listener):
-    """Parameters, gradients and modules that a step uses, beside its arguments."""
+    """Parameters, gradients and modules that a step uses besides its arguments."""
 
     def __init__(self, leaves=()):
         self.leaves = leaves  # those of the rehearsal
@@ -312,28 +312,28 @@ class _Uses(Listener):
         self.seen, self.in_place, self.after = set(), set(), {}
 
     def record_forward(self, ctx, inputs, outputs):
-        """Note the memory of each parameter."""
+        """Record the memory of each parameter."""
         for x in inputs:
             if isinstance(x, Parameter):
                 self.arrays[x] = x.array
 
     def record_gradient(self, tensor):
-        """Note the first gradient of each leaf, and whether it was added to an earlier one."""
+        """Record which leaves get a gradient, and whether it was added to an earlier one."""
         if tensor not in self.seen:
             self.seen.add(tensor)
             if tensor.grad.array is self.memory.get(tensor):
                 self.in_place.add(tensor)
 
     def enter_module(self, module):
-        """Note whether a module is in training mode."""
+        """Record whether a module is in training mode."""
         self.modes[module] = module.training
 
     def before_capture(self):
-        """Return the uses of the capture, given that this was the rehearsal."""
+        """Return a listener for the capture, with the leaves found in this rehearsal."""
         return _Uses(list(self.seen))
 
     def finish(self):
-        """Note the gradients that the captured step has left."""
+        """Record the gradients after the captured step."""
         self.after = {leaf: leaf.grad for leaf in self.leaves}
 
     def undo(self):
@@ -342,12 +342,12 @@ class _Uses(Listener):
             leaf.grad = grad
 
     def after_replay(self):
-        """Set the gradients as the step would have set them."""
+        """Set the gradients to those that the step would have set."""
         for leaf, grad in self.after.items():
             leaf.grad = grad
 
     def unchanged(self):
-        """Return True if a replay reads and writes what the step would read and write."""
+        """Return True if a replay would read and write the same memory as the step."""
         return (
             all(x.array is array for x, array in self.arrays.items())
             and all(module.training is mode for module, mode in self.modes.items())

@@ -44,7 +44,7 @@ def tensors_in(tree):
 
 
 def signature(tree):
-    """Return what two trees have in common if they differ in the values of tensors only.
+    """Return a key that is equal for two trees if they differ only in the values of tensors.
 
     Returns
     -------

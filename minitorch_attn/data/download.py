@@ -1,4 +1,4 @@
-"""Download data files with a checksum, or locate them on this machine."""
+"""Download data files and verify their checksums, or locate them on this machine."""
 
 import contextlib
 import hashlib

@@ -49,7 +49,7 @@ class HelpWords:
     ----------
     sentences : list of list of str
     paragraphs : int array of shape (sentence,)
-        Number of each sentence's paragraph.
+        Index of each sentence's paragraph.
     is_validation : bool array of shape (sentence,)
     occurrences : dict of str to list of (int, int, int)
         For each keyword, its occurrences as (index of the sentence, position in the sentence,

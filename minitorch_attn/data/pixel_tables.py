@@ -76,7 +76,7 @@ def _contexts(images, levels, offsets, position):
 
 
 def _counts(contexts, training, wanted, levels):
-    """Return the training counts of all levels in each wanted context: (pixel, level)."""
+    """Count how often each level follows each `wanted` context in training: (pixel, level)."""
     _, numbers = np.unique(np.concatenate([contexts, wanted]), return_inverse=True)
     known, wanted = numbers[: len(contexts)], numbers[len(contexts) :]
     cells = known * levels + training.reshape(-1)

@@ -62,7 +62,7 @@ class RegionScenes(NamedTuple):
         return canvas
 
     def take(self, which):
-        """Return the scenes with the given numbers, an index array or a slice."""
+        """Return the scenes at the given indices, an array or a slice."""
         return RegionScenes(*(values[which] for values in self))
 
 

@@ -1,8 +1,8 @@
-"""Distributed: several processes that compute together, under the names of `torch.distributed`.
+"""Distributed computing: several processes work together, with the names of `torch.distributed`.
 
 Each process of a run is a rank. `init_process_group` joins the ranks, collectives such as
 `all_reduce` combine their tensors, and `functional` has the differentiable versions. MPI (mpi4py)
-carries tensors on the CPU, and NCCL (CuPy) tensors on GPUs. See docs/distributed.md.
+sends tensors on the CPU, and NCCL (CuPy) tensors on GPUs. See docs/distributed.md.
 """
 
 from ..absent_names import absent as _absent

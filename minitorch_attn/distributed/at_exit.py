@@ -1,9 +1,9 @@
-"""The end of a rank: an exception aborts all ranks, and a clean exit closes MPI.
+"""Exit of a rank: an exception aborts all ranks, and a clean exit closes MPI.
 
-A rank that ends leaves the others waiting for its messages, for ever. So an exception that nobody
-catches, and `sys.exit` with a status other than 0, end every rank: MPI's `Abort` tells `mpiexec`,
-which kills them. A rank that is killed from outside ends the run without this file, because
-`mpiexec` (and `srun`) kill the others when one process of a run ends without closing MPI.
+If one rank ends, the others would wait for its messages forever. So an uncaught exception, or
+`sys.exit` with a status other than 0, ends every rank: MPI's `Abort` tells `mpiexec` to kill them.
+If a rank is killed from outside, this file is not needed, because `mpiexec` and `srun` kill the
+other processes of a run when one of them ends without closing MPI.
 """
 
 import atexit
@@ -20,7 +20,7 @@ _installed = {}  # "pid": the process, "abort" and "close": functions, "status":
 
 
 def install(label, abort, close):
-    """Install the handlers of the end of this process, once.
+    """Install the exit handlers of this process, once.
 
     Parameters
     ----------

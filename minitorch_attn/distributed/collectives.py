@@ -262,7 +262,7 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
 
 @names_arguments
 def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=False):
-    """Reduce a tensor over the ranks, and leave each rank one of N equal parts.
+    """Reduce a tensor over the ranks; each rank receives one of N equal parts.
 
     Parameters
     ----------
@@ -526,7 +526,7 @@ def _check_parts(whole, part, group, where, whole_name, part_name, whole_written
     _check_dtypes(whole, part, where)
     if whole.array.size != part.array.size * group.size():
         raise ShapeError(
-            f"{where}: {whole_name} does not have the size of {part_name} times the ranks",
+            f"{where}: {whole_name} must have the size of {part_name} times the number of ranks",
             got=f"{whole_name} {whole.shape} and {part_name} {part.shape}",
             expected=f"{group.size()} times {part.array.size} elements",
         )

@@ -16,7 +16,7 @@ _open = []  # Traffic objects of the `with` blocks that are open
 
 @dataclass
 class Count:
-    """What calls of one kind have sent from this rank.
+    """Messages that this rank has sent in calls of one kind.
 
     Attributes
     ----------

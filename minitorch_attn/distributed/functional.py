@@ -173,7 +173,7 @@ class AllToAll(Function):
 
 
 class CopyToRanks(Function):
-    """Identity, at the place where a value that all ranks have enters the work of each rank.
+    """Identity, applied where a value that is equal on all ranks enters each rank's computation.
 
     Forward:  y = x
     Backward: grad_x = the sum of grad_y over the ranks, on every rank
@@ -194,7 +194,7 @@ class CopyToRanks(Function):
 
 
 class ReduceFromRanks(Function):
-    """Sum over the ranks, at the place where their partial results become one value.
+    """Sum over the ranks, applied where their partial results are combined into one value.
 
     Forward:  y = x_0 + x_1 + ... on every rank
     Backward: grad_x = grad_y
@@ -217,7 +217,7 @@ class ReduceFromRanks(Function):
 
 
 class ScatterToRanks(Function):
-    """Each rank's part, along one axis, of a value that all ranks have.
+    """Each rank's part, along one axis, of a value that is equal on all ranks.
 
     Forward:  y = this rank's part of x
     Backward: grad_x = the concatenation of the grad_y of all ranks, on every rank
@@ -294,10 +294,10 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None):
     tensor, group = _taking_part(tensor, group, "all_reduce")
     if op not in (ReduceOp.SUM, ReduceOp.AVG):
         raise ArgumentError(
-            "functional.all_reduce: op does not have a derivative here",
+            "functional.all_reduce: this op is not differentiable",
             got=f"{op}",
             expected="ReduceOp.SUM or ReduceOp.AVG",
-            hint="mt.distributed.all_reduce has the others, without a graph",
+            hint="mt.distributed.all_reduce supports the others, without a graph",
         )
     y = AllReduce.apply(tensor, group=group)
     return y / group.size() if op is ReduceOp.AVG else y

@@ -146,7 +146,7 @@ class MpiEngine:
         """Raise an error for an array that is not in the memory of the host."""
         if not hasattr(array, "__array_interface__"):
             raise DeviceError(
-                f"{where}: the backend 'mpi' carries tensors on the CPU only",
+                f"{where}: the backend 'mpi' supports tensors on the CPU only",
                 got=f"a {type(array).__module__}.{type(array).__name__}",
                 hint='use init_process_group("nccl") for CUDA tensors, or tensor.cpu()',
             )
@@ -184,12 +184,12 @@ class MpiEngine:
         return self._run("Allgather", self._bytes(array), self._bytes(output), later=later)
 
     def gather(self, output, array, dst, later=False):
-        """Write the arrays of all ranks into `output` on rank `dst`; it is None on the others."""
+        """Write the arrays of all ranks into `output` on rank `dst` (None on the other ranks)."""
         into = None if output is None else self._bytes(output)
         return self._run("Gather", self._bytes(array), into, dst, later=later)
 
     def scatter(self, output, array, src, later=False):
-        """Write part r of `array` on rank `src` into `output` on rank r; it is None elsewhere."""
+        """Write part r of rank `src`'s `array` (None on other ranks) into `output` on rank r."""
         whole = None if array is None else self._bytes(array)
         return self._run("Scatter", whole, self._bytes(output), src, later=later)
 

@@ -1,10 +1,10 @@
 """NCCL engine: collectives on CuPy arrays, each one call of `cupy.cuda.nccl` with their addresses.
 
-One process drives one GPU. NCCL puts its work into a CUDA stream and returns before it is done. A
-call that the caller waits for goes into the current stream, so that what follows sees its result. A
-call with `later=True` goes into a stream of its own, and runs while the current stream goes on.
+Each process uses one GPU. NCCL adds its work to a CUDA stream and returns before the work is done.
+A call for which the caller waits uses the current stream, so that later operations see its result.
+A call with `later=True` uses the engine's own stream, and overlaps with the current stream.
 
-The tests run this file with a stand-in for CuPy's classes, between threads. It has not run on GPUs.
+The tests run this file in threads, with a stand-in for CuPy's classes. It has not run on GPUs.
 """
 
 from contextlib import contextmanager
@@ -76,7 +76,7 @@ class Request:
         self.cuda, self.event = cuda, event
 
     def wait(self):
-        """Make the current stream wait for the work. The host goes on."""
+        """Make the current stream wait for the work. The host does not wait."""
         self.cuda.get_current_stream().wait_event(self.event)
 
     def test(self):
@@ -132,13 +132,13 @@ class NcclEngine:
         """Raise an error for an array that is not on a GPU."""
         if device_of(array).type != "cuda":
             raise DeviceError(
-                f"{where}: the backend 'nccl' carries CUDA tensors only",
+                f"{where}: the backend 'nccl' supports CUDA tensors only",
                 got=f"a tensor on {device_of(array)}",
                 hint='use init_process_group("mpi") for tensors on the CPU, or tensor.cuda()',
             )
 
     def reduction_dtype(self, dtype, where):
-        """Return the dtype in which values of `dtype` are reduced: float16 in its own."""
+        """Return the dtype in which values of `dtype` are reduced; float16 stays float16."""
         if dtype == "bool":
             return "uint8"
         if str(dtype) not in _TYPES:
@@ -176,14 +176,14 @@ class NcclEngine:
         return self._run("allGather", *what, later=later)
 
     def gather(self, output, array, dst, later=False):
-        """Write the arrays of all ranks into `output` on rank `dst`; it is None on the others."""
+        """Write the arrays of all ranks into `output` on rank `dst` (None on the other ranks)."""
         messages = [("send", address(array), array.nbytes, dst)]
         if output is not None:
             messages += self._from_all(output, [array.nbytes] * self.size)
         return self._exchange(messages, later)
 
     def scatter(self, output, array, src, later=False):
-        """Write part r of `array` on rank `src` into `output` on rank r; it is None elsewhere."""
+        """Write part r of rank `src`'s `array` (None on other ranks) into `output` on rank r."""
         messages = [("recv", address(output), output.nbytes, src)]
         if array is not None:
             messages += self._to_all(array, [output.nbytes] * self.size)
@@ -206,7 +206,7 @@ class NcclEngine:
         _refuse_tag(tag, "recv")
         if src is None:
             raise ArgumentError(
-                "recv: NCCL cannot receive from any rank", got="src=None", hint="name the rank"
+                "recv: src is missing, and NCCL requires it", got="src=None", hint="pass a rank"
             )
         what = address(array), array.nbytes, self.nccl.NCCL_UINT8, src
         request = self._run("recv", *what, later=later)
@@ -245,17 +245,17 @@ class NcclEngine:
         self.comm.destroy()
 
     def abort(self, status):
-        """End all ranks, as far as the way they met allows."""
+        """End all ranks, if the rendezvous allows it."""
         self.comm.abort()
         if self._abort is not None:
             self._abort(status)
 
     def _run(self, name, *arguments, later):
-        """Put one call of the communicator into the current stream, or into the own one."""
+        """Add one call of the communicator to the current stream or, if `later`, to our own."""
         return self._start(lambda stream: getattr(self.comm, name)(*arguments, stream), later)
 
     def _exchange(self, messages, later):
-        """Put several sends and receives of bytes into a stream, as one group."""
+        """Add several sends and receives of bytes to a stream, as one group."""
 
         def start(stream):
             self.nccl.groupStart()
@@ -286,7 +286,7 @@ class NcclEngine:
         return self._pieces("recv", array, sizes)
 
     def _pieces(self, name, array, sizes):
-        """Return a message for every rank, of consecutive pieces of an array, in bytes."""
+        """Return one message per rank: consecutive pieces of an array, with sizes in bytes."""
         start = address(array)
         return [(name, start + sum(sizes[:i]), size, i) for i, size in enumerate(sizes)]
 

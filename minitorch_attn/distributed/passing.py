@@ -1,4 +1,4 @@
-"""Ring of ranks in which each passes arrays on to the next, while it computes."""
+"""Ring of ranks: each rank computes with arrays while it passes them on to the next rank."""
 
 from ..backend import array_module
 from ..tensor import wrap
@@ -25,10 +25,10 @@ class Ring:
             self.rank, self.size = get_rank(group), get_world_size(group)
 
     def visit(self, *arrays):
-        """Yield (source, arrays of rank `source`), for every rank, the own ones first.
+        """Yield (source, arrays of rank `source`) for every rank, starting with this one.
 
-        While the caller computes with the arrays, they are being sent on, and the next ones
-        received. Arrays of one rank travel as one message; all ranks have the same shapes.
+        While the caller computes with these arrays, they are sent to the next rank, and the next
+        arrays are received. One message contains all arrays of a rank; shapes are equal on all.
         """
         held = packed(arrays)
         for step in range(self.size):

@@ -1,7 +1,7 @@
 """Point-to-point messages between two ranks: send, recv, isend, irecv, batch_isend_irecv.
 
-`send` returns when the tensor may be changed again, which can be after the other rank has received
-it. Two ranks that both `send` before they `recv` can therefore wait for each other for ever; use
+`send` returns when the tensor may be changed again, which may be only after the other rank received
+it. Two ranks that both `send` before they `recv` can therefore wait for each other forever; use
 `isend`, or `batch_isend_irecv`, which starts all its messages before it waits for any.
 """
 

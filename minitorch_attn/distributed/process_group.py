@@ -19,7 +19,7 @@ _state = {"world": None, "groups": [], "number": 0}
 
 
 class ProcessGroup:
-    """Some ranks of a run, and the engine that carries the messages between them.
+    """Some ranks of a run, and the engine that sends messages between them.
 
     `init_process_group` and `new_group` create them.
 
@@ -117,7 +117,7 @@ def init_process_group(backend="mpi", init_method=None, world_size=-1, rank=-1):
     Parameters
     ----------
     backend : {"mpi", "nccl"}
-        MPI carries tensors on the CPU, and NCCL tensors on CUDA devices, one device per rank.
+        MPI sends tensors on the CPU. NCCL sends CUDA tensors, and each rank has its own device.
     init_method : str, optional
         For NCCL only: how the ranks find each other. "mpi", "env://", "file:///a/shared/path" or
         "tcp://host:port"; by default "env://" if MASTER_ADDR is set, otherwise "mpi".
@@ -188,7 +188,7 @@ def _nccl_engine(init_method, world_size, rank):
 
 
 def _close_at_exit():
-    """Close what is open at a clean exit, and MPI, whose end waits for all ranks."""
+    """At a clean exit, destroy all groups and close MPI, which waits for all ranks."""
     if is_initialized():
         destroy_process_group()
     mpi.close()
@@ -196,7 +196,7 @@ def _close_at_exit():
 
 @names_arguments
 def destroy_process_group(group=None):
-    """Wait for unfinished calls and free a group; by default all groups. All its ranks must call.
+    """Wait for unfinished calls and free a group, by default all groups. All its ranks must call.
 
     Parameters
     ----------

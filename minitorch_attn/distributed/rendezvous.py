@@ -161,7 +161,7 @@ def through_file(make, path, rank, limit=LIMIT):
     if rank == 0:
         if path.exists():
             raise CommunicationError(
-                "init_process_group: the file of the rendezvous already exists",
+                "init_process_group: the rendezvous file already exists",
                 got=str(path),
                 hint="remove it, or choose another name for every run",
             )
@@ -220,7 +220,7 @@ def _wait(deadline, what):
 
 def _nobody(what):
     return CommunicationError(
-        "init_process_group: the ranks did not meet in time",
+        "init_process_group: the ranks did not connect in time",
         got=f"no answer from {what}",
         hint="check that all ranks were started, with the same init_method and different ranks",
     )

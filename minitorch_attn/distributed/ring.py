@@ -5,9 +5,9 @@ one per rank. In a reduce-scatter, part p starts at rank p + 1 and travels once 
 every rank that it passes adds its own values, so that rank p receives the complete sum. In an
 all-gather, the complete part p starts at rank p and travels around once more. Each of the two
 takes N - 1 steps, in which every rank sends one part: together 2 (N - 1) / N of the tensor's bytes,
-which nearly does not depend on N. No algorithm sends less [1]_.
+which hardly depends on N. No algorithm sends less [1]_.
 
-The engine's own collectives are faster. These are for reading, stepping and comparing.
+The engine's own collectives are faster. These are meant to be read and stepped through.
 
 References
 ----------

@@ -140,7 +140,7 @@ class RingAttention(Function):
 
 
 class _Gradients(NamedTuple):
-    """What the backward pass needs of each query, and the gradients that stay on the rank."""
+    """Values of each query for the backward pass, and the gradients that stay on this rank."""
 
     log_sum: object
     context: object  # gradient of the context, times the scale of dropout
@@ -172,7 +172,7 @@ def _add(total, place, gradient):
 
 
 class _Tile(NamedTuple):
-    """Some consecutive tokens: where they are in the rank's part, and in the whole sequence."""
+    """Consecutive tokens: their positions in the rank's part, and in the whole sequence."""
 
     here: slice
     everywhere: slice
@@ -233,7 +233,7 @@ class _Plan:
 
 
 def _tiles(tokens, rank, size, order, length):
-    """Return the tiles of a rank's part, which end at multiples of `length` of the sequence."""
+    """Return a rank's tiles, which end at multiples of `length` in the whole sequence."""
     tiles, held = [], 0
     for chunk in sequence_slices(tokens * size, rank, size, order):
         start = chunk.start
@@ -298,8 +298,8 @@ def ring_attention(
     order : {"zigzag", "contiguous"}, default "zigzag"
         Which tokens a rank holds; see `sequence_slices`.
     heads : (int, int), default (0, 1)
-        If the heads are split among other ranks: the number of the part that these ranks hold, and
-        the number of parts. Only dropout depends on it.
+        If the heads are also split among ranks: the index of this rank's part of the heads, and the
+        number of parts. Only dropout depends on it.
 
     Returns
     -------
@@ -314,9 +314,9 @@ def ring_attention(
 
     Notes
     -----
-    The derivation is in `RingAttention`. Each rank computes on one core; the ranks are what runs at
-    the same time. With dropout, all ranks must have the same seed, and must have drawn the same
-    masks before; `mt.manual_seed` sets it.
+    The derivation is in `RingAttention`. Each rank computes on one core; the ranks run in parallel.
+    With dropout, all ranks must have the same seed, set by `mt.manual_seed`, and must have drawn
+    the same masks before.
 
     Examples
     --------

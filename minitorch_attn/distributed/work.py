@@ -29,7 +29,7 @@ class Work:
         return True
 
     def is_completed(self):
-        """Return True if the result is there; it does not wait."""
+        """Return True if the result is ready; do not wait for it."""
         for request in self._requests:
             if not request.test():
                 return False
@@ -43,7 +43,7 @@ class Work:
 
 
 def finished(group, request, finish, later):
-    """Finish a call now, or return the Work that will.
+    """Finish a call now, or return a Work that finishes it later.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def finished(group, request, finish, later):
 
 
 class Buffer:
-    """C-contiguous array with the values of a tensor, and the way back into the tensor.
+    """C-contiguous array with the values of a tensor; `write_back` writes it into the tensor.
 
     Attributes
     ----------

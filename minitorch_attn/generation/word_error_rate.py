@@ -82,7 +82,7 @@ def word_error_rate(found, expected):
     words = sum(len(transcript) for transcript in expected)
     if len(found) != len(expected) or not words:
         raise ArgumentError(
-            "word_error_rate: there must be one transcript for each expected one, and a word",
+            "word_error_rate: found and expected must have the same length, with at least one word",
             got=f"{len(found)} transcripts, {len(expected)} expected ones with {words} words",
         )
     return sum(map(edit_distance, found, expected)) / words

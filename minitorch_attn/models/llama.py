@@ -67,7 +67,7 @@ class Llama(nn.Module):
     head_dim : int, optional
         Size of a head. Default: embed_dim / num_heads.
     context_length : int, default 2048
-        Number of tokens in a training text. For longer texts, see `rope_scaling`.
+        Largest number of tokens in a training sequence. For longer texts, see `rope_scaling`.
     rope_base : float, default 10000
         Base of the rotary frequencies.
     rope_scaling : dict, optional

@@ -8,7 +8,7 @@ linear   All pairs use f_i / factor, so that all positions lie in the trained ra
          2023, arXiv:2306.15595v2, section 2.3).
 dynamic  A larger base, which depends on the current length, reduces small f_i and hardly changes
          large f_i (Peng et al. 2023, arXiv:2309.00071v2, sections 3.1 and 3.3).
-yarn     Pairs with many rotations in a training text keep f_i, pairs with less than one use
+yarn     Pairs with many rotations per training sequence keep f_i, pairs with less than one use
          f_i / factor, with a ramp in between. Temperature scales the scores (ibid., 3.2, 3.4).
 llama3   As in yarn, without a temperature, and the ramp depends on wavelengths (Grattafiori et al.
          2024, arXiv:2407.21783v3, section 3.4.2, and the code published with the weights).
@@ -33,7 +33,7 @@ class Rotary(nn.Module):
     head_dim : int
         Size of a head, an even number.
     context_length : int
-        Number of tokens in a training text.
+        Largest number of tokens in a training sequence.
     base : float, default 10000
         Base of the rotary frequencies.
     scaling : dict, optional
@@ -166,7 +166,7 @@ def _yarn(head_dim, base, settings):
     factor = settings.get("factor") or settings["context_length"] / trained
 
     def pair_with(turns):
-        """Return the fractional index of the pair that rotates `turns` times in a training text."""
+        """Return which pair (a fraction) turns `turns` times within the trained context."""
         return head_dim * math.log(trained / (turns * 2 * math.pi)) / (2 * math.log(base))
 
     first, last = (

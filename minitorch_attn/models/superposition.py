@@ -90,7 +90,7 @@ class ToyModel(nn.Module):
 class ToyModels(nn.Module):
     """Several toy models of the same size, computed at once with batched products.
 
-    The models share no parameters. The paper's experiments train one model for each sparsity;
+    The models do not share parameters. The paper's experiments train one model for each sparsity;
     this class trains them together.
 
     Parameters

@@ -209,7 +209,7 @@ class ViLT(nn.Module):
         """Interpolate the positions to the size of each image, and pad: (batch, patch, embed)."""
         table = self.positions[:, 1:].reshape(1, *self.grid, self.embed_dim).permute(0, 3, 1, 2)
         if min(map(min, sizes), default=1) < 1:
-            raise ShapeError("ViLT: pixel_mask has an image without pixels", got="a mask of zeros")
+            raise ShapeError("ViLT: pixel_mask must not be 0 everywhere", got="a mask of zeros")
         found = {
             (h, w): ops.pad(
                 ops.interpolate(table, size=(h, w), mode="bilinear", align_corners=True),

@@ -52,7 +52,7 @@ class DataParallel(Module):
     ------
     ArgumentError
         If the module does not treat each example separately: batch normalization in training, or
-        the batch on another axis than `dim`.
+        a batch axis other than `dim`.
     ShapeError
         If an argument or a result does not have the batch as its axis `dim`, such as a loss.
 
@@ -125,7 +125,7 @@ class DataParallel(Module):
             ) from None
 
     def _check(self, batch):
-        """Once, find out whether the module treats the last example alone as in the batch."""
+        """Check once whether the last example gives the same result alone as in the batch."""
         args, kwargs = batch
         kind = (tuple(kwargs), *[tensor.ndim for tensor in tensors_in(batch)])
         if kind in self._checked:

@@ -105,10 +105,10 @@ class _Static(_Layer):
         return self.key, self.value
 
     def _update_in_graph(self, start, key, value):
-        """Write one token at a place that is on the device; return all of the memory.
+        """Write one token at the position stored on the device; return the whole buffers.
 
-        The shapes in a CUDA graph never change, so each query sees all places, and `visible` says
-        at which of them there is a token.
+        The shapes in a CUDA graph never change, so the query gets all positions of the buffers,
+        and `visible` marks the positions that hold a token.
         """
         keys, values, room = self._keys, self._values, self._keys.shape[2]
         guard(lambda: self._keys is keys and self._values is values and self.length < room)

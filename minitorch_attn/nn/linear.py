@@ -98,9 +98,9 @@ def project(x, *layers):
 
 @with_kernel
 def side_by_side(arrays):
-    """Return arrays with the values of `arrays`, in memory where one product can read all of them.
+    """Return arrays with the values of `arrays`, such that one matrix product can read all of them.
 
-    On a GPU, arrays of one shape are moved to one memory. On the CPU, they are returned unchanged.
+    On a GPU, arrays of one shape are copied to one block of memory. On the CPU, nothing is copied.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def side_by_side(arrays):
 
 
 def lay_side_by_side(*layers):
-    """Move the weights of linear layers of one input side by side, for `project` on a GPU."""
+    """Store the weights of layers with the same input in one block, for `project` on a GPU."""
     if not all(is_plain(layer, Linear) for layer in layers):
         return
     weights = [layer.weight for layer in layers]
@@ -121,7 +121,7 @@ def lay_side_by_side(*layers):
 
 
 class LazyLinear(Linear):
-    """Linear layer that takes `in_features` from its first input, and is then a `Linear`.
+    """Linear layer that infers `in_features` from its first input, and then becomes a `Linear`.
 
     Before that, the weight has 0 columns. The parameters stay the same objects, so that an
     optimizer can be created first. Loading a state dict also sets the size.

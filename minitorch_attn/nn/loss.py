@@ -14,7 +14,7 @@ __all__ = [
 
 
 def _creates(init):
-    """Make the constructor of a loss say what to write if it gets what the loss compares."""
+    """Raise a helpful error if the constructor of a loss gets the tensors to compare."""
 
     @wraps(init)
     def create(self, *args, **settings):

@@ -137,7 +137,7 @@ class CompleteMask(NamedErrors):
 
 
 def _grid(attend):
-    """Draw the first mask of the batch as lines of # and "."; one-row masks are all drawn."""
+    """Draw the first mask of a batch as lines of # and "."; draw all masks if they have one row."""
     shape = (1,) * (4 - attend.ndim) + attend.shape
     batch, heads, queries, keys = shape
     attend = attend.reshape(shape)

@@ -56,8 +56,8 @@ class Fourier(Function):
 class Complex:
     """A complex tensor: two real tensors of the same shape.
 
-    It can be added to, subtracted from, multiplied with and divided by another one, a tensor or a
-    number. A tensor must be the right operand, as in `z * x`.
+    It supports +, -, * and / with complex tensors, real tensors and numbers. A real tensor must be
+    the right operand, as in `z * x`.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
 
 
 def _taps(position, size, mode, padding, corners):
-    """Return the elements along one axis that a position is between: (index, weight) of each."""
+    """Return (index, weight) of each element along one axis that contributes to a position."""
     if mode == "bicubic":
         left = floor(position.detach())
         distance = position - left
@@ -102,13 +102,13 @@ def _taps(position, size, mode, padding, corners):
 
 
 def _inside(place, share, size):
-    """Return a position as an index, and its weight, which is 0 outside the axis."""
+    """Convert a position to an index; set its weight to 0 if it is outside the axis."""
     inside = (place >= 0) & (place <= size - 1)
     return where(inside, place, 0.0).detach().long(), where(inside, share, 0.0)
 
 
 def _padded(position, size, padding, corners):
-    """Map positions beyond the ends of an axis back to it, unless zeros lie there."""
+    """Map positions outside an axis back to it, except for padding with zeros."""
     if padding == "zeros":
         return position
     if padding == "reflection":

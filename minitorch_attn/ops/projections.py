@@ -60,7 +60,7 @@ class Projections(Function):
 
 
 def pairs(parameters):
-    """Return [(weight_1, bias_1), ...] of weight_1, bias_1, ..., or of what belongs to each."""
+    """Group weight_1, bias_1, ... (or values for each) into [(weight_1, bias_1), ...]."""
     return list(zip(parameters[::2], parameters[1::2], strict=True))
 
 

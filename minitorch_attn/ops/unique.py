@@ -71,7 +71,7 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
 
 
 def _slices(input, dim, where):
-    """Return the elements or slices that are compared as the rows of a matrix, and their axis."""
+    """Return a matrix whose rows are the elements or slices to compare, and their axis."""
     if dim is None:
         return input.array.reshape(-1, 1), None
     axis = axis_of(dim, input.ndim, where)
@@ -90,7 +90,7 @@ def _slices(input, dim, where):
 
 
 def _runs(rows):
-    """Return the number of the run that each row is in, and the index at which each run starts."""
+    """Return the index of the run that contains each row, and the first row of each run."""
     xp = array_module(rows)
     begins = xp.ones(len(rows), dtype="bool")
     begins[1:] = (rows[1:] != rows[:-1]).any(axis=1)  # NaN differs from itself

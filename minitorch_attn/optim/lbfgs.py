@@ -1,4 +1,4 @@
-"""LBFGS: quasi-Newton steps, from the last steps and the changes of the gradient in them."""
+"""LBFGS: quasi-Newton steps computed from recent steps and the gradient's change in each."""
 
 from ..autograd import no_grad
 from ..errors import ArgumentError
@@ -11,10 +11,10 @@ __all__ = ["LBFGS"]
 
 
 class LBFGS(Optimizer):
-    r"""L-BFGS (limited-memory BFGS), for few parameters and losses without sampling.
+    r"""L-BFGS (limited-memory BFGS), for few parameters and losses without randomness.
 
-    From the last steps s and the changes y of the gradient g in them, it estimates the inverse H of
-    the matrix of second derivatives, and moves all parameters p together:
+    From recent steps s and the changes y of the gradient g in each step, it estimates the inverse H
+    of the matrix of second derivatives, and moves all parameters p together:
 
         p <- p - lr H g
 
@@ -31,7 +31,8 @@ class LBFGS(Optimizer):
     max_eval : int, optional
         Number of calls of the closure after which `step` ends, by default 1.25 max_iter.
     tolerance_grad, tolerance_change : float
-        `step` ends if no entry of the gradient, or neither step nor loss, is larger than that.
+        `step` ends if no gradient entry exceeds the first, or if the step or the change of the loss
+        does not exceed the second.
     history_size : int, default 100
         Number of pairs (s, y) that are kept.
     line_search_fn : "strong_wolfe", optional
@@ -147,7 +148,7 @@ class LBFGS(Optimizer):
         return loss, cat([grad.detach().reshape(-1) for grad in grads])
 
     def _choose_step(self, group, state, grad, loss):
-        """Store the direction d and the factor t of the next step, and what the one after needs."""
+        """Store the direction d and size t of the next step, and the current gradient and loss."""
         lr = float(group["lr"])
         if state["n_iter"] == 1:
             state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1.0)
@@ -174,7 +175,7 @@ class LBFGS(Optimizer):
         return strong_wolfe(evaluate, start, state["t"], tolerance, most)
 
     def _remember(self, group, state, grad):
-        """Add the last step s and the change y of the gradient to the history."""
+        """Add the latest step s, and the gradient's change y, to the history."""
         y, s = grad - state["prev_flat_grad"], state["d"] * state["t"]
         product = _dot(y, s)
         if product <= 1e-10:  # H would not be positive definite

@@ -219,7 +219,7 @@ class Optimizer(NamedErrors):
         return any(buffer is one for buffers in self._buffers for one in buffers or ())
 
     def _replayed(self, buffer, indices, change):
-        """Count an update that a CUDA graph makes, or with `change=-1` one that it did not make."""
+        """Count an update made by a CUDA graph; `change=-1` undoes this after a failed capture."""
         if self.step_in_state:
             for i in indices:
                 self.state[buffer.parameters[i]]["step"].array += change

@@ -41,7 +41,7 @@ def check_saved(saved, kind, where):
 
 
 def check_like(saved, current, where, others=None):
-    """Raise a CheckpointError if a saved value has another type than the current value.
+    """Raise a CheckpointError if a saved value differs in type from the current value.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def check_like(saved, current, where, others=None):
     where : str
         Name of the optimizer or schedule for error messages.
     others : dict of str to Kind, optional
-        Kinds of the values that are not only of the same type.
+        Kinds of the values for which an equal type is not enough.
     """
     kinds = {name: _like(value) for name, value in current.items()}
     kinds |= {name: kind for name, kind in (others or {}).items() if current.get(name)}

@@ -75,7 +75,7 @@ def _flat_enough(point, start):
 
 
 def _bracket(evaluate, start, t, most):
-    """Return two points around an acceptable one, or (acceptable point, None), and the tries."""
+    """Return two points that bracket an acceptable one, or it and None; and the number of tries."""
     before, point = start, evaluate(t)
     for tried in range(1, most + 1):
         rises = tried > 2 and point.loss >= before.loss

@@ -47,19 +47,19 @@ class ZeroRedundancyOptimizer(Optimizer):
     Raises
     ------
     ArgumentError
-        If an argument is invalid. `LBFGS` is refused, because its state belongs to all parameters
-        together.
+        If an argument is invalid. `LBFGS` is not supported, because its state cannot be divided
+        among the parameters.
 
     Notes
     -----
     *Memory.* AdamW keeps two numbers for each of the Psi parameters. With N ranks, a rank keeps
-    2 Psi / N of them, up to the size of one parameter: parameters are not cut, and each goes, the
-    largest first, to the rank with the least so far.
+    2 Psi / N of them, up to the size of one parameter: parameters are not split, and each one, the
+    largest first, is assigned to the rank with the fewest numbers so far.
 
     *Messages.* Each rank broadcasts its share: Psi numbers in all, as many as an all-gather sends.
     Averaging the gradients (`DistributedDataParallel`) sends 2 Psi (N - 1) / N numbers per rank.
 
-    Rajbhandari et al. 2020 [1]_ call this stage P_os, and split parameters anywhere.
+    Rajbhandari et al. 2020 [1]_ call this stage P_os, and split parameters at any element.
 
     References
     ----------

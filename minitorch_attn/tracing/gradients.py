@@ -85,12 +85,12 @@ class Arrivals:
         )
 
     def settle(self, tensor):
-        """Record that a tensor's `.grad` was created or added to.
+        """Record that backward created a tensor's `.grad`, or added a gradient to it.
 
         Returns
         -------
         (Addition, str or None)
-            Addition, and a note if the result is unexpected.
+            The record, and a note if `.grad` is not its old value plus the new gradient.
         """
         node, index = tensor._edge
         key = (node.number, index)

@@ -1,4 +1,4 @@
-"""Values that a statement reads and writes, found without running any code of its own."""
+"""Values that a statement reads and writes, found without running any of its code."""
 
 import ast
 from types import ModuleType
@@ -23,7 +23,7 @@ def computes(statement):
 
 
 def header_of(statement):
-    """Return what runs as one step: the condition of an `if`, otherwise the whole statement."""
+    """Return the part that is recorded as a step: an `if`'s condition, else the whole statement."""
     name = next((name for kind, name in _HEADERS.items() if isinstance(statement, kind)), None)
     return statement if name is None else getattr(statement, name)
 

@@ -47,7 +47,7 @@ def loop_class(split="data"):
 
 
 def wait_for_all():
-    """Wait until all workers are here, and leave the processor to those that still work.
+    """Wait until all workers have called this, without using CPU time that others need.
 
     A blocking call of MPI would keep a core busy.
     """
@@ -78,7 +78,7 @@ class WorkerLoop(Loop):
     ):  # fmt: skip
         if threads > 1:
             raise ArgumentError(
-                "--workers: each worker uses one thread",
+                "--workers and --threads cannot be combined: each worker uses one thread",
                 got=f"--threads {threads}",
                 hint="leave out --threads, or --workers",
             )

@@ -40,7 +40,7 @@ def passes_figure(examples, title="Positions by pass"):
         heights.append(len(passes))
     if not all(heights) or not heights:
         raise ArgumentError(
-            "passes_figure: there must be an example, and each must have a pass",
+            "passes_figure: there must be at least one example, each with at least one pass",
             got=f"{len(heights)} examples with {heights} passes",
         )
     figure = new_figure(0.25 * longest + 2.4, 0.31 * sum(heights) + 0.6 * len(examples) + 0.9)

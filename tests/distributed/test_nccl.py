@@ -438,11 +438,11 @@ def test_refusals():
     engine = nccl.NcclEngine(
         cuda, cuda.nccl.NcclCommunicator(1, cuda.nccl.get_unique_id(), 0), 0, 1
     )
-    with pytest.raises(DeviceError, match="carries CUDA tensors only"):
+    with pytest.raises(DeviceError, match="supports CUDA tensors only"):
         engine.check(np.zeros(3), "all_reduce")
     with pytest.raises(ArgumentError, match="does not have tags"):
         engine.send(np.zeros(3), 0, tag=3)
-    with pytest.raises(ArgumentError, match="cannot receive from any rank"):
+    with pytest.raises(ArgumentError, match="recv: src is missing"):
         engine.recv(np.zeros(3), None)
     with pytest.raises(DTypeError, match="NCCL cannot reduce this dtype"):
         engine.reduction_dtype(np.dtype("int16"), "all_reduce")
@@ -469,9 +469,9 @@ def test_meeting_through_a_file_and_tcp(tmp_path):
             assert len(set(found)) == 1 and len(found[0]) == 128
     with pytest.raises(CommunicationError, match="already exists"):
         rendezvous.through_file(lambda: b"", tmp_path / "id", 0)
-    with pytest.raises(CommunicationError, match="did not meet in time"):
+    with pytest.raises(CommunicationError, match="did not connect in time"):
         rendezvous.through_file(lambda: b"", tmp_path / "other", 1, 0.1)
-    with pytest.raises(CommunicationError, match="did not meet in time"):
+    with pytest.raises(CommunicationError, match="did not connect in time"):
         rendezvous.through_tcp(lambda: b"", address, 1, 2, 0.1)
 
 

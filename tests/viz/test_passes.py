@@ -39,5 +39,5 @@ def test_lengths_must_match():
 
 @pytest.mark.parametrize("examples", [[], {}, [("a heading", [])]])
 def test_examples_without_passes(examples):
-    with pytest.raises(ArgumentError, match="must be an example"):
+    with pytest.raises(ArgumentError, match="at least one example"):
         passes_figure(examples)

@@ -178,7 +178,7 @@ def _names_of(node):
 
 
 def _give(folder, written):
-    """Write the inputs of all checks. Return the results of the library, by number of the check."""
+    """Write the inputs of all checks. Return the library's results: {number of a check: result}."""
     rng, cases = np.random.default_rng(), {}
     for number, check in enumerate(CHECKS):
         if check.function in written:

@@ -46,7 +46,7 @@ def main(file, folder):
 
 
 def _run(check, module, arrays):
-    """Return the results of one check: outputs, gradients, and what else is remarkable."""
+    """Return the results of one check: output, gradients, dtypes, and inputs that were changed."""
     cotangent = arrays.pop("cotangent", None)
     _refuse_none(module, check.function)
     if check.kind == "plain":
@@ -62,7 +62,7 @@ def _run(check, module, arrays):
 
 
 def _refuse_none(module, name):
-    """Let a function of the file fail if it returns None although it must return something."""
+    """Make a function of the file raise an error if it returns None but must return something."""
     prefix, _, last = name.rpartition(".")
     place = getattr(module, prefix) if prefix else module
     function = vars(place)[last]
@@ -118,7 +118,7 @@ def _kind(value):
 
 
 def _watch_pulls(end, kind):
-    """Let every `pull` of a graph fail that does not return a tuple of one gradient per parent."""
+    """Make every `pull` raise an error unless it returns a tuple with one gradient per parent."""
     seen, waiting = set(), [end]
     while waiting:
         node = waiting.pop()

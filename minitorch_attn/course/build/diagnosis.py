@@ -24,7 +24,7 @@ def cause(check, name, found, wanted, arrays, mistaken):
     arrays : dict of str to array
         The inputs of the check, with the cotangent.
     mistaken : callable
-        Takes a function like `Check.library` and returns its value as an array.
+        Function that calls a function like `Check.library`, and returns its value as an array.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Which functions of a notebook are older than their cells, because the last run failed."""
+"""Failed cells: find functions of a notebook that are outdated because their cell failed."""
 
 import re
 import sys
@@ -10,10 +10,10 @@ _LONGEST = 80  # characters of an error's message to show
 
 
 class FailedCells:
-    """Remembers the functions that the last run of their cell did not define, due to an error.
+    """Remembers the functions that the latest run of their cell did not define, due to an error.
 
-    After a syntax error, a notebook keeps the function that the cell defined before. IPython tells
-    an object of this class how each cell ended.
+    After a syntax error, a notebook keeps the earlier version of the function. IPython calls an
+    object of this class after each cell.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class FailedCells:
         self._errors, self._before = {}, codes()
 
     def watch(self):
-        """Listen to the notebook's IPython. Without one, no function is ever known to be older."""
+        """Get notified by IPython when a cell has run; without IPython, do nothing."""
         module = sys.modules.get("IPython")
         shell = module.get_ipython() if module else None
         if shell is None or shell.user_ns is not self.namespace:

@@ -64,9 +64,9 @@ class Build:
     # What the cells define
 
     def given(self, cls):
-        """Decorate a class that is given; methods that cells have added to it stay.
+        """Decorate a given class, so that it keeps the methods that cells have added to it.
 
-        A cell may run twice: the class stays the same object, and gets what the cell defines.
+        If its cell runs again, the class stays the same object, and its definition is updated.
         """
         known = self.namespace.get(cls.__name__)
         if not isinstance(known, type) or known is cls or known.__bases__ != cls.__bases__:
@@ -152,7 +152,7 @@ class Build:
         print(f"step {number} is done. {step.next}\n\n{textwrap.indent(outcome.shown, '  ')}")
 
     def train(self, steps=None, alone=False):
-        """Train your GPT on the text of the tour, beside the library's GPT of the same size.
+        """Train your GPT on the text of the tour, and the library's GPT of the same size.
 
         Parameters
         ----------
@@ -281,9 +281,9 @@ class Build:
         return {name: function.__code__ for name, function in self._functions().items()}
 
     def _version(self, name, sources):
-        """Say why the function of the file was checked, and not the one in the cell; "" if it was.
+        """Say why the file's function was checked instead of the cell's; "" if they are equal.
 
-        Text that was typed into a cell and never run cannot be known here.
+        Text that was typed into a cell but not run is unknown here.
         """
         this, error = f"This is {name} in {near(self.file.path)}", self._failed.error_of(name)
         if error:
@@ -297,7 +297,7 @@ class Build:
         return ""
 
     def _elsewhere(self, name, sources):
-        """Name the place of a function that the notebook has, but no cell and not the file."""
+        """Say where a function comes from if neither a cell nor the learner's file defines it."""
         function = None if name in sources else self._functions().get(name)
         return function and f"a function that no cell defines, from {function.__code__.co_filename}"
 
@@ -322,7 +322,7 @@ class Build:
     # Results
 
     def _failure(self, part, sources):
-        """Return the CheckFailed for a part that failed, with line numbers of the cells."""
+        """Return the CheckFailed for a failed Part, with line numbers that refer to the cells."""
         text = _LINE.sub(lambda found: self._line(int(found[1]), sources), part.text)
         text, _, hint = text.partition("\nhint: ")
         what, _, rest = text.partition("\n")
@@ -352,7 +352,7 @@ class Build:
         return f"{unknown[1]} is in another cell: move it into the cell of {name}"
 
     def _earlier(self, name):
-        """Return the failed Part of a function before this one; None if those before it pass."""
+        """Return the failed Part of an earlier function; None if all earlier ones pass."""
         step, names = self._step_of(name), list(self._known)
         left = self.passed.left(names[: names.index(name)], self._text())
         functions = [item for s in self.steps for item in s.functions if item.name in left]

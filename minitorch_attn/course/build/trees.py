@@ -13,7 +13,7 @@ def nested(arrays, wrap):
     arrays : dict of str to array
         Under names such as "blocks.0.norm1.weight".
     wrap : callable
-        Makes a tensor of an array.
+        Function that converts an array to a tensor.
 
     Returns
     -------

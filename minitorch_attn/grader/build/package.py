@@ -100,7 +100,7 @@ def changed_files(assignment, stripped=False):
 
 @lru_cache(maxsize=2)
 def _differentiating(engine):
-    """List the functions that compute gradients; if `engine`, only those by finite differences."""
+    """List the functions that compute gradients, or with `engine` those by finite differences."""
     found = [Target.parse(text) for text in ((STEPS,) if engine else (STEPS, ENGINE))]
     if engine:
         return tuple(found)

@@ -77,7 +77,7 @@ def submissions_in(folder):
 
 
 def passed_over(folder):
-    """List what lies among the submissions but is not graded, each with the reason.
+    """List the entries of a submissions folder that are not graded, each with the reason.
 
     Parameters
     ----------

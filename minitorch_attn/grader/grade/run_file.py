@@ -92,7 +92,7 @@ def read_run(path, task=None, hint="grade into another folder"):
     path : path
     task : Task, optional
     hint : str
-        What to try if the file does not fit.
+        Advice for the error message if the run does not match.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def run_seed(task, out, given=None):
     out : path
         Folder of results. Its `run.json` is written if it is missing.
     given : dict, optional
-        Run that several machines share; a `run.json` with another seed is refused.
+        Run that several machines share; a `run.json` with a different seed is refused.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def run_seed(task, out, given=None):
         run = read_run(path, task)
         if given is not None and run["seed"] != given["seed"]:
             raise ArgumentError(
-                f"grade: the results in {out} were graded with another seed",
+                f"grade: the results in {out} were graded with a different seed",
                 got=f"a seed with the fingerprint {fingerprint(run)}",
                 expected=fingerprint(given), hint="grade into another folder",
             )  # fmt: skip

@@ -120,7 +120,7 @@ class Sandbox:
         return user_of(self.place) if os.geteuid() == 0 else None
 
     def works(self):
-        """Test whether a process starts at this level on this machine.
+        """Test whether this machine can start a process at the sandbox's level.
 
         Returns
         -------

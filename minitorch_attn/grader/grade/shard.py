@@ -1,6 +1,6 @@
 """Shard of a class: the part of the submissions that one of several machines grades.
 
-A submission belongs to the same shard for ever, as the hash of its file name decides. A late
+A submission always belongs to the same shard, because the hash of its file name decides. A late
 submission therefore does not move any other one.
 """
 
@@ -96,7 +96,7 @@ class Shard:
 
 
 def begin_shard(out, shard):
-    """Check that a folder may take the results of a shard, and mark an empty one.
+    """Check that a folder may contain the results of a shard, and mark it if it is empty.
 
     Parameters
     ----------
@@ -135,8 +135,8 @@ def write_shard(out, shard, *, listed, **fields):
         Folder of results.
     shard : Shard
     listed : bool
-        Whether `fields` list the results. False while submissions are graded; a process that is
-        killed leaves it so.
+        Whether `fields` list the results. False while submissions are graded, so it stays False if
+        the process is killed.
     **fields
         All other fields of the file.
     """

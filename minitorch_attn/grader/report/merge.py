@@ -145,7 +145,7 @@ def _common_lists(parts):
         _check_same("version of the checks or of the grader", part, first,
                     lambda p: p.lists["digest"])  # fmt: skip
         for what, key in (
-            ("submission", "submissions"), ("entry that is not a submission", "passed_over"),
+            ("list of submissions", "submissions"), ("list of other entries", "passed_over"),
             ("roster", "roster"),
         ):  # fmt: skip
             _check_same_entries(what, part, first, key)
@@ -156,7 +156,7 @@ def _check_same(what, part, first, value):
     got, expected = value(part), value(first)
     if got != expected:
         raise ArgumentError(
-            f"merge: {part.folder} was graded with another {what} than {first.folder}",
+            f"merge: the {what} of {part.folder} differs from that of {first.folder}",
             got=_short(got), expected=_short(expected),
             hint="grade all shards with the same release, assignment and --seed-file",
         )  # fmt: skip
@@ -168,7 +168,7 @@ def _check_same_entries(what, part, first, key):
         only = [entry for entry in got + expected if (entry in got) != (entry in expected)]
         names = [entry if isinstance(entry, str) else entry["name"] for entry in only]
         raise ArgumentError(
-            f"merge: {part.folder} has another {what} than {first.folder}",
+            f"merge: the {what} of {part.folder} differs from that of {first.folder}",
             got=_short(f"in only one of them: {', '.join(sorted(set(names))) or 'the order'}"),
             expected="the same submissions and roster for all shards",
             hint="run the command of every shard again, which keeps the results",

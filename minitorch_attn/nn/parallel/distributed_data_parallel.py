@@ -36,7 +36,7 @@ class DistributedDataParallel(Module):
     process_group : ProcessGroup, optional
         Ranks that share the batch. Default: all.
     bucket_cap_mb : float, default 25
-        Size in MiB from which on a bucket of gradients is full; the first is full at 1 MiB.
+        Size in MiB at which a bucket of gradients is full; 1 MiB for the first bucket.
     find_unused_parameters : bool, default False
         Whether a forward pass may leave out some parameters. They count as zero gradients, and one
         more message tells which parameters no rank has used; those keep their `.grad`.
@@ -183,11 +183,11 @@ def _check(module, dim, bucket_cap_mb, gradient_as_bucket_view):
         )
     number = isinstance(bucket_cap_mb, (int, float)) and not isinstance(bucket_cap_mb, bool)
     if not (number and bucket_cap_mb > 0):
-        raise ArgumentError(f"{where}: bucket_cap_mb must be above 0", got=f"{bucket_cap_mb!r}")
+        raise ArgumentError(f"{where}: bucket_cap_mb must be positive", got=f"{bucket_cap_mb!r}")
 
 
 def _refuse_tokens_first(module):
-    """Raise an error if masks of dropout would have the tokens as first axis."""
+    """Raise an error if the first axis of dropout masks would be the tokens."""
     if not any(_drops(layer) for layer in module.modules()):
         return
     for path, layer in module.named_modules():

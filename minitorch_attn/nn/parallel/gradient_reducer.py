@@ -30,7 +30,7 @@ class GradientReducer:
         Parameters; those that do not require grad are left out.
     group : ProcessGroup, optional
     bucket_bytes : int
-        Size from which on a bucket is full. The first one is full at 1 MiB.
+        Size at which a bucket is full; 1 MiB for the first bucket.
     find_unused : bool, default False
         Whether parameters without a gradient are allowed; see `DistributedDataParallel`.
 
@@ -60,10 +60,10 @@ class GradientReducer:
     def prepare(self, outputs):
         """Get ready for the backward pass through some tensors.
 
-        The engine differentiates in the order of decreasing node numbers. A leaf's number dates
-        from its creation, before the forward pass, so all leaves would come last, with no work left
-        beside which to send. Therefore each leaf gets a number just below the smallest number of
-        the nodes that use it: its gradient is then complete, and nothing else is waited for.
+        The engine processes nodes in the order of decreasing numbers. A leaf gets its number when
+        it is created, before the forward pass, so all leaves would come last, when no computation
+        is left to overlap with sending. Therefore each leaf gets a new number, just below those of
+        the nodes that use it, so that it is processed as soon as its gradient is complete.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class GradientReducer:
         self._numbered = True
 
     def _attach(self):
-        """Hook the parameters' leaves, which are new after `requires_grad_(False)` and True."""
+        """Add hooks to the leaves; `requires_grad_(False)`, then `(True)`, makes new leaves."""
         for i, p in enumerate(self.parameters):
             leaf = p._edge and p._edge[0]
             if leaf is not self._leaves[i]:
@@ -108,7 +108,7 @@ class GradientReducer:
         names = [self.names[i] for i in sorted(indices)]
         listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         return GraphError(
-            f"DistributedDataParallel: {verb} some parameters, so the ranks would wait for ever",
+            f"DistributedDataParallel: {verb} some parameters, so the ranks would wait forever",
             got=listed,
             expected="a gradient for every parameter, in every backward pass",
             hint="pass find_unused_parameters=True, or set requires_grad=False for them; all "
@@ -118,7 +118,7 @@ class GradientReducer:
     # Backward pass
 
     def _receive(self, index, parameter):
-        """Hook of a leaf: its gradient is complete."""
+        """Put a leaf's complete gradient into its bucket; this is the leaf's hook."""
         if not self.enabled:
             return
         if not self._arrived:
@@ -134,7 +134,7 @@ class GradientReducer:
         bucket = self.bucket_of[index]
         if bucket in self.buckets[: self._sent]:
             raise GraphError(
-                "DistributedDataParallel: a parameter received a gradient after it had been sent",
+                "DistributedDataParallel: a gradient was computed after its bucket had been sent",
                 got=self.names[index],
                 expected="one backward pass after each forward pass, and no use of a parameter "
                 "outside of the module's forward pass",
@@ -205,7 +205,7 @@ class _Bucket:
 
 
 def _buckets(parameters, most):
-    """Assign parameters to buckets, from the last one to the first, as gradients are complete.
+    """Assign parameters to buckets, last parameter first: the order in which gradients arrive.
 
     Returns
     -------

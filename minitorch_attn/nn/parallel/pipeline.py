@@ -100,7 +100,7 @@ class GPipe(Module):
     Attributes
     ----------
     stage : ModuleDict
-        The rank's own layers, under their numbers in the whole sequence.
+        The rank's own layers, each named by its index in the whole sequence.
     schedule : list
         See `gpipe_schedule`.
 
@@ -195,7 +195,7 @@ class GPipe(Module):
         return cat([run.outputs[number] for number in range(self.micro_batches)])
 
     def _sum_gradient(self, parameter, stages):
-        """Add up the gradients of a parameter that several stages have; the first one adds."""
+        """Sum a shared parameter's gradients on the first of its stages, and send all the sum."""
         first, *others = stages
         gradient = parameter.grad.detach()
         if self.rank != first:
@@ -211,7 +211,7 @@ class GPipe(Module):
 
 
 def _shared_parameters(stages, rank):
-    """Return (parameter, numbers of its stages) for each parameter of the rank and of others."""
+    """Return (parameter, its stages) for each parameter that this rank shares with others."""
     places = {}
     for number, layers in enumerate(stages):
         found = {id(p): p for layer in layers for p in layer.parameters()}
@@ -225,7 +225,7 @@ def _shared_parameters(stages, rank):
 
 
 class _Run:
-    """One batch on its way through the pipeline, as one rank sees it."""
+    """This rank's part of the work on one batch."""
 
     def __init__(self, pipeline, inputs, targets, loss):
         self.pipeline, self.loss = pipeline, loss
@@ -287,7 +287,7 @@ class _Run:
         self._send(x, after)
 
     def _receive_input(self):
-        """Receive an activation from the previous stage, as a leaf whose gradient is wanted."""
+        """Receive an activation from the previous stage, as a leaf that requires grad."""
         before, group = self.pipeline.rank - 1, self.pipeline.group
         device = next((p.device for p in self.pipeline.parameters()), "cpu")
         if self.like is None:
@@ -302,7 +302,7 @@ class _Run:
 
 
 def _micro_batches(batch, count):
-    """Return the equal parts of a batch, by number."""
+    """Return {number: micro-batch} for the equal parts of a batch."""
     if len(batch) % count:
         raise ShapeError(
             "GPipe: the batch is not divisible by the number of micro-batches",

@@ -1,4 +1,4 @@
-"""Replace modules in a model: for each module of some class, another one under the same name."""
+"""Replace modules in a model by other modules under the same names."""
 
 __all__ = ["replace_modules"]
 

@@ -1,4 +1,4 @@
-"""Dropout of a part of a tensor that is split among ranks, with the mask of the whole tensor."""
+"""Dropout of a tensor that is split among ranks: each draws its part of the whole tensor's mask."""
 
 import math
 

@@ -369,7 +369,7 @@ def check_divisible(where, number, size, name="the number of features", place=""
 
 @names_arguments
 def gather_state_dict(model):
-    """Return the state dict of the whole model, with the parts of all ranks put together.
+    """Return the state dict of the whole model, assembled from the parts of all ranks.
 
     Every rank must call this, and gets all values. Names and shapes are those of the model before
     `tensor_parallel`, into which they can be loaded.

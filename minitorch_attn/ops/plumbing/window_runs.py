@@ -1,10 +1,10 @@
 """Memory layout in which sliding windows over a map are long contiguous runs.
 
-The map is padded on all sides, and its rows follow each other without a gap. The places that one
-kernel entry sees in all windows are then one run of memory, except that each row ends with a few
-places that belong to no window. So an operation on all windows is one operation on a run for each
-kernel entry, without a copy of the windows. With a stride s, the rows and columns are divided into
-s * s phases (row modulo s, column modulo s), each of which has this layout.
+The map is padded on all sides and stored row by row without gaps. The elements that one kernel
+entry covers in all windows then form one run of memory, in which a few elements at the end of each
+row are unused. So an operation on all windows takes one operation on a run for each kernel entry,
+and the windows are not copied. With a stride s, the rows and columns are divided into s * s phases
+(row modulo s, column modulo s), each of which has this layout.
 """
 
 from ...backend import array_module
@@ -28,7 +28,7 @@ class WindowRuns:
     places : (int, int)
         Number of windows along each axis.
     length : int
-        Length of a run: one element per window, and a few at the end of each row.
+        Length of a run: one element per window, and a few unused ones at the end of each row.
     entries : list of (int, int)
         Phase and start of the run of each kernel entry, in row-major order.
 
@@ -58,21 +58,21 @@ class WindowRuns:
         self.padded, self.space = (rows, self.row), max(rows * self.row, last)
 
     def spread(self, x):
-        """Pad a map and arrange it: (item, channel, *size) -> (item, channel, phase, space)."""
+        """Convert a map to this layout: (item, channel, *size) -> (item, channel, phase, space)."""
         y = array_module(x).zeros((*x.shape[:2], self.stride**2, self.space), dtype=x.dtype)
         for there, here in self._phases(y):
             there[...] = x[here]
         return y
 
     def collect(self, y):
-        """Cut the map out of its arrangement; the adjoint of `spread`."""
+        """Convert this layout back to a map, without the padding; the adjoint of `spread`."""
         x = array_module(y).empty((*y.shape[:2], *self.size), dtype=y.dtype)
         for there, here in self._phases(y):
             x[here] = there
         return x
 
     def _phases(self, y):
-        """Yield a view of y and the index of the elements of the map that it holds."""
+        """Yield, for each phase, a view of y and the index of the same elements in the map."""
         s, pad = self.stride, self.kernel // 2
         grid = y[..., : self.padded[0] * self.row].reshape(*y.shape[:3], *self.padded)
         for i in range(s):

@@ -359,7 +359,7 @@ class Recipe:
         set_rng_state(random_state)
         if not step > 0:
             raise ArgumentError(
-                "the time of a training step could not be measured: the clock stands still",
+                "the time of a training step could not be measured: the clock did not advance",
                 got=f"{step} seconds a step",
                 hint="choose a number of steps instead of a time",
             )

@@ -166,7 +166,7 @@ class Clip(Recipe):
             raise ArgumentError(
                 "clip: threads must be 1, because the loss compares all pairs of a batch",
                 got=f"threads={self.options['threads']}", expected="threads=1",
-                hint="run without --threads; NumPy's products use several threads by themselves",
+                hint="run without --threads; NumPy already multiplies matrices in several threads",
             )  # fmt: skip
         return super().loop(run, on_log, extra)
 
@@ -264,7 +264,7 @@ class Clip(Recipe):
         return model.eval()
 
     def layout_alone(self):
-        """Return the accuracy of guessing among the sentences with the correct places."""
+        """Return the accuracy of guessing any sentence of the gallery with the correct places."""
         cells = np.array(
             [[cell_of(c)[0] * GRID + cell_of(c)[1] for c in scene] for scene in self.test.corners]
         )

@@ -66,7 +66,7 @@ class PlacedConformer(ConformerEncoder):
 
 
 class Recognizers(nn.Module):
-    """Three recognizers that are trained together on the same batches and share no parameter.
+    """Three recognizers that are trained on the same batches but do not share parameters.
 
     Parameters
     ----------
@@ -88,9 +88,9 @@ class Speech(Recipe):
     that has as many parameters as the first. A seed determines the speech. The speakers of the test
     set are new.
 
-    The first phase trains the Conformer with CTC. In the second one, a decoder learns to write what
-    a copy of this Conformer hears. The copy also keeps a CTC loss, as in [2]_, but the transcripts
-    come from the decoder alone. The LSTM is trained in both phases, longer than either Conformer.
+    The first phase trains the Conformer with CTC. In the second one, a decoder learns to transcribe
+    the output of a copy of this Conformer. The copy also keeps a CTC loss, as in [2]_, but only the
+    decoder writes transcripts. The LSTM is trained in both phases, longer than either Conformer.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ class Speech(Recipe):
         return (1 + math.cos(math.pi * min(done, 1.0))) / 2
 
     def after_step(self, step):
-        """Start the decoder's encoder, and its CTC layer, from those that CTC has trained."""
+        """After CTC training, copy its encoder and output layer into the model with a decoder."""
         if step == self.ctc_steps:
             self.model.decoder.encoder.load_state_dict(self.model.ctc.encoder.state_dict())
             self.model.helper.load_state_dict(self.model.ctc.head.state_dict())
@@ -220,7 +220,7 @@ class Speech(Recipe):
         return lstm + wrong + self.options["helper"] * helper
 
     def parts(self, utterances, decoding=False):
-        """Yield batches of utterances without SpecAugment, as those of training."""
+        """Yield batches of utterances in the form of training batches, without SpecAugment."""
         for first in range(0, len(utterances), _AT_ONCE):
             some = utterances[first : first + _AT_ONCE]
             features, lengths = log_mel([one.waveform for one in some])
@@ -243,7 +243,7 @@ class Speech(Recipe):
         return found
 
     def transcripts(self, model, utterances):
-        """Return what was said, and what each model found, as lists of labels."""
+        """Return the correct labels, and those that each model found, as lists."""
         said, found = [list(one.digits + 1) for one in utterances], {name: [] for name in MODELS}
         with no_grad():
             for batch in self.parts(utterances):
@@ -262,7 +262,7 @@ class Speech(Recipe):
         return {"validation_loss": total / len(self.some), **rates}
 
     def measure(self, metrics):
-        """Return the word error rates of the models and of a guess, and where the decoder looks."""
+        """Return the word error rates of the models and of a guess, and the decoder's focus."""
         self.said, self.found = self.transcripts(self.model.eval(), self.test)
         self.found["guess"] = self.guesses()
         measured = {name: word_error_rate(rows, self.said) for name, rows in self.found.items()}
@@ -271,7 +271,7 @@ class Speech(Recipe):
         return measured
 
     def guesses(self):
-        """Return transcripts of the most frequent digit, as often as the length suggests.
+        """Return transcripts that repeat the most frequent digit as often as the length suggests.
 
         The number of words is a linear function of the length, fitted to the training set.
         """
@@ -283,9 +283,9 @@ class Speech(Recipe):
         return [[label] * int(count) for count in np.clip(np.rint(counts), FEWEST, MOST)]
 
     def attention(self, batch):
-        """Return where the last decoder layer looks before each word: (batch, word, frame).
+        """Return the last decoder layer's attention before each word: (batch, word, frame).
 
-        The words are the correct ones, and the weights are means over the heads.
+        The decoder reads the correct words, and the weights are averaged over the heads.
         """
         model, labels = self.model.decoder.eval(), batch["labels"]
         start = labels[:, :1] * 0 + START
@@ -294,7 +294,7 @@ class Speech(Recipe):
         return to_host(found[-1][1].mean(1).array)
 
     def focus(self):
-        """Return the attention on the frames of the word that is written, and their share."""
+        """Return the attention on the frames of the current word, and these frames' share."""
         weights, shares, place = [], [], 0
         for batch in self.parts(self.some):
             for rows in self.attention(batch):
@@ -388,7 +388,7 @@ class Speech(Recipe):
 
 
 def lstm_units(size, dim, classes):
-    """Return the units for which two bidirectional LSTM layers and a head have `size` parameters.
+    """Return the number of units with which two LSTM layers and a head have `size` parameters.
 
     With h units per direction, the layers have 2 (4 h (dim + h) + 8 h) and 2 (4 h (2 h + h) + 8 h)
     parameters, and the head has classes (2 h + 1). Together: 32 h^2 + b h + classes.

@@ -110,9 +110,9 @@ def log_mel(waveforms):
 
 
 def frame_centers(count):
-    """Return the middle, in samples, of what each of an encoder's frames reads.
+    """Return the center, in samples, of the input that each frame of the encoder covers.
 
-    The two convolutions of the subsampling make frame i out of the frames 4 i to 4 i + 6.
+    The two convolutions of the subsampling compute frame i from the frames 4 i to 4 i + 6.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def labels_of(digits):
 
 
 def written(labels, counts):
-    """Return what the decoder writes, (utterance, `MOST` + 1): labels, the end token, padding.
+    """Return the decoder's targets, (utterance, `MOST` + 1): labels, the end token, padding.
 
     Examples
     --------

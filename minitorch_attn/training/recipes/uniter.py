@@ -236,11 +236,12 @@ class Uniter(PhasedRecipe):
             yield {name: tensor(x, device=self.options["device"]) for name, x in batch.items()}
 
     def answers(self, which, questions):
-        """Return the answers of a model.
+        """Return a model's answers: for each question, the index of the most likely answer.
 
         Parameters
         ----------
-        which : "full", "tenth" or "scratch"
+        which : {"full", "tenth", "scratch"}
+            Trained on all or a tenth of the questions, or on a tenth without pre-training.
         questions : Questions
 
         Returns

@@ -123,7 +123,7 @@ class Questions(NamedTuple):
         return cls(ids, answers, kind, scenes.take(scene))
 
     def take(self, which):
-        """Return the questions with the given numbers, an index array or a slice."""
+        """Return the questions at the given indices, an array or a slice."""
         return Questions(*(values[which] for values in self[:3]), self.scenes.take(which))
 
 

@@ -44,7 +44,7 @@ _PAIRS = ("video_to_audio", "audio_to_video", "video_to_text", "text_to_video")
 class BothVatts(nn.Module):
     """Two VATTs that are trained on the same batches, one with DropToken and one without.
 
-    They start with the same parameters and share none of them.
+    They start with equal parameters, but do not share them.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class Vatt(Recipe):
         return BothVatts(self.make_model, self.options["drop_rate"])
 
     def make_model(self, drop_rate):
-        """Create a VATT with three Transformers. That of the text has one block of half the width.
+        """Create a VATT with three Transformers. The one for text has one block of half the width.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class Vatt(Recipe):
             raise ArgumentError(
                 "vatt: threads must be 1, because the loss compares all pairs of a batch",
                 got=f"threads={self.options['threads']}", expected="threads=1",
-                hint="run without --threads; NumPy's products use several threads by themselves",
+                hint="run without --threads; NumPy already multiplies matrices in several threads",
             )  # fmt: skip
         return super().loop(run, on_log, extra)
 
@@ -228,7 +228,7 @@ class Vatt(Recipe):
         Returns
         -------
         clips, heard, read : int64 array of shape (gallery * clip,)
-            Numbers of test clips.
+            Indices of test clips.
         """
         model, rows = self.model.dropping.eval(), []
         for chosen in self.chosen:
@@ -237,7 +237,7 @@ class Vatt(Recipe):
         return tuple(np.concatenate(column) for column in zip(*rows, strict=True))
 
     def evaluate(self, model):
-        """Return the loss of a batch of test clips, and the retrieval in four galleries."""
+        """Return the loss of a test batch, and the retrieval accuracy in four galleries."""
         with no_grad():
             loss = self.loss(model, self._test_batch(slice(self.options["batch"]))).item()
         whole = self.retrieval(model.whole, 4)
@@ -247,7 +247,7 @@ class Vatt(Recipe):
         }  # fmt: skip
 
     def measure(self, metrics):
-        """Return the retrieval of both models, what DropToken loses and saves, and trivial cues."""
+        """Return both models' retrieval accuracy, DropToken's cost and savings, trivial cues."""
         self.model.eval()
         own, whole = self.retrieval(self.model.dropping), self.retrieval(self.model.whole)
         lost = max(whole[name] - own[name] for name in ("video_to_audio", "video_to_text"))
@@ -260,7 +260,7 @@ class Vatt(Recipe):
         }  # fmt: skip
 
     def cue_alone(self, values):
-        """Return how often a guess among the candidates with the correct value is correct.
+        """Return the accuracy of a random guess among the candidates with the correct value.
 
         Parameters
         ----------
@@ -300,11 +300,11 @@ class Vatt(Recipe):
         return times
 
     def baselines(self):
-        """Return the loss of guessing: two losses of two models, each the logarithm of a batch."""
+        """Return the loss of guessing: four terms (two for each model), each log(batch size)."""
         return {"guessing": 4 * float(np.log(self.options["batch"]))}
 
     def preface(self, page):
-        """Print what is said about some test clips, and the targets."""
+        """Print the words and sentences of some test clips, and the targets."""
         page.text("What is said and written about some test clips:\n")
         for i in range(min(3, len(self.test.digits))):
             page.text(f"  {self.spoken(i)!r}, {words_of(self.test.text[i, 0])!r}")
@@ -313,12 +313,12 @@ class Vatt(Recipe):
         page.text("\n".join(f"Also: {target}." for target in self.more_targets))
 
     def spoken(self, clip):
-        """Return the two words that are said about a test clip."""
+        """Return the two words in the sound of a test clip."""
         key = KEYS[self.test.directions[clip]]
         return f"{DIGIT_WORDS[self.test.digits[clip]]} {DIGIT_WORDS[key]}"
 
     def show(self, page, measured):
-        """Show the retrieval of both models, and what is mistaken for what."""
+        """Show the retrieval accuracy of both models, and their mistakes."""
         for target in (self.target, *self.more_targets):
             value = measured[target.metric]
             reached = "reached" if target.reached(value) else "missed"
@@ -351,7 +351,7 @@ class Vatt(Recipe):
         page.table(rows)
 
     def _draw_retrieval(self, page):
-        """Plot the retrieval in the test during training."""
+        """Plot the retrieval accuracy on the test clips during training."""
         names = [f"{name}{end}" for end in ("", " with all tokens") for name in _PAIRS[::2]]
         curves = {
             name.replace("_", " "): [(m["step"], m[name]) for m in page.metrics if name in m]

@@ -36,7 +36,7 @@ _MEAN, _SPREAD = -4.0, 2.5  # of the log-mel spectrograms, about
 
 
 class Voices:
-    """Recordings of single digits, from which utterances are put together.
+    """Recordings of single digits, from which utterances are assembled.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Voices:
     words : list of list of list of float32 array of shape (frame, `BANDS`)
         Standardized log-mel spectrograms by speaker, digit and take.
     silence : float32 array of shape (frame, `BANDS`)
-        The same of a long pause.
+        Spectrogram of a long pause.
     """
 
     def __init__(self, speakers, takes, generator):
@@ -79,7 +79,7 @@ class Voices:
         Returns
         -------
         float32 array of shape (utterance, `SOUND`, `BANDS`)
-            Spectrograms. What is too long is cut off.
+            Spectrograms, truncated to `SOUND` frames.
         """
         starts = generator.integers(len(self.silence) - SOUND, size=len(digits))
         found = self.silence[starts[:, None] + np.arange(SOUND)]
@@ -104,7 +104,7 @@ class Examples(NamedTuple):
     text : int64 array of shape (clip, sentence, `LONGEST`)
         Word ids, 0 for padding.
     digits, directions : int64 array of shape (clip,)
-        What the clip shows. No loss sees it.
+        Content of the clip, which is not used for training.
     """
 
     video: np.ndarray
@@ -120,7 +120,7 @@ def sentence_of(digit, direction, generator):
     Parameters
     ----------
     digit, direction : int
-        The direction is a number in `NAMES`.
+        The direction is an index into `NAMES`.
     generator : numpy.random.Generator
 
     Examples
@@ -145,7 +145,7 @@ def words_of(ids):
 
 
 def draw_examples(count, digits, voices, generator, noise=0.0, others=None):
-    """Draw clips with what is said about them.
+    """Draw clips with matching sounds and sentences.
 
     The sound is the digit, and then the key of a keypad that lies in the direction of movement:
     "seven four" is a seven that moves left. The sentences say the same in words.
@@ -187,14 +187,14 @@ def galleries(kinds, count, generator):
     Parameters
     ----------
     kinds : int array of shape (example,)
-        Number of each example's content.
+        Content of each example, as a number.
     count : int
     generator : numpy.random.Generator
 
     Returns
     -------
     int64 array of shape (count, `GALLERY`)
-        Numbers of the examples. There are fewer if there are not enough contents.
+        Indices of the examples. There are fewer columns if there are fewer different contents.
     """
     found = []
     for _ in range(count):

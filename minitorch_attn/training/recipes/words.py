@@ -115,7 +115,7 @@ class Words(Recipe):
         )  # fmt: skip
 
     def loss(self, model, batch):
-        """Return the sum of both models' losses, which share no parameters.
+        """Return the sum of the losses of both models, which do not share parameters.
 
         The biLM's loss is summed over the words, and divided by the number of sentences and by the
         mean length of a sentence. So the loss of a batch is the mean over its sentences.

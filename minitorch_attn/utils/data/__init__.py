@@ -1,4 +1,4 @@
-"""Data sets and loaders with PyTorch's names: `Dataset`, `DataLoader` and their relatives."""
+"""Data sets and loaders with PyTorch's names: `Dataset`, `DataLoader` and related classes."""
 
 from ...absent_names import absent as _absent
 from .dataloader import DataLoader, default_collate

@@ -37,7 +37,7 @@ class DataLoader(NamedErrors):
     num_workers : int
         Must be 0: examples are loaded in the process itself.
     collate_fn : callable, optional
-        Function that makes a batch of a list of examples; by default `default_collate`.
+        Function that combines a list of examples into a batch; by default `default_collate`.
     pin_memory, timeout, worker_init_fn, prefetch_factor, persistent_workers : optional
         Accepted for compatibility with PyTorch; ignored, because there are no workers.
     drop_last : bool, default False
@@ -89,7 +89,7 @@ class DataLoader(NamedErrors):
         self.collate_fn = collate_fn or (_converted if one_by_one else default_collate)
 
     def _check_one_order(self, shuffle, sampler, batch_sampler):
-        """Reject arguments of which one would be ignored without a word."""
+        """Reject combinations in which one argument would be silently ignored."""
         given = {
             "shuffle": bool(shuffle), "sampler": sampler is not None,
             "batch_sampler": batch_sampler is not None,
@@ -118,7 +118,7 @@ class DataLoader(NamedErrors):
             yield from map(self._fetcher(), self.batch_sampler)
 
     def _fetcher(self):
-        """Return the function that makes a batch of the numbers of its examples."""
+        """Return a function that takes the indices of a batch's examples and returns the batch."""
         whole = type(self.dataset) is TensorDataset and self.collate_fn is default_collate
         if whole:
             return self.dataset.batch
@@ -147,7 +147,7 @@ class DataLoader(NamedErrors):
 
 @names_arguments
 def default_collate(batch):
-    """Make a batch of a list of examples: stack tensors and arrays, make tensors of numbers.
+    """Combine a list of examples into a batch: stack tensors and arrays, and convert numbers.
 
     Tuples, lists and dicts are batched entry by entry; strings stay in a list.
 
@@ -176,7 +176,7 @@ def default_collate(batch):
     raise DTypeError(
         "default_collate: the examples must hold tensors, arrays, numbers, strings or containers",
         got=type(first).__name__,
-        hint="pass DataLoader a collate_fn that makes a batch of a list of examples",
+        hint="pass DataLoader a collate_fn that combines a list of examples",
     )
 
 

@@ -1,4 +1,4 @@
-"""Dataset: examples by number. TensorDataset, Subset, ConcatDataset and random_split."""
+"""Dataset: examples by index. TensorDataset, Subset, ConcatDataset and random_split."""
 
 import math
 from bisect import bisect_right
@@ -14,7 +14,7 @@ __all__ = [
 
 
 class Dataset(NamedErrors):
-    """Base class of data sets, which give an example for each number.
+    """Base class of data sets, which return an example for each index.
 
     Subclasses define `__getitem__(self, index)` and `__len__(self)`.
 
@@ -80,7 +80,7 @@ class TensorDataset(Dataset):
 
 
 class Subset(Dataset):
-    """Examples of a data set at the given numbers.
+    """Examples of a data set at the given indices.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ __all__ = ["BatchSampler", "EpochSampler", "RandomSampler", "Sampler", "Sequenti
 
 
 class Sampler(NamedErrors):
-    """Base class of samplers; subclasses define `__iter__`, which yields numbers of examples."""
+    """Base class of samplers; subclasses define `__iter__`, which yields indices of examples."""
 
 
 def _check_sized(where, data_source):
@@ -19,7 +19,7 @@ def _check_sized(where, data_source):
 
 
 class SequentialSampler(Sampler):
-    """Numbers of all examples in order.
+    """Indices of all examples in order.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """Numbers of examples in random order, drawn again in every epoch.
+    """Indices of examples in a random order that is drawn again in every epoch.
 
     Parameters
     ----------
@@ -77,9 +77,9 @@ class RandomSampler(Sampler):
 
 
 class EpochSampler(Sampler):
-    """Numbers of examples in a random order that depends only on a seed and the epoch's number.
+    """Indices of examples in a random order that depends only on a seed and the epoch's number.
 
-    A program that stores both numbers can continue in the middle of an epoch.
+    A program that stores both can continue in the middle of an epoch.
 
     Parameters
     ----------
@@ -112,14 +112,14 @@ class EpochSampler(Sampler):
 
 
 class BatchSampler(Sampler):
-    """Lists of numbers of examples, one list for each batch.
+    """Lists of example indices, one list for each batch.
 
     Parameters
     ----------
     sampler : Sampler or iterable of int
     batch_size : int
     drop_last : bool
-        Whether to leave out a last batch that is smaller.
+        Whether to omit the last batch if it is smaller.
 
     Examples
     --------

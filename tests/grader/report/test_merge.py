@@ -260,24 +260,24 @@ def test_another_seed_is_refused(course, mta, two, tmp_path):
     write_seed_file(tmp_path / "seed", "softmax", "1")
     secret = json.loads((tmp_path / "seed").read_text())["seed"]
     other = course.grade(tmp_path / "other", Shard(1, 2), seed=tmp_path / "seed")
-    warned = refused(mta, tmp_path, other, two[1], told=["with another seed", "s2"])
+    warned = refused(mta, tmp_path, other, two[1], told=["merge: the seed of", "s2"])
     assert secret not in warned
     refused(mta, tmp_path, course.grade("one"), two[1], told=["not the folder of a shard", "one"])
     mta("merge", other, "--out", tmp_path / "out")
     code, _, warned = mta("merge", *two, "--out", tmp_path / "out")
-    assert code == 2 and "another seed" in warned
+    assert code == 2 and "different seed" in warned
 
 
 def test_other_assignments_checks_and_numbers_are_refused(mta, two, tmp_path):
     made = json.loads((two[1] / "shard.json").read_text())["assignment"]
     run_file = json.loads((two[1] / "run.json").read_text())
     for fields, told in (
-        ({"digest": "other"}, "another version of the checks or of the grader"),
+        ({"digest": "other"}, "the version of the checks or of the grader of"),
         ({"of": 3}, "different numbers of shards"),
         ({"shard": 1}, "shard 1/2 is given twice"),
         ({"shard": 3}, "K from 1 to N"),
-        ({"assignment": {**made, "title": "Another"}}, "another text of the assignment"),
-        ({"roster": ["ada"]}, "another roster"),
+        ({"assignment": {**made, "title": "Another"}}, "the text of the assignment of"),
+        ({"roster": ["ada"]}, "the roster of"),
         ({"passed_over": []}, "zoe.rar"),
         ({"version": 2}, "version"),
         ({"results": {"../../etc/passwd": "0"}}, "the name of a student's folder"),
@@ -288,7 +288,7 @@ def test_other_assignments_checks_and_numbers_are_refused(mta, two, tmp_path):
         (two[1] / "shard.json").write_text(before)
     for key in ("assignment", "assignment_version"):
         (two[1] / "run.json").write_text(json.dumps({**run_file, key: "other"}))
-        refused(mta, tmp_path, *two, told=["another assignment", "other"])
+        refused(mta, tmp_path, *two, told=["the assignment of", "other"])
 
 
 def test_the_same_folder_twice_is_refused(mta, two, tmp_path):
@@ -306,7 +306,7 @@ def test_a_late_submission_that_one_shard_has_not_seen_is_named(course, two, mta
                             f"{number}/2", *words)  # fmt: skip
         assert code == 0 and "again" not in said  # nobody moved to another shard
         if number == 1:
-            refused(mta, tmp_path, *two, told=["another submission", "tom"])
+            refused(mta, tmp_path, *two, told=["the list of submissions", "tom"])
     assert mta("merge", *two, "--out", tmp_path / "merged")[0] == 0
     assert rows(tmp_path / "merged")["tom"]["score"] == "5"
 

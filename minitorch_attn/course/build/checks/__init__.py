@@ -1,4 +1,4 @@
-"""Checks of the learner's functions: the same call, and the library's beside it.
+"""Checks of the learner's functions: each makes the same call to the library, and compares.
 
 `Check.mine` runs in the child process with the learner's module; `Check.library` in the parent.
 """

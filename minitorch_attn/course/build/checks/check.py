@@ -1,4 +1,4 @@
-"""Check: one call of a function of the learner's file, beside the library's."""
+"""Check: one call of a function in the learner's file, to compare with the library's."""
 
 from dataclasses import dataclass, field
 
@@ -16,8 +16,8 @@ class Check:
     function : str
         Name of the function, such as "Tensor.sum".
     kind : {"value", "tensor", "module", "plain"}
-        What the float64 inputs become: Values, Tensors, an x and a nested dict p of Tensors, or
-        plain arrays.
+        Form in which the function gets the float64 inputs: Values, Tensors, an x and a nested dict
+        p of Tensors, or plain arrays.
     draw : callable
         `draw(rng)` returns the inputs, a dict of arrays.
     mine : callable
@@ -25,13 +25,13 @@ class Check:
     library : callable
         `library(**inputs)`; for kind "module", `library()` returns the library's module.
     what : str, default ""
-        What this call has that the function's other calls do not have.
+        How this call differs from the function's other calls.
     aspect : str, default ""
-        What a pass shows besides correct values, such as "float32".
+        Property that the call tests besides correct values, such as "float32".
     mistakes : dict of str to callable, optional
-        Likely mistakes: a text, and a function like `library` whose value the mistake gives.
+        Likely mistakes: a description, and a function like `library` that makes the mistake.
     wrong_gradients : dict of str to callable, optional
-        The same for the gradient of the first input. The functions take the cotangent, too.
+        The same for the gradient of the first input. The functions also take the cotangent.
     """
 
     function: str
@@ -51,10 +51,10 @@ def normal(**shapes):
 
 
 def with_ids(draw, below, shape):
-    """Return a function that draws ids from 0 to below - 1, too."""
+    """Return a function that draws what `draw` does, and ids from 0 to below - 1."""
     return lambda rng: {**draw(rng), "ids": rng.integers(below, size=shape)}
 
 
 def same(function, draw, call, what):
-    """Return a Check whose call is the same for the learner's tensors and for the library's."""
+    """Return a Check that makes the same call with the learner's and with the library's tensors."""
     return Check(function, "tensor", draw, lambda m, **inputs: call(**inputs), call, what)
