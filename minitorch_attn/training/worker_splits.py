@@ -83,7 +83,7 @@ class _Split:
         self.optimizer.load_state_dict(state)
 
     def _sum(self, loss):
-        """Return the sum of the losses; the same message carries the wish to stop."""
+        """Return the sum of the losses; the same message contains any request to stop."""
         from ..distributed import all_reduce
 
         figures = tensor([loss, float(self.stop_wanted)], dtype="float64")

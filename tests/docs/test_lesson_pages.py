@@ -183,7 +183,8 @@ def test_the_answer_is_filled_in_and_noted_to_be_folded(script):
     parts = [
         "Your turn: twice", ".. code-block:: python", "raise NotImplementedError",
         "<details class='hint'><summary>Hint</summary>", "# Add.", "</details>",
-        "<!-- fold code: Answer -->", "%%\n\ndef double(x):\n", "    return x + x", "<!-- fold code: Check -->", "check(double)",
+        "<!-- fold code: Answer -->", "%%\n\ndef double(x):\n", "    return x + x",
+        "<!-- fold code: Check -->", "check(double)",
         "<!-- fold code: Code of the figure -->", "show(figure, \"a line\")",
     ]  # fmt: skip
     places = [script.index(part) for part in parts]
