@@ -1,4 +1,4 @@
-"""Start ranks on this machine: where mpiexec is, and what their environment must contain."""
+"""Launch ranks on this machine: where mpiexec is, and what their environment must contain."""
 
 import os
 import shutil
