@@ -153,23 +153,23 @@ show(
 
 
 # %%
-def owner(i, sizes, ranks):
+def owner_of(i, sizes, ranks):
     """Return the owner of parameter i. Slow: it computes the owners of all larger ones again."""
     before = [j for j in range(len(sizes)) if (-sizes[j], j) < (-sizes[i], i)]
-    owners = np.array([owner(j, sizes, ranks) for j in before], dtype=int)
+    owners = np.array([owner_of(j, sizes, ranks) for j in before], dtype=int)
     loads = np.bincount(owners, [sizes[j] for j in before], minlength=ranks)
     return int(loads.argmin())
 
 
-print(owner(0, [5, 3, 4], 2), owner(1, [5, 3, 4], 2), owner(2, [5, 3, 4], 2))
+print([owner_of(i, [5, 3, 4], 2) for i in range(3)])
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: assign the parameters
 #
 # Write `assign(sizes, ranks)`, which computes all owners in one pass over the parameters, without
-# calling `owner`. `sizes` is a list with the size of each parameter. Return the list of owners. If
-# two parameters have the same size, the earlier one comes first. If two ranks have the same load,
-# the lower rank gets the next parameter.
+# calling `owner_of`. `sizes` is a list with the size of each parameter. Return the list of owners.
+# If two parameters have the same size, the earlier one comes first. If two ranks have the same
+# load, the lower rank gets the next parameter.
 #
 # *Hint:* `sorted` keeps the order of equal entries. Sort the *numbers* of the parameters by minus
 # their size, and keep a list with the load of each rank.
@@ -195,7 +195,7 @@ check(
         ([2, 3], 5),  # more ranks than parameters
         ([7, 1, 1, 1, 1, 1, 1, 1], 2),
     ],
-    expected=lambda sizes, ranks: [owner(i, sizes, ranks) for i in range(len(sizes))],
+    expected=lambda sizes, ranks: [owner_of(i, sizes, ranks) for i in range(len(sizes))],
     properties={
         "loads differ by at most the largest parameter": lambda owners, sizes, ranks: (
             np.ptp(np.bincount(owners, sizes, minlength=ranks)) <= max(sizes)
