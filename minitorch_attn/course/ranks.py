@@ -6,6 +6,8 @@ A function cannot be passed to another process. Its source text is written to a 
 
 import inspect
 import json
+import linecache
+import re
 import subprocess
 import sys
 import tempfile
@@ -116,9 +118,26 @@ def run_one(folder, function):
 
 
 def _program(function, uses, folder):
-    parts = [textwrap.dedent(inspect.getsource(part)) for part in (*uses, function)]
+    parts = [textwrap.dedent(_source(part)) for part in (*uses, function)]
     main = _MAIN.format(folder=folder, name=function.__name__)
     return "\n\n".join([_IMPORTS, *parts]) + main
+
+
+def _source(part):
+    """Return the source text of a function or class.
+
+    Before Python 3.13, inspect looks for a class in the file of its module. A cell of a notebook or
+    of `mta lesson step` is not that file, but the code of the class's methods names the cell.
+    """
+    if inspect.isclass(part):
+        for method in filter(inspect.isfunction, vars(part).values()):
+            lines = linecache.getlines(method.__code__.co_filename)
+            before = lines[: method.__code__.co_firstlineno]
+            head = re.compile(rf"\s*class {part.__name__}\b")
+            starts = [number for number, line in enumerate(before) if head.match(line)]
+            if starts:
+                return "".join(inspect.getblock(lines[starts[-1] :]))
+    return inspect.getsource(part)
 
 
 def _run(command, name, limit):

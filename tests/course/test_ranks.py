@@ -6,7 +6,9 @@ from distributed.ranks import needs_mpi
 
 import minitorch_attn as mt
 from minitorch_attn.course import ranks as course_ranks
+from minitorch_attn.course.lesson_list import Lesson
 from minitorch_attn.course.ranks import run_ranks
+from minitorch_attn.course.run_cells import LessonRun
 from minitorch_attn.errors import ArgumentError, CommunicationError
 
 dist = mt.distributed  # the functions below use it on their ranks
@@ -69,3 +71,49 @@ def test_without_mpi(monkeypatch):
     monkeypatch.setattr(course_ranks, "mpiexec", lambda: None)
     with pytest.raises(CommunicationError, match=r"mpiexec was not found"):
         run_ranks(2, plus_rank, 1)
+
+
+LESSON = """# %% [markdown]
+# # Plus
+
+# %%
+from minitorch_attn import distributed as dist
+from minitorch_attn.course.ranks import run_ranks
+
+
+class Plus:
+    def __init__(self, n):
+        self.n = n
+
+    def __call__(self, x):
+        return x + self.n
+
+
+def plus_rank(x):
+    return Plus(dist.get_rank())(x)
+
+
+# %%
+found = run_ranks(2, plus_rank, 3, uses=[Plus])
+"""
+
+
+@needs_mpi
+def test_functions_and_classes_of_a_cell(tmp_path):
+    path = tmp_path / "01_plus.py"
+    path.write_text(LESSON, encoding="utf-8")
+    run = LessonRun(Lesson(path))
+    for _ in run.lesson.cells:
+        run.run_next()
+    assert run.namespace["found"] == [3, 4]
+
+
+@needs_mpi
+def test_functions_and_classes_of_a_notebook(tmp_path):
+    for package in ("ipykernel", "nbclient", "nbformat"):
+        pytest.importorskip(package)
+    from minitorch_attn.course import notebooks
+
+    path = tmp_path / "01_plus.py"
+    path.write_text(LESSON + "assert found == [3, 4]\n", encoding="utf-8")
+    assert notebooks.execute(notebooks.notebook(Lesson(path)), tmp_path, fast=True) is None
