@@ -339,7 +339,7 @@ show(figure, "The busiest rank of the ring never sends more than twice the bytes
 # `DistributedDataParallel` collects gradients in **buckets**, and starts an all-reduce as soon as a
 # bucket is full. The backward pass begins with the last layer, whose gradients are complete first.
 # Their messages travel while the processor differentiates the layers before. A hook on each layer
-# prints how many all-reduces have started at the time when its backward pass ends.
+# notes how many all-reduces have started when the layer's backward pass ends.
 
 
 # %%
@@ -363,6 +363,26 @@ for name, started in events:
     print(f"{name}: {started} all-reduces have started")
 assert [started for _, started in events] == sorted(started for _, started in events)
 assert events[0][0] == "layer 5" and 0 < events[2][1] < events[-1][1]
+
+# %% tags=["plot"]
+figure = new_figure(7, 2.2)
+axes = figure.subplots()
+for place, (name, _) in enumerate(events[:-1]):
+    axes.barh(0, 0.94, left=place, color="0.85")
+    axes.text(place + 0.47, 0, name, ha="center", va="center", fontsize=9)
+counts = [started for _, started in events]
+for bucket in range(counts[-1]):
+    place = next(i for i, started in enumerate(counts) if started > bucket)
+    start = min(place + 1, len(events) - 1)  # it started before this layer's hook was called
+    axes.barh(bucket + 1, 1.6, left=start, height=0.5, color=COLOURS[bucket])
+axes.set_yticks(range(4), ["backward pass", "bucket 0", "bucket 1", "bucket 2"])
+axes.set(xticks=[], xlabel="order of events", ylim=(3.6, -0.6))
+axes.spines[:].set_visible(False)
+show(
+    figure,
+    "Bars of buckets start where their all-reduce starts. Their length is not measured: it depends "
+    "on the network. Only the last bucket has no work left beside it.",
+)
 
 # %% [markdown]
 # A bucket of 0.02 MiB has room for one and a half of these layers, so each bucket is full after
