@@ -272,15 +272,15 @@ figure = messages_figure(
 )
 show(
     figure,
-    "These are the messages of lesson 50, in the same number and of the same size. Only, the parts "
-    "that travel around the second time are the updated weights.",
+    "These are the messages of lesson 50: the same number, of the same size. Only what travels "
+    "around the second time is different: the updated weights.",
 )
 
 # %% [markdown]
 # It is the same number: an all-reduce *is* a reduce-scatter and an all-gather. Data parallel
 # training copies the average gradient, so that each rank can compute the same update. Stage 1
-# copies the result of the update instead. Three quarters of the state are gone, and no byte is
-# added.
+# copies the result of the update instead. With four ranks, each keeps a quarter of the state, and
+# sends no additional byte.
 #
 # | stage | messages of a step, in bytes of the model | in words |
 # | --- | --- | --- |
@@ -331,7 +331,7 @@ def train_sharded(batch, steps, checkpoint):
     return {
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict() if dist.get_rank() == 0 else None,
-        "owners": list(optimizer.owners.values()),
+        "owners": [optimizer.owners[p] for p in model.parameters()],
         "held": sum(v.array.nbytes for s in optimizer.optim.state.values() for v in s.values()),
         "share": list(optimizer.optim.state_dict()["state"]),
         "message": message,
@@ -349,6 +349,8 @@ whole_state = sum(v.array.nbytes for s in plain.state.values() for v in s.values
 print("owners of the parameters:", ranks[0]["owners"])
 print("bytes of state on each rank:", [rank["held"] for rank in ranks], "one process:", whole_state)
 assert sum(rank["held"] for rank in ranks) == whole_state
+sizes = [p.numel() for p in alone.parameters()]
+assert ranks[0]["owners"] == [owner_of(i, sizes, 3) for i in range(len(sizes))]
 
 # %% [markdown]
 # The weights are those of one process with AdamW. The shares are unequal: this small model has one
