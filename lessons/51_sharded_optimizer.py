@@ -338,6 +338,7 @@ def train_sharded(batch, steps, checkpoint):
     }
 
 
+# %%
 batch = mt.randn(12, 8).double()
 alone = build()
 plain = mt.optim.AdamW(alone.parameters(), lr=0.01)
