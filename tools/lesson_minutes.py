@@ -6,6 +6,7 @@ lessons with these numbers (all, if none is given) and stores their processor ti
 """
 
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -46,7 +47,7 @@ def estimate(lesson, run_seconds):
             typed += len(lines) - 1
         else:
             code += len(lines)
-            figures += cell.text.count("show(")
+            figures += len(re.findall(r"\bshow\(", cell.text))  # but not imshow
     other = QUESTIONS + FIGURE * figures + run_seconds / 60
     needed = max(minutes(words, code, typed, other), MEASURED.get(lesson.number, 0))
     return {
