@@ -34,11 +34,12 @@ OPERATIONS = {
         ColumnSum CopyToRanks Cos CtcLoss Diagonal DiagonalPlace Div Dropout Elu Embedding Erf
         Extreme Flip Fmod Fourier Gather GatherBack GatherFromRanks Gelu GeluTanh HardSwish HardTanh
         LeakyRelu Lerp LogAddExp LogSigmoid LookUp MaxPool Maximum Mean Median Minimum Mish Move Mul
-        Neg NormOver Overwrite Pad Parallel PatchSum Patches Permute Pick Place PlaceAt Recurrence
-        Reduce ReduceFromRanks ReduceScatter Relu Remainder Reshape ResidualDropout Roll Rotary
-        Round RowSum RowTake Scatter ScatterExtreme ScatterProduct ScatterToRanks Seam Shift Sigmoid
-        Sign Silu Sin Slice Split Sqrt Std Sub Tanh TapSum TieShare Tile Transpose Triangle Unbind
-        Var Where WholeQuotient WindowSum Windows WriteThrough Zero _Blank
+        Neg NormByRunning NormOver Overwrite Pad Parallel PatchSum Patches Permute Pick Place
+        PlaceAt Recurrence Reduce ReduceFromRanks ReduceScatter Relu Remainder Reshape
+        ResidualDropout Roll Rotary Round RowSum RowTake Scatter ScatterExtreme ScatterProduct
+        ScatterToRanks Seam Shift Sigmoid Sign Silu Sin Slice Split Sqrt Std Sub Tanh TapSum
+        TieShare Tile Transpose Triangle Unbind Var Where WholeQuotient WindowSum Windows
+        WriteThrough Zero _Blank
     """,
 }
 

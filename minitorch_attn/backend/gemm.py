@@ -120,12 +120,13 @@ def _few_rows(a, b):
 
     Generation computes such products, (rows, in) @ W^T: one token of each of a few texts times the
     weights of a layer. BLAS takes 1.5 to 2.5 times as long for this product as for the transposed
-    one (measured for 2 to 32 rows and 256 to 3,072 features). For one row, the time
+    one (measured for 2 to 32 rows and 256 to 3,072 features), and still 1.2 to 1.4 times as long
+    for 34 to 64 rows, as in the last stage of a model of images or videos. For one row, the time
     is that of reading W from memory, because other layers have evicted W from the caches. If W has
     less than half a million entries, BLAS uses one thread and reads 9 GB/s, while `einsum` reaches
     16 GB/s (384 x 384). For larger W, BLAS uses several threads and is as fast as `einsum`.
     """
-    if a.shape[0] <= 32 and b.size >= 65536 and b.strides[0] == b.itemsize != b.strides[1]:
+    if a.shape[0] <= 64 and b.size >= 65536 and b.strides[0] == b.itemsize != b.strides[1]:
         if a.shape[0] > 1:
             return np.ascontiguousarray((b.T @ a.T).T)
         if a.shape[0] == 1 and 131072 <= b.size < 460800:

@@ -210,9 +210,9 @@ class FrozenBatchNorm2d(Module):
                 got=f"input {input.shape}",
                 expected=f"(batch, {self.num_features}, height, width)",
             )
-        scale = self.weight * (self.running_var + self.eps).rsqrt()
-        shift = self.bias - self.running_mean * scale
-        return input * scale.reshape(-1, 1, 1) + shift.reshape(-1, 1, 1)
+        return ops.batch_norm(
+            input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+        )
 
     def extra_repr(self):
         return f"{self.num_features}, eps={self.eps}"

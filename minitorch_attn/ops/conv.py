@@ -24,6 +24,7 @@ from ..computes import computes
 from ..named_errors import names_arguments
 from .plumbing.conv_arguments import conv_geometry, transposed_geometry
 from .plumbing.depthwise import depthwise, depthwise_kernel, depthwise_transposed, is_depthwise
+from .plumbing.mirrored_kernels import mirrored, mirrored_padding, reads_columns
 from .plumbing.spatial import batched, crop, enlarge, shifts, unbatched, windows
 
 _COLUMNS = 1 << 22  # bytes of the columns that are made at a time on the CPU
@@ -110,6 +111,9 @@ class ConvTransposed(Function):
         kernels = _grouped(weight, groups).swapaxes(1, 2)
         if _is_pointwise(kernel, stride, padding):
             return _biased(_mixed(kernels, g, groups), bias)
+        if reads_columns(g, weight, stride, groups):
+            how = {**ctx.how, "padding": mirrored_padding(g, size, kernel, padding, dilation)}
+            return _biased(Conv.call(g, mirrored(weight, groups), None, **how), bias)
         columns = matmul(kernels, _items(g, groups))  # (.., in * kernel, out) @ (.., out, item)
         count = weight.shape[1] * groups
         columns = columns.reshape(count, *kernel, batch, *places)

@@ -104,6 +104,11 @@ CASES = [
     Case("group of no images", lambda x, w: mt.group_norm(x, 2, w), lambda x, w: x, (0, 6, 5),
          (6,)),
     Case("evaluated", *evaluated(mt.batch_norm, "training"), (2, 3, 5), (3,), (3,)),
+    Case("evaluated without weight",
+         lambda x, b: evaluated(mt.batch_norm, "training")[0](x, None, b),
+         lambda x, b: evaluated(mt.batch_norm, "training")[1](x, None, b), (2, 3, 5), (3,)),
+    Case("evaluated without bias", *evaluated(mt.batch_norm, "training"), (5, 3, 2, 1), (3,)),
+    Case("evaluated, no images", *evaluated(mt.batch_norm, "training"), (0, 3, 2), (3,), (3,)),
     Case("evaluated, plain", *evaluated(mt.batch_norm, "training"), (2, 3)),
     Case("evaluated instances", *evaluated(mt.instance_norm, "use_input_stats"), (2, 3, 2, 5),
          (3,), Within((3,), 1, 2)),
@@ -163,6 +168,20 @@ def test_only_training_on_something_moves_them(device, rng):
     mt.batch_norm(x[:0], mean, variance, training=True)
     for now, before in zip((mean, variance), RUNNING, strict=True):
         np.testing.assert_array_equal(now.numpy(), before)
+
+
+def test_a_later_change_of_the_running_statistics_does_not_change_the_gradients(make, device):
+    x, weight, cotangent = make(5, 3, 2), make(3), make(5, 3, 2, requires_grad=False)
+    found = []
+    for changed in (False, True):
+        mean, variance = (mt.tensor(r, device=device) for r in RUNNING)
+        y = mt.batch_norm(x, mean, variance, weight)
+        if changed:
+            mean.fill_(7.0)
+            variance.fill_(7.0)
+        found.append([g.numpy() for g in mt.autograd.grad(y, (x, weight), cotangent)])
+    for before, after in zip(*found, strict=True):
+        np.testing.assert_array_equal(before, after)
 
 
 def test_second_derivatives_move_them_once(make, device):

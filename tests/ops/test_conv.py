@@ -114,6 +114,8 @@ CASES = [
                     dilation=3),
     transposed_case("transposed, with more padding than kernel", (1, 2, 7, 5), (2, 2, 3, 1),
                     padding=(3, 1)),
+    transposed_case("transposed, mirrored kernels, groups", (2, 4, 5, 3), (4, 3, 3, 2), [(6,)],
+                    padding=(1, 0), dilation=(2, 3), groups=2, extra=(1, 2)),
     transposed_case("transposed depthwise, with more padding than kernel", (2, 4, 7, 5),
                     (4, 1, 3, 2), padding=(4, 2), stride=(2, 1), groups=4),
     transposed_case("transposed depthwise, all settings", (2, 4, 3, 5), (4, 1, 3, 2), [(4,)],
@@ -183,6 +185,20 @@ def test_the_transpose_is_the_adjoint(device, data):
     )
     assert y.shape == g.shape
     np.testing.assert_allclose((y.numpy() * g).sum(), (x * back.numpy()).sum(), atol=1e-10)
+
+
+@pytest.mark.parametrize("channels", [(3, 5), (5, 3)])
+def test_mirrored_kernels_give_the_transposed_convolution(rng, device, monkeypatch, channels):
+    outputs, inputs = channels
+    g = mt.tensor(rng.normal(size=(2, outputs, 7, 4)), device=device)
+    weight = mt.tensor(rng.normal(size=(outputs, inputs, 3, 2)), device=device)
+    found = []
+    for mirrored in (True, False):
+        monkeypatch.setattr(conv, "reads_columns", lambda *_, mirrored=mirrored: mirrored)
+        y = mt.conv_transpose2d(g, weight, padding=(1, 0), dilation=(2, 3), output_padding=(1, 2))
+        found.append(y.numpy())
+    np.testing.assert_allclose(*found, atol=1e-12)
+    assert y.is_contiguous()
 
 
 def test_an_image_without_batch(make):

@@ -209,6 +209,33 @@ def test_maximum_of_maps_whose_channels_are_last_in_memory(rng, device):
     assert maps.max().item() != 9.0  # it is not a view of the maps
 
 
+@pytest.mark.parametrize("window", [{"kernel_size": 1}, {"kernel_size": (2, 3), "stride": (1, 2)},
+    {"kernel_size": (3, 2), "padding": 1, "ceil_mode": True},
+    {"kernel_size": 2, "stride": (3, 1), "dilation": (1, 3)}])  # fmt: skip
+def test_maximum_without_indices(rng, device, window):
+    host = rng.integers(-2, 3, (2, 3, 5, 7)).astype("float32")
+    host[1, :, 2:4, 3] = np.nan
+    cotangent = None
+    last = mt.tensor(host.transpose(0, 2, 3, 1).copy(), device=device).permute(0, 3, 1, 2)
+    for x in (mt.tensor(host, device=device), last):
+        expected, _ = mt.max_pool2d(x, **window, return_indices=True)
+        y = mt.max_pool2d(x, **window)
+        np.testing.assert_array_equal(y.numpy(), expected.numpy())
+        y.fill_(9.0)
+        assert (x != 9.0).all()  # it is not a view of the maps
+        grads = []
+        for both in (True, False):
+            x = x.detach().requires_grad_()
+            y = mt.max_pool2d(x, **window, return_indices=both)
+            y = y[0] if both else y
+            if cotangent is None:
+                cotangent = mt.tensor(rng.normal(size=y.shape).astype("float32"), device=device)
+            y.backward(cotangent)
+            grads.append(x.grad.numpy())
+        np.testing.assert_array_equal(*grads)
+        assert grads[0].any()
+
+
 @pytest.mark.parametrize("window", [(15, 17), (16, 16), (17, 17)])
 def test_maximum_of_windows_with_about_256_elements(rng, device, window):
     x = rng.normal(size=(2, 1, 34, 35)).astype("float32")

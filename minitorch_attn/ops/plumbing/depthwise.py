@@ -146,9 +146,8 @@ def _padded_windows(x, kernel, stride, padding, dilation):
 
 def _windows(images, kernel, stride, dilation):
     """(batch, *space, channel) -> (batch, *place, *kernel, channel), a view."""
-    xp = array_module(images)
-    view = windows(xp.moveaxis(images, -1, 1), kernel, stride, dilation)
-    return xp.moveaxis(view, 1, -1)
+    view = windows(_second(images), kernel, stride, dilation)
+    return _last(view)
 
 
 def _placed(images, before, length):
@@ -175,19 +174,26 @@ def _placed(images, before, length):
 
 def _by_position(weight):
     """(channel, 1, *kernel) -> (*kernel, channel)."""
-    xp = array_module(weight)
-    return xp.ascontiguousarray(xp.moveaxis(weight[:, 0], 0, -1))
+    return array_module(weight).ascontiguousarray(_last(weight.swapaxes(0, 1))[0])
 
 
 def _channels_last(x):
     """(batch, channel, *space) -> (batch, *space, channel), without a copy if possible."""
-    xp = array_module(x)
-    x = xp.moveaxis(x, 1, -1)
-    return x if x.strides[-1] == x.itemsize else xp.ascontiguousarray(x)
+    x = _last(x)
+    return x if x.strides[-1] == x.itemsize else array_module(x).ascontiguousarray(x)
 
 
 def _channels_second(y, like):
     """(batch, *space, channel) -> (batch, channel, *space), with the memory layout of `like`."""
-    xp = array_module(y)
-    y = xp.moveaxis(y, -1, 1)
-    return y if is_channels_last(like) else xp.ascontiguousarray(y)
+    y = _second(y)
+    return y if is_channels_last(like) else array_module(y).ascontiguousarray(y)
+
+
+def _last(x):
+    """Move axis 1 to the end. NumPy's `moveaxis` takes five times as long as `transpose`."""
+    return x.transpose(0, *range(2, x.ndim), 1)
+
+
+def _second(x):
+    """Move the last axis to axis 1, the inverse of `_last`."""
+    return x.transpose(0, x.ndim - 1, *range(1, x.ndim - 1))

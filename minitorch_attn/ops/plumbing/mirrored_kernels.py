@@ -1,0 +1,38 @@
+"""Transposed convolution with stride 1, computed as a convolution with mirrored kernels.
+
+With x, g and w as in `ops/conv.py`, k' = K - 1 - k and w'[c, m, k'] = w[m, c, k],
+
+    x[b, c, i] = sum_{m, k} w[m, c, k] g[b, m, i + p - k d]
+               = sum_{m, k'} w'[c, m, k'] g[b, m, i + k' d - (d (K - 1) - p)],
+
+which is a convolution of g with the kernels w' and the padding d (K - 1) - p.
+"""
+
+import math
+
+__all__ = ["mirrored", "mirrored_padding", "reads_columns"]
+
+
+def reads_columns(g, weight, stride, groups):
+    """True if a transposed convolution is faster as a convolution of g with mirrored kernels.
+
+    It otherwise adds up columns of the input channels; the convolution reads columns of the output
+    channels. If there are at most as many of these, this takes 0.5 to 0.85 of the time, unless
+    mirroring the kernels costs more than the columns of a few positions.
+    """
+    positions, inputs = len(g) * math.prod(g.shape[2:]), weight.shape[1] * groups
+    return math.prod(stride) == 1 and g.shape[1] <= inputs <= positions
+
+
+def mirrored(weight, groups):
+    """Return w': (out, in / groups, *kernel) -> (in, out / groups, *kernel)."""
+    (count, inputs, *kernel), reverse = weight.shape, slice(None, None, -1)
+    w = weight.reshape(groups, count // groups, inputs, *kernel).swapaxes(1, 2)
+    w = w.reshape(groups * inputs, count // groups, *kernel)
+    return w[(..., *(reverse for _ in kernel))]
+
+
+def mirrored_padding(g, size, kernel, padding, dilation):
+    """Return the padding of the convolution; the end of each axis gives it the size `size`."""
+    axes = zip(size, g.shape[2:], kernel, padding, dilation, strict=True)
+    return tuple([(d * (k - 1) - before, n - o + before) for n, o, k, (before, _), d in axes])
