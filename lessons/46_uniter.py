@@ -215,11 +215,11 @@ assert (plan.argmax(1) == mt.tensor([1, 0, 2])).all()
 # %% [markdown]
 # ## The gradient
 #
-# The loss is $D$, and it has to reach the vectors through the costs. The plan depends on the costs,
-# too. Must the gradient go through all iterations? The plan is optimal, so a small change of the
-# plan does not change the sum to first order. What remains is
-# $\partial D / \partial c_{ij} = T_{ij}$: we can treat the plan as a constant. Finite differences
-# of $D$ itself, with a new plan for every difference, agree.
+# The loss is $D$, and its gradient reaches the vectors through the costs. The plan depends on the
+# costs, too. Must we backpropagate through all the iterations that compute it? No: the plan is
+# optimal, so a small change of the plan does not change the sum to first order. What remains is
+# $\partial D / \partial c_{ij} = T_{ij}$, so we can treat the plan as a constant. We check this
+# with finite differences of $D$, for which the plan is computed again at each point.
 
 # %%
 rng = np.random.default_rng(3)

@@ -39,8 +39,9 @@ for tokens in (8_192, 131_072, 1_048_576):
 #
 # ## Merging two partial results
 #
-# The online softmax of lesson 28 reads the keys block by block. For each query it keeps the maximum
-# $m$ of the scores, the sum $l$ and the weighted sum $o$ of the values:
+# The online softmax of lesson 28 reads the keys block by block. For each query it keeps three
+# things: the maximum $m$ of the scores, the sum $l$ of their exponentials, and the sum $o$ of the
+# values, weighted by these exponentials:
 #
 # $$m = \max_j s_j, \qquad l = \sum_j e^{s_j - m}, \qquad o = \sum_j e^{s_j - m}\, v_j,$$
 #

@@ -98,12 +98,13 @@ def live_numbers(function, dtype="float64"):
 
 
 def live_random():
-    """Return the captured step's first dropout counter, and the seed and counter on the device.
+    """Return the dropout counter at the captured step's start, and the device's seed and counter.
 
     Returns
     -------
     (int, array of uint64 of shape (2,)) or None
-        None without a capture. Each replay first updates the array to the current seed and counter.
+        None if no step is being captured. The array is on the device and contains the seed and the
+        counter. Each replay first sets them to their current values.
     """
     if _thread.recorder is None:
         return None

@@ -40,8 +40,9 @@ class NonLocalBlock(nn.Module):
     dims : int
         Number of axes of the positions: 1 (sequences), 2 (images) or 3 (videos).
     subsample : bool
-        Whether the keys and values are max-pooled by 2 along each axis except time, the first of
-        three. With 2 axes, the attention map is then a quarter as large (section 3.3).
+        Whether to max-pool the keys and values by 2 along each spatial axis. (With three axes,
+        the first one is time and is not pooled.) With two axes, the attention map is then a
+        quarter as large (section 3.3).
 
     Attributes
     ----------

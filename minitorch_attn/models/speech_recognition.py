@@ -1,9 +1,9 @@
-"""Speech recognizers: an encoder of sound frames with CTC, or with a Transformer decoder.
+"""Speech recognizers: an encoder of audio frames with CTC, or with a Transformer decoder.
 
-The Conformer "exists as encoder-decoder variant, or as encoder-only variant with CTC loss".
-With CTC (Graves et al., ICML 2006), the model makes a prediction for every frame, and the
-targets do not state to which frames a label belongs. A decoder (Vaswani et al. 2017,
-arXiv:1706.03762v7) predicts one label after the other, and its attention finds the frames.
+A Conformer encoder can be trained alone, with the CTC loss, or together with a decoder. With CTC
+(Graves et al., ICML 2006), the model makes a prediction for every frame, and the targets do not
+state which frames a label belongs to. A decoder (Vaswani et al. 2017, arXiv:1706.03762v7)
+predicts one label at a time, and its attention finds the frames.
 """
 
 import math
@@ -76,7 +76,7 @@ class CTCRecognizer(nn.Module):
 
 
 class SpeechSeq2Seq(nn.Module):
-    """Recognizer with an encoder of sound frames and a Transformer decoder.
+    """Speech recognizer: an encoder of audio frames and a Transformer decoder.
 
     `generation.translate` transcribes with it, by greedy or beam search.
 
@@ -85,12 +85,12 @@ class SpeechSeq2Seq(nn.Module):
     encoder : Module
         Maps features and lengths to (frames, padding), as `ConformerEncoder` does.
     vocab_size : int
-        Number of labels, including the start and the end token.
+        Number of different labels, including the start and the end token.
     num_layers, num_heads, ff_dim : int
         Sizes of the decoder. It has the same width as the encoder.
     dropout : float, default 0.1
     max_len : int, default 512
-        Maximum number of labels.
+        Maximum length of a label sequence.
 
     Examples
     --------
@@ -174,7 +174,7 @@ class SpeechSeq2Seq(nn.Module):
 
 
 class LSTMEncoder(nn.Module):
-    """Recurrent encoder of sound frames: subsampling as in the Conformer, then bidirectional LSTMs.
+    """Recurrent encoder of audio frames: subsampling as in the Conformer, then bidirectional LSTMs.
 
     It is the baseline for `ConformerEncoder` and is called in the same way.
 

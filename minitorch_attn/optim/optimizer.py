@@ -247,7 +247,7 @@ class Optimizer(NamedErrors):
         return left
 
     def _updates(self, buffer, at):
-        """Return how often the parameter with element `at` of a buffer has been updated."""
+        """Return the number of updates of the parameter that owns element `at` of a buffer."""
         index = bisect_right(buffer.starts, at) - 1
         return int(self.state[buffer.parameters[index]]["step"].item())
 

@@ -43,7 +43,10 @@ def detours(steps, agrees, given, loose):
 
 
 def _users(steps):
-    """Return {number of an entry: steps that use the entry, directly or as part of a sum}."""
+    """Map the number of each entry to the numbers of the steps that use it.
+
+    A step can use an entry directly, or use a sum that the entry contributes to.
+    """
     users, sums = {}, []
     for step in steps:
         used = [entry for entry in step.inputs if isinstance(entry, Entry)]

@@ -188,8 +188,9 @@ class DetrPreTrainedModel(PretrainedModel):
     def decode(self, x, memory, places, output_attentions=None, output_hidden_states=None):
         """Run the decoder; return a dict of its outputs.
 
-        With `config.auxiliary_loss`, Hugging Face gives each layer the normalized output of the
-        layer before it, and normalizes the last output twice. The paper's model does not.
+        With `config.auxiliary_loss`, each layer receives the normalized output of the previous
+        layer, and the last output is normalized twice. This reproduces Hugging Face; the paper's
+        model does neither.
         """
         decoder, first, states = self.detr.decoder, x, []
         with collecting(

@@ -388,10 +388,11 @@ class Speech(Recipe):
 
 
 def lstm_units(size, dim, classes):
-    """Return the number of units with which two LSTM layers and a head have `size` parameters.
+    """Return how many LSTM units per direction make a model of about `size` parameters.
 
-    With h units per direction, the layers have 2 (4 h (dim + h) + 8 h) and 2 (4 h (2 h + h) + 8 h)
-    parameters, and the head has classes (2 h + 1). Together: 32 h^2 + b h + classes.
+    The model has two bidirectional LSTM layers and a linear head. With h units per direction, the
+    layers have 2 (4 h (dim + h) + 8 h) and 2 (4 h (2 h + h) + 8 h) parameters, and the head has
+    classes (2 h + 1). The total is 32 h^2 + b h + classes, with b = 8 dim + 32 + 2 classes.
 
     Parameters
     ----------
