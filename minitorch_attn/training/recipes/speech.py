@@ -114,13 +114,13 @@ class Speech(Recipe):
     one_process = "its batch normalization needs the whole batch"
     OPTIONS = (
         *common_options(
-            steps=1000, lr=2e-3, batch=16, layers=2, heads=4, dim=64, dropout=0.1, warmup=50,
+            steps=1500, lr=2e-3, batch=16, layers=2, heads=4, dim=64, dropout=0.1, warmup=50,
             clip=5.0, eval_every=200,
         ),
         Option("channels", 16, "Channels of the convolutions that reduce the number of frames."),
         Option("kernel", 15, "Frames that a Conformer's convolution sees, an odd number."),
         Option("decoder_layers", 2, "Number of layers of the decoder."),
-        Option("decoder", 0.6, "Share of the steps that train the decoder, after CTC.", "share"),
+        Option("decoder", 0.7, "Share of the steps that train the decoder, after CTC.", "share"),
         Option("helper", 1.0, "Weight of the CTC loss that helps the decoder.", "from_zero"),
         Option("speakers", 30, "Number of speakers of the training set."),
         Option("utterances", 1000, "Number of utterances of the training set."),
