@@ -27,8 +27,15 @@ def draw(found, work, path):
     cluster = cost_model.Machine(100 * small.example, 1e-5, 1 / 12.5e9)
     figure, panels = pyplot.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     _panel(panels[0], small, work, f"{found['workload'].upper()} on this machine's constants")
-    measured = [(row["ranks"], alone / row["step_s"]) for row in found["rows"]]
-    panels[0].plot(*zip(*measured, strict=True), "ko", label="measured, data")
+    cores = found["machine"]["cores"]
+    for row in found["rows"]:
+        shared = row["ranks"] > cores  # such ranks cannot be faster, whatever the scheme
+        label = f"measured, {row['ranks']} on {cores} cores" if shared else "measured, data"
+        face = "white" if shared else "black"
+        panels[0].plot(
+            row["ranks"], alone / row["step_s"], "ko", markerfacecolor=face,
+            label=label if shared or row is found["rows"][0] else None,
+        )  # fmt: skip
     _panel(panels[1], cluster, large, "a model of 64 layers, width 4,096 (estimate)")
     for axes in panels:
         axes.legend(fontsize=8)
