@@ -125,3 +125,9 @@ def test_a_lesson_without_a_table_has_no_minutes(tmp_path):
     (tmp_path / source.name).write_text(source.read_text("utf-8"), encoding="utf-8")
     (lesson,) = lessons(tmp_path)
     assert lesson.minutes is None
+
+
+def test_only_figures_that_are_shown_count():
+    text = "axes.imshow(x)\nshow(figure, 'one')\nmt.show(figure, 'two')"
+    cells = [SimpleNamespace(kind="code", text=text, tags=())]
+    assert lesson_minutes.estimate(SimpleNamespace(cells=cells, number=""), 0.0)["figures"] == 2
