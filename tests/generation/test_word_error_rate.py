@@ -60,5 +60,5 @@ def test_arguments():
     with pytest.raises(ArgumentError, match="2 transcripts, 1 expected ones with 1 words"):
         word_error_rate([[1], [2]], [[1]])
     for empty in ([], [[]]):
-        with pytest.raises(ArgumentError, match="and a word"):
+        with pytest.raises(ArgumentError, match="at least one word"):
             word_error_rate(empty, empty)
