@@ -1,6 +1,6 @@
 """Messages of a run of several ranks: who sent which values to whom, in which round."""
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,27 +73,24 @@ def in_rounds(logs):
     1 0 -> 1  [1. 1.]  16 bytes
     2 1 -> 2  [1. 1.]  16 bytes
     """
-    sent = defaultdict(list)  # (source, target) -> messages
-    places, clocks = [0] * len(logs), [0] * len(logs)
-    received = defaultdict(int)  # (source, target) -> number of messages that have arrived
+    messages, on_the_way = [], defaultdict(deque)  # (source, target) -> messages
+    pending, clocks = [deque(log) for log in logs], [0] * len(logs)
     moved = True
     while moved:  # until no rank can go on
         moved = False
-        for rank, log in enumerate(logs):
-            while places[rank] < len(log):
-                kind, other, values = log[places[rank]]
+        for rank, entries in enumerate(pending):
+            while entries:
+                kind, other, values = entries[0]
                 if kind == "send":
                     clocks[rank] += 1
-                    sent[rank, other].append(Message(rank, other, values, clocks[rank]))
+                    messages.append(Message(rank, other, values, clocks[rank]))
+                    on_the_way[rank, other].append(messages[-1])
+                elif on_the_way[other, rank]:
+                    clocks[rank] = max(clocks[rank], on_the_way[other, rank].popleft().round)
                 else:
-                    arrived = sent[other, rank][received[other, rank] :]
-                    if not arrived:
-                        break  # its sender comes first
-                    clocks[rank] = max(clocks[rank], arrived[0].round)
-                    received[other, rank] += 1
-                places[rank] += 1
+                    break  # its sender comes first
+                entries.popleft()
                 moved = True
-    messages = [message for some in sent.values() for message in some]
     return sorted(messages, key=lambda message: (message.round, message.source))
 
 

@@ -153,22 +153,22 @@ def _run(command, name, limit):
         ) from None
     print(done.stdout, end="")
     if done.returncode:
+        missing = "NameError" in done.stderr
         raise CommunicationError(
             f"run_ranks: a rank that called {name} has failed",
-            got=_last_traceback(done.stderr),
-            hint="a name that is not defined belongs into uses=" * ("NameError" in done.stderr)
-            or None,
+            got=_first_error(done.stderr),
+            hint=f"list every function that {name} calls in uses=" if missing else None,
         )
 
 
-def _last_traceback(text):
-    """Return the error line that the first failing rank printed, else the end of the output."""
+def _first_error(text):
+    """Return the line of the first error that a rank printed, else the end of the output."""
     lines = [line for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "Error: " in line]
     return errors[0] if errors else "\n".join(lines[-5:])
 
 
-# Results on disk: a tree in JSON, in which {"array": key} stands for an array in a .npz file
+# Results on disk: a tree in JSON; {"array": key} and {"tensor": key} stand for arrays in a .npz file
 
 
 def _write(path, value):

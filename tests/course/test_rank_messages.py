@@ -46,6 +46,16 @@ def test_several_messages_of_one_pair_arrive_in_their_order():
     ]  # fmt: skip
 
 
+def test_a_late_receive_of_an_early_message_does_not_turn_the_clock_back():
+    logs = [
+        [sent(1, 1.0), sent(1, 2.0), received(1), sent(1, 3.0)],
+        [sent(0, 4.0), received(0), received(0), received(0)],
+    ]
+    assert as_tuples(in_rounds(logs)) == [
+        (1, 0, 1, 1.0), (1, 1, 0, 4.0), (2, 0, 1, 2.0), (3, 0, 1, 3.0)
+    ]  # fmt: skip
+
+
 def test_a_receive_without_its_send_keeps_what_came_before():
     logs = [[sent(1, 1.0)], [received(0), received(0), sent(0, 2.0)]]
     assert as_tuples(in_rounds(logs)) == [(1, 0, 1, 1.0)]
