@@ -168,7 +168,7 @@ def _first_error(text):
     return errors[0] if errors else "\n".join(lines[-5:])
 
 
-# Results on disk: a tree in JSON; {"array": key} and {"tensor": key} stand for arrays in a .npz file
+# Results on disk: a tree in JSON, in which {"array": key} or {"tensor": key} is in a .npz file
 
 
 def _write(path, value):

@@ -1,8 +1,8 @@
 """Workers that share each batch train as one process does."""
 
-import numpy as np
 import pytest
 from distributed.ranks import run_ranks
+from training.padded_batches import VOCABULARY, PaddedBatches, count, loss_function
 
 import minitorch_attn as mt
 from minitorch_attn import distributed as dist
@@ -17,34 +17,12 @@ from minitorch_attn.training.workers import (
     loop_class,
 )
 
-ROWS, TOKENS, VOCABULARY, STEPS = 7, 5, 11, 20
+ROWS, TOKENS, STEPS = 7, 5, 20
 
 
-class Batches:
-    """Rows of token ids; a few targets are padding, all in the last rows."""
-
-    def __init__(self, rows=ROWS):
-        self.rows, self.position = rows, 0
-
-    def __next__(self):
-        ids = np.random.default_rng(self.position).integers(0, VOCABULARY, (self.rows, TOKENS + 1))
-        self.position += 1
-        targets = ids[:, 1:].copy()
-        targets[-2:, 2:] = -100
-        return mt.tensor(ids[:, :-1]), mt.tensor(targets)
-
-    def state_dict(self):
-        return {"position": self.position}
-
-
-def loss_function(model, batch):
-    ids, targets = batch
-    logits = model(ids).reshape(-1, VOCABULARY)
-    return mt.nn.functional.cross_entropy(logits, targets.reshape(-1), ignore_index=-100)
-
-
-def count(batch):
-    return int((batch[1] != -100).sum().item())
+def batches(rows=ROWS):
+    """Rows of drawn ids."""
+    return PaddedBatches(lambda rng: rng.integers(0, VOCABULARY, (rows, TOKENS + 1)))
 
 
 def losses_of(loop_class, steps=STEPS, rows=ROWS, **more):
@@ -53,7 +31,7 @@ def losses_of(loop_class, steps=STEPS, rows=ROWS, **more):
     optimizer = mt.optim.AdamW(model.parameters(), lr=0.01)
     logged = []
     loop = loop_class(
-        model, optimizer, Batches(rows), loss_function, max_norm=0.1, log_every=1, count=count,
+        model, optimizer, batches(rows), loss_function, max_norm=0.1, log_every=1, count=count,
         on_log=[logged.append], **{"evaluate_every": 0, **more},
     )  # fmt: skip
     loop.train(steps)
