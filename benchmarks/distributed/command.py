@@ -13,24 +13,20 @@ cores.
 import argparse
 import importlib
 import json
-import os
 import re
 import socket
 import statistics
 import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
-from minitorch_attn.cli.worker_processes import mpiexec
+from minitorch_attn.distributed.launch import rank_environment
 
 from .. import machine
 from . import cost_model, messages
 from .picture import draw
+from .start import ROOT, on_ranks
 
 __all__ = ["main"]
 
-ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "benchmarks" / "README.md"
 BEGIN = "<!-- distributed: made by python -m benchmarks distributed -->"
@@ -107,16 +103,8 @@ def measure(workload, ranks, rounds, steps):
 
 def run(engine, workload, ranks, steps):
     """Start the ranks of one engine, and return what rank 0 has written."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "found.json"
-        program = [sys.executable, "-m", "benchmarks.distributed.rank"]
-        program += [engine, workload, str(steps), str(path)]
-        if engine == "torch":
-            _start_torch(program, ranks)
-        else:
-            command = [mpiexec(), "-n", str(ranks), *program]
-            subprocess.run(command, cwd=ROOT, env=_environment(), check=True)
-        return json.loads(path.read_text())
+    start = {"start": _start_torch} if engine == "torch" else {}
+    return on_ranks(ranks, "rank", engine, workload, steps, **start)
 
 
 def _start_torch(program, ranks):
@@ -126,7 +114,7 @@ def _start_torch(program, ranks):
         port = free.getsockname()[1]
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
     started = [
-        subprocess.Popen(program, cwd=ROOT, env=_environment(**shared, RANK=str(rank)))
+        subprocess.Popen(program, cwd=ROOT, env=rank_environment(**shared, RANK=str(rank)))
         for rank in range(ranks)
     ]
     statuses = [process.wait() for process in started]
@@ -134,18 +122,9 @@ def _start_torch(program, ranks):
         raise SystemExit("a rank of PyTorch failed")
 
 
-def _environment(**more):
-    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    return {**os.environ, **one, **more}
-
-
 def constants():
     """Return the seconds of a message and of a byte, between two ranks of this machine."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "found.json"
-        program = [sys.executable, "-m", "benchmarks.distributed.ping", str(path)]
-        subprocess.run([mpiexec(), "-n", "2", *program], cwd=ROOT, env=_environment(), check=True)
-        return json.loads(path.read_text())
+    return on_ranks(2, "ping")
 
 
 def work_of(workload):

@@ -1,20 +1,11 @@
 """Table of the messages and bytes of a training step: counted, and compared with the formulas."""
 
-import json
-import os
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-
-from minitorch_attn.cli.worker_processes import mpiexec
-
 from .count import step_of
 from .formulas import SCHEMES, obstacle, sent
+from .start import on_ranks
 
 __all__ = ["BEGIN", "END", "RANKS", "count", "table"]
 
-ROOT = Path(__file__).resolve().parents[2]
 RANKS = (1, 2, 3, 4)
 BEGIN = "<!-- messages: made by python -m benchmarks distributed --counts -->"
 END = "<!-- end of messages -->"
@@ -42,22 +33,12 @@ def count(workload, ranks=RANKS):
     """
     step, found = step_of(workload), {}
     for size in ranks:
-        found[str(size)] = _run(workload, size)
+        found[str(size)] = on_ranks(size, "count", workload)
         for scheme, counts in found[str(size)].items():
             expected = [list(sent(scheme, step, size, rank)) for rank in range(size)]
             if counts["sent"] != expected:
                 raise SystemExit(f"{scheme}, {size} ranks: {counts['sent']}, formula {expected}")
     return {"workload": workload, "ranks": found}
-
-
-def _run(workload, size):
-    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "found.json"
-        program = [sys.executable, "-m", "benchmarks.distributed.count", workload, str(path)]
-        command = [mpiexec(), "-n", str(size), *program]
-        subprocess.run(command, cwd=ROOT, env={**os.environ, **one}, check=True)
-        return json.loads(path.read_text())
 
 
 def table(found):

@@ -1,0 +1,42 @@
+"""Start a program of this folder on several ranks, and read what rank 0 has written."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from minitorch_attn.cli.worker_processes import mpiexec
+from minitorch_attn.distributed.launch import rank_environment
+
+__all__ = ["ROOT", "on_ranks"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _by_mpiexec(program, ranks):
+    command = [mpiexec(), "-n", str(ranks), *program]
+    subprocess.run(command, cwd=ROOT, env=rank_environment(), check=True)
+
+
+def on_ranks(ranks, name, *words, start=_by_mpiexec):
+    """Run `python -m benchmarks.distributed.NAME WORDS... FILE` on ranks with one BLAS thread each.
+
+    Parameters
+    ----------
+    ranks : int
+    name : str
+    *words : str or int
+    start : callable, optional
+        Function of the program and the number of ranks that runs it to the end. Default: mpiexec.
+
+    Returns
+    -------
+    object
+        The JSON that rank 0 has written to FILE.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "found.json"
+        program = [sys.executable, "-m", f"benchmarks.distributed.{name}", *map(str, words)]
+        start([*program, str(path)], ranks)
+        return json.loads(path.read_text())
