@@ -142,6 +142,40 @@ def test_fused_equals_composed(device, shape, axes, with_weight, with_bias, seed
         np.testing.assert_allclose(fused, composed, rtol=1e-8, atol=1e-8)
 
 
+def composed_by_running(x, mean, variance, weight, bias, eps):
+    """Separate operations for `NormByRunning`."""
+    shape = (-1, *(1 for _ in x.shape[2:]))
+    y = (x - mean.reshape(shape)) * (variance + eps).rsqrt().reshape(shape)
+    y = y if weight is None else y * weight.reshape(shape)
+    return y if bias is None else y + bias.reshape(shape)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    shape=st.lists(st.integers(0, 3), min_size=2, max_size=5),
+    with_weight=st.booleans(),
+    with_bias=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_by_running_equals_composed(device, shape, with_weight, with_bias, seed):
+    rng = np.random.default_rng(seed)
+    channels = shape[1:2]
+    hosts = [rng.normal(size=shape) + 5]
+    hosts += [rng.normal(size=channels) if wanted else None for wanted in (with_weight, with_bias)]
+    mean, variance = (mt.tensor(rng.uniform(1, 5, channels), device=device) for _ in range(2))
+    cotangent = mt.tensor(rng.normal(size=shape), device=device)
+    results = []
+    for run in (mt.batch_norm, composed_by_running):
+        x, weight, bias = inputs = [
+            None if h is None else mt.tensor(h, device=device, requires_grad=True) for h in hosts
+        ]
+        y = run(x, mean, variance, weight, bias, eps=1e-2)
+        y.backward(cotangent)
+        results.append([y.detach().numpy()] + [x.grad.numpy() for x in inputs if x is not None])
+    for fused, composed in zip(*results, strict=True):
+        np.testing.assert_allclose(fused, composed, rtol=1e-10, atol=1e-10)
+
+
 def test_running_statistics_move_towards_the_unbiased_ones(device, rng):
     x = rng.normal(size=(5, 3, 7)) * 2 + 1
     mean, variance = (mt.tensor(r, device=device) for r in RUNNING)
