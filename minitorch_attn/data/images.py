@@ -181,6 +181,12 @@ class ImageProcessor(NamedErrors):
             )
         config = _DEFAULTS[kind] | {k: v for k, v in config.items() if v is not None}
         normalize, crop = config["do_normalize"], config.get("do_center_crop")
+        if crop and "crop_size" not in config:  # ViT has no default for it
+            raise DataError(
+                f"{where}: crop_size is missing",
+                got="do_center_crop: true", expected="crop_size, as do_center_crop is true",
+                hint="copy the file from its source again",
+            )  # fmt: skip
         return cls(
             config["image_mean"] if normalize else None,
             config["image_std"] if normalize else None,

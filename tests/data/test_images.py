@@ -216,3 +216,13 @@ def test_wrong_fields_of_timm_are_refused(config, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"pretrained_cfg": config}))
     with pytest.raises((DataError, ArgumentError)):
         ImageProcessor.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("missing", [{}, {"crop_size": None}])
+def test_a_center_crop_without_its_size_is_refused(missing):
+    for kind in ({}, {"image_processor_type": "ViTImageProcessor"}):
+        with pytest.raises(DataError, match="crop_size is missing"):
+            ImageProcessor.from_config({**kind, "do_center_crop": True, **missing})
+    ImageProcessor.from_config({"do_center_crop": False, **missing})  # needs none
+    clip = ImageProcessor.from_config({"image_processor_type": "CLIPImageProcessor", **missing})
+    assert clip.crop_size == (224, 224)  # CLIP has a default
