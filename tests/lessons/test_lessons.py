@@ -1,6 +1,5 @@
-"""Lessons follow the rules of tests/lesson_rules.py, and run in fast mode without an error."""
+"""Lessons follow the rules of tests/lesson_rules.py. `test_your_turn.py` runs them."""
 
-import os
 import re
 import subprocess
 
@@ -13,7 +12,6 @@ from minitorch_attn.course.run_lesson import run_script
 
 LESSONS = lessons()
 NAMES = [lesson.path.stem for lesson in LESSONS]
-LIMIT = 240  # seconds; fast mode takes about 12 on an idle machine
 
 
 @pytest.fixture(autouse=True)
@@ -36,23 +34,6 @@ def test_it_names_the_exercises_that_belong_to_it(lesson):
     wanted = [e.number for e in exercises() if e.lesson == lesson.number]
     assert commands == [f"mta exercise start {number}" for number in wanted]
     assert task.count("mta exercise") == len(wanted)  # nowhere else, where it could not be typed
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    "MTA_LESSONS_RUN_ELSEWHERE" in os.environ, reason="all lessons are run as notebooks"
-)
-@pytest.mark.parametrize("lesson", LESSONS, ids=NAMES)
-def test_it_runs_in_fast_mode(lesson, tmp_path):
-    process, _ = run_script(
-        lesson, fast=True, cwd=tmp_path, timeout=LIMIT, text=True, encoding="utf-8",
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    assert process.returncode == 0, process.stdout[-2000:] + process.stderr[-4000:]
-    figures = sorted(tmp_path.glob(f"runs/lessons/{lesson.number}/figure-*.png"))
-    assert figures and all(
-        f"] {figure.relative_to(tmp_path)}" in process.stdout for figure in figures
-    )
 
 
 def test_there_are_thirty_or_more_without_a_gap():

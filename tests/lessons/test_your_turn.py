@@ -1,4 +1,8 @@
-"""Your turn: unanswered functions and wrong answers do not pass their checks; the answers do."""
+"""Lessons run as scripts; in their checks, only the answers pass.
+
+Unanswered functions and wrong answers are tried in the same process, because running the lesson up
+to each check is what takes long.
+"""
 
 import json
 import subprocess
@@ -39,7 +43,7 @@ def double(x):
 check(double, cases=[mt.tensor([2.0])], expected=lambda x: 2 * x, properties={})
 
 # %%
-assert False, "this cell does not run"
+print("the end of the lesson:", double(mt.tensor(4.0)).item())
 """
 
 
@@ -63,14 +67,15 @@ def test_two_mistakes_are_planted_in_every_function(lesson):
 
 
 def tried(path, folder, *arguments):
-    """What tests/lesson_answers.py prints about a lesson."""
+    """Run a lesson with tests/lesson_answers.py; return the results, and what the lesson prints."""
+    results = folder / "results.json"
     process = subprocess.run(
-        [sys.executable, lesson_answers.__file__, str(path), *map(str, arguments)],
+        [sys.executable, lesson_answers.__file__, path, results, *arguments],
         cwd=folder, env=environment(fast=True), timeout=LIMIT, check=False, text=True,
         encoding="utf-8", stdin=subprocess.DEVNULL, capture_output=True,
     )  # fmt: skip
-    assert process.returncode == 0, process.stderr[-4000:]
-    return json.loads(process.stdout)
+    assert process.returncode == 0, process.stdout[-2000:] + process.stderr[-4000:]
+    return json.loads(results.read_text(encoding="utf-8")), process.stdout
 
 
 def complaints(found):
@@ -91,10 +96,13 @@ def complaints(found):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lesson", LESSONS, ids=NAMES)
-def test_only_the_answer_passes(lesson, tmp_path):
-    found = tried(lesson.path, tmp_path)
+def test_the_script_runs_and_only_the_answers_pass(lesson, tmp_path):
+    found, printed = tried(lesson.path, tmp_path)
     assert list(found) == [turn.name for turn in lesson.turns]
     assert list(complaints(found)) == []
+    figures = sorted(tmp_path.glob(f"runs/lessons/{lesson.number}/figure-*.png"))
+    assert figures
+    assert all(f"] {figure.relative_to(tmp_path)}" in printed for figure in figures)
 
 
 def planted(tmp_path, lesson, *pairs):
@@ -107,20 +115,21 @@ def planted(tmp_path, lesson, *pairs):
 
 
 def test_a_check_is_tried_with_every_answer(tmp_path):
-    found = planted(tmp_path, LESSON, ("x + x", "x + 1"), ("x + x", "(x + x).detach()"))
+    found, printed = planted(tmp_path, LESSON, ("x + x", "x + 1"), ("x + x", "(x + x).detach()"))
     rows = found["double"]
     assert [passed for _, passed, _ in rows] == [False, False, False, True]
     assert "got       3 at [0]" in rows[1][2] and "no gradient arrives at x" in rows[2][2]
+    assert printed.splitlines() == [rows[3][2].strip(), "the end of the lesson: 8.0"]
 
 
 def test_a_mistake_that_the_check_does_not_notice_is_reported(tmp_path):
-    (first, *_) = complaints(planted(tmp_path, LESSON, ("x + x", "x * x.detach()")))
+    (first, *_) = complaints(planted(tmp_path, LESSON, ("x + x", "x * x.detach()"))[0])
     assert "does not notice the mistake" in first
 
 
 def test_an_answer_that_does_not_pass_is_reported(tmp_path):
     wrong = LESSON.replace("return x + x", "return x + 1")
-    assert any("does not pass" in text for text in complaints(planted(tmp_path, wrong)))
+    assert any("does not pass" in text for text in complaints(planted(tmp_path, wrong)[0]))
 
 
 def test_a_function_that_is_written_although_it_is_unanswered_is_reported():
