@@ -7,6 +7,7 @@ although nothing was derived. The grader finds the tools for it in the source, a
 """
 
 import ast
+import threading
 
 __all__ = ["remarks"]
 
@@ -15,6 +16,9 @@ _COMPLEX = {
     "real", "emath", "scimath", "angle", "conj", "conjugate", "eigvals", "fft", "roots",
 }  # fmt: skip
 _INDIRECT = {"eval", "exec", "compile", "__import__", "getattr", "import_module"}
+# Python 3.11 counts the depth of the trees that all threads build together, and raises SystemError
+# if a garbage collection lets a second thread build one in between (python/cpython#106905).
+_PARSING = threading.Lock()
 
 
 def remarks(files, starter=None):
@@ -50,7 +54,8 @@ def remarks(files, starter=None):
 def _places(data, words):
     """Return (line, word) for each node of a file's syntax tree that `words` yields, in order."""
     try:
-        tree = ast.parse(data)
+        with _PARSING:
+            tree = ast.parse(data)
         return sorted({(node.lineno, word) for node, word in words(tree)})
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []  # it cannot run either

@@ -1,5 +1,8 @@
 """Remarks: complex steps and hidden code are found, and honest code is not."""
 
+import gc
+import threading
+
 import pytest
 from grader.grade.conftest import FILE, RIGHT
 
@@ -72,3 +75,39 @@ def test_what_the_starter_contains_is_not_reported():
     starter = b"x = getattr(y, 'z')"
     assert remarks({"a.py": starter + b"\nq = getattr(y, 'w')"}, {"a.py": starter}) == []
     assert remarks({"a.py": starter + b"\nq = eval('w')"}, {"a.py": starter}) != []
+
+
+def test_submissions_that_are_parsed_at_once():
+    """Python 3.11 raises SystemError if a second thread parses during a garbage collection."""
+    first_is_parsing, second_has_parsed, found = threading.Event(), threading.Event(), {}
+    long = b"[" + b"x + 1, " * 2000 + b"x.imag]"
+
+    def stop_here(phase, information):
+        if threading.current_thread() is first and not first_is_parsing.is_set():
+            first_is_parsing.set()
+            second_has_parsed.wait(1)
+
+    def parse(name, depth=0):
+        if depth:
+            return parse(name, depth - 1)
+        gc.collect()
+        gc.callbacks.append(stop_here)
+        found[name] = remarks({"a.py": long})
+
+    def parse_second():
+        first_is_parsing.wait(10)
+        parse("second", depth=30)
+        second_has_parsed.set()
+
+    first = threading.Thread(target=parse, args=("first",))
+    second = threading.Thread(target=parse_second)
+    try:
+        for thread in (first, second):
+            thread.start()
+        for thread in (first, second):
+            thread.join()
+    finally:
+        gc.callbacks[:] = [callback for callback in gc.callbacks if callback is not stop_here]
+    assert found == dict.fromkeys(
+        ["first", "second"], ["uses complex numbers: a.py, line 1 (imag)"]
+    )
