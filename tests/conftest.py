@@ -25,6 +25,15 @@ settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
 
+# Test files that take from half a minute to a few minutes, the longest first. See LongestFirst.
+LONGEST = (
+    "tests/course/test_guide.py", "tests/grader/grade/test_hostile.py",
+    "tests/docs/test_guides.py", "tests/course/test_build_notebook.py",
+    "tests/course/test_exercises.py", "tests/grader/grade/test_first_step.py",
+    "tests/grader/grade/test_more_hostile.py", "tests/tools/test_grade_class.py",
+    "tests/grader/grade/test_hostile_steps.py", "tests/training/test_workers_killed.py",
+    "tests/course/test_build.py", "tests/course/test_jupyterlab.py",
+)  # fmt: skip
 DEVICES = {"numpy": "cpu", "strict": "strict", "cupy": "cuda"}
 
 
@@ -45,12 +54,26 @@ def pytest_configure(config):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """With `-n`, a worker takes whole files, because fixtures of a module can be expensive."""
+    """With `-n`, a worker takes whole files, because fixtures of a module can be expensive.
+
+    The files that take longest are taken first, so that no worker is alone at the end. Tests of
+    lessons are taken one by one.
+    """
     if config.getoption("dist") != "load":
         return None  # `--dist` was given
     from xdist.scheduler import LoadFileScheduling
 
-    return LoadFileScheduling(config, log)
+    class LongestFirst(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return nodeid if nodeid.startswith("tests/lessons/") else super()._split_scope(nodeid)
+
+        def _assign_work_unit(self, node):
+            first = next((file for file in LONGEST if file in self.workqueue), None)
+            if first:
+                self.workqueue.move_to_end(first, last=False)
+            super()._assign_work_unit(node)
+
+    return LongestFirst(config, log)
 
 
 def pytest_ignore_collect(collection_path, config):
