@@ -34,6 +34,8 @@ LONGEST = (
     "tests/grader/grade/test_hostile_steps.py", "tests/training/test_workers_killed.py",
     "tests/course/test_build.py", "tests/course/test_jupyterlab.py",
 )  # fmt: skip
+# Tests that take long and share nothing expensive: workers take them one by one.
+ONE_BY_ONE = ("tests/lessons/", "tests/docs/test_site.py::test_every_page_in_a_browser")
 DEVICES = {"numpy": "cpu", "strict": "strict", "cupy": "cuda"}
 
 
@@ -56,8 +58,7 @@ def pytest_configure(config):
 def pytest_xdist_make_scheduler(config, log):
     """With `-n`, a worker takes whole files, because fixtures of a module can be expensive.
 
-    The files that take longest are taken first, so that no worker is alone at the end. Tests of
-    lessons are taken one by one.
+    The files that take longest are taken first, so that no worker is alone at the end.
     """
     if config.getoption("dist") != "load":
         return None  # `--dist` was given
@@ -65,7 +66,7 @@ def pytest_xdist_make_scheduler(config, log):
 
     class LongestFirst(LoadFileScheduling):
         def _split_scope(self, nodeid):
-            return nodeid if nodeid.startswith("tests/lessons/") else super()._split_scope(nodeid)
+            return nodeid if nodeid.startswith(ONE_BY_ONE) else super()._split_scope(nodeid)
 
         def _assign_work_unit(self, node):
             first = next((file for file in LONGEST if file in self.workqueue), None)
