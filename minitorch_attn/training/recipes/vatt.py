@@ -35,8 +35,9 @@ from .vatt_stream import (
 
 __all__ = ["BothVatts", "Vatt"]
 
-_SIZES = (12,)  # height of a digit in pixels
-_CUBE, _SEGMENT = (4, 4, 4), 2  # pixels of a patch of video, frames of a segment of sound
+_SIZES = (16,)  # height of a digit in pixels
+_CUBE = 2, 4, 4  # frames, height and width of a patch of video, the last two in pixels
+_SEGMENT = 1  # frames of a segment of sound
 _TIMED = 15
 _PAIRS = ("video_to_audio", "audio_to_video", "video_to_text", "text_to_video")
 
@@ -98,7 +99,7 @@ class Vatt(Recipe):
     log_every = 20
     OPTIONS = (
         *common_options(
-            steps=1500, lr=4e-3, batch=64, dim=64, layers=2, warmup=50, clip=5.0,
+            steps=2000, lr=4e-3, batch=64, dim=64, layers=2, warmup=50, clip=5.0,
             weight_decay=0.05, eval_every=250,
         ),
         Option("audio_layers", 1, "Number of blocks that read the sound."),

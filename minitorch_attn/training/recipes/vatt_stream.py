@@ -15,7 +15,7 @@ __all__ = [
     "VattBatches", "Voices", "draw_examples", "galleries", "sentence_of", "words_of",
 ]  # fmt: skip
 
-SIDE, FRAMES = 20, 8  # of a clip, in pixels and frames
+SIDE, FRAMES = 24, 8  # of a clip, in pixels and frames
 SOUND, BANDS = 80, 24  # frames and bands of a spectrogram, 1.2 s
 NAMES = list(DIRECTIONS)
 # The key of a keypad that lies in each direction, seen from the middle: "nine" is up right.

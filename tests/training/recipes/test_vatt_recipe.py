@@ -132,7 +132,7 @@ def test_video_sound_and_sentence_of_a_clip_say_the_same(recipe, voices):
 def test_batches(recipe):
     stream = recipe.batches()
     video, audio, text = next(stream)
-    assert video.shape == (5, 1, vatt.FRAMES, 20, 20) and audio.shape == (5, 80, 24)
+    assert video.shape == (5, 1, vatt.FRAMES, 24, 24) and audio.shape == (5, 80, 24)
     assert text.shape == (5, 2, 6)
     assert video.dtype == audio.dtype == mt.float64 and text.dtype == mt.int64
     again = recipe.batches()
