@@ -177,8 +177,8 @@ check(
 # %% [markdown]
 # Following each path is correct but slow, because the number of paths can double with each
 # operation. Visiting each `Value` only **once** is enough: it may pass on its gradient as soon as
-# every result computed from it has added its contribution. So we sort every `Value` after its
-# inputs and process the graph from the end.
+# every result computed from it has added its contribution. So we sort the Values so that each
+# comes after its inputs, and process the list from the end.
 
 
 # %%
@@ -302,7 +302,7 @@ assert np.allclose(mine, library, rtol=1e-9, atol=1e-12)
 #
 # A backward pass starts at one result and gives its slope with respect to **every** input. You can
 # also start at one input and compute the slope of every value with respect to it. This is called
-# **forward mode**. The next function computes one such slope with a whole backward pass.
+# **forward mode**. The next function runs a full backward pass to compute one such slope.
 
 
 # %%

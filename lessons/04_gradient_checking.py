@@ -61,9 +61,9 @@ for h, *row in zip(steps, *curves.values(), strict=True):
     print(f"{h:.0e}  " + "  ".join(f"{error:15.1e}" for error in row))
 
 # %% [markdown]
-# Look at the column "float64 central". From 1e-01 to 1e-04, each step that is ten times smaller has
-# an error that is a hundred times smaller: this is the $h^2$ of the formula. Then rounding takes
-# over. The next function computes gradients with the library, to compare yours with.
+# Look at the column "float64 central". From 1e-01 to 1e-04, whenever the step becomes ten times
+# smaller, the error becomes a hundred times smaller: this is the $h^2$ in the formula. Then
+# rounding takes over. The next function computes gradients with the library, to compare yours with.
 
 
 # %%
@@ -77,10 +77,10 @@ def library_gradients(f, *inputs):
 # ## Your turn: the gradient of an array by central differences
 #
 # Write `numeric_gradient(f, x, h)`. `x` is a NumPy array of any shape, and `f(x)` is one number.
-# Return an array of the shape of `x`. Each entry is the central difference with step `h` if only
-# this entry of `x` changes.
+# Return an array of the shape of `x`. Each entry is the central difference with step `h` when
+# only the corresponding entry of `x` changes.
 #
-# *Hint:* `np.ndindex(x.shape)` goes through all places. Change a copy of `x`, not `x` itself.
+# *Hint:* `np.ndindex(x.shape)` iterates over all indices. Change a copy of `x`, not `x` itself.
 
 
 # %% tags=["answer"]
@@ -198,12 +198,12 @@ def gradient_errors(fn, inputs, h=1e-5, plain_sum=False):
 #
 # The checker evaluates the function twice for every single number of its inputs. For a model with
 # millions of parameters this takes too long. A cheaper check moves **all** numbers at once, each
-# input $x_k$ along a random direction $d_k$ of its shape. With the gradients $g_k$, the slope along
-# this direction must be $\sum_k \sum (g_k \odot d_k)$.
+# input $x_k$ along a random direction $d_k$ of the same shape. With the gradients $g_k$, the slope
+# along this direction must be $\sum_k \sum (g_k \odot d_k)$.
 #
 # Write `slope_along(f, inputs, directions, h)`. `inputs` and `directions` are two lists of NumPy
 # arrays, and `f(*inputs)` is one number. Return the central difference of `f` if every input moves
-# by `h` times its direction. It must call `f` only twice.
+# by `h` times its direction. Your function must call `f` only twice.
 #
 # *Hint:* The formula for one number, $(f(x + h) - f(x - h)) / 2h$, with lists in place of $x + h$
 # and $x - h$.
@@ -240,8 +240,8 @@ check(
 )
 
 # %% [markdown]
-# If one entry of a gradient is wrong, a random direction almost always shows it, but not which
-# entry it is. For small layers the entry-by-entry check is better.
+# If one entry of a gradient is wrong, this check almost always detects it, but it does not show
+# which entry it is. For small layers the entry-by-entry check is better.
 #
 # Now we check the library's attention with inputs of shape (batch 2, token 5, dim 4) and a range of
 # step sizes. You do not need to know attention yet (lessons 7 and 8): for the checker it is just a
@@ -292,10 +292,10 @@ show(figure, "left of its lowest point each curve shows rounding error, right of
 # ## An attention block with deliberate mistakes
 #
 # The block is attention with a bias on its queries and a gain on its output. It rolls the tokens by
-# one place before the attention and back after it, as Swin does (lesson 25). Lessons 5 and 8 derive
-# its formulas, so there is no need to follow each line now. Only one thing matters here: backward
-# must be the derivative of forward. Each value of `bug` selects one mistake that people often make.
-# Two of these mistakes are in the *forward*, and the backward matches this wrong forward.
+# one position before the attention and back after it, as Swin does (lesson 25). Lessons 5 and 8
+# derive its formulas, so there is no need to follow each line now. Only one thing matters here:
+# backward must be the derivative of forward. Each value of `bug` selects one common mistake. Two of
+# these mistakes are in the *forward*, and the backward matches this wrong forward.
 
 
 # %%
@@ -415,7 +415,7 @@ for bug in BUGS[4:]:
 
 # %% [markdown]
 # How bad can a plain sum be? The next class is a softmax: it turns each row of scores into positive
-# numbers with the sum 1 (lesson 5). Its backward always returns zeros.
+# numbers that sum to 1 (lesson 5). Its backward always returns zeros.
 
 
 # %%
@@ -535,4 +535,4 @@ where(
 # 2. The two values of the function agree in more and more digits, so their difference consists
 #    mostly of rounding errors. In the figure, the curves rise toward smaller steps.
 # 3. "forward: no scale" and "forward: softmax over queries" pass in every column in which the
-#    correct code passes. The constant that changed, and the weight worked out by hand, found them.
+#    correct code passes. The test with equal values and the weight worked out by hand found them.

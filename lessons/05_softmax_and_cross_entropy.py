@@ -264,7 +264,7 @@ show(figure, "a descent step raises the score of class 1 and lowers the others i
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the gradient of a whole batch, with padding
 #
-# Sentences of different lengths are padded to the same length. A padded place has no correct class:
+# Sentences of different lengths are padded to the same length. A padded token has no correct class:
 # its label is -1, and it must not count. The loss is the mean of $-\log p_t$ over the **other**
 # rows.
 #

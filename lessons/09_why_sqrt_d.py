@@ -72,9 +72,9 @@ print("the Jacobian of the weights 0.9, 0.1, 0:", *jacobian(np.array([[0.9, 0.1,
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: how many keys does a query look at?
 #
-# Write `effective_keys(weights)` for a NumPy array of shape (row, key), where each row is positive
-# or 0 and sums to 1. Return $e^H$ with $H = -\sum_i p_i \log p_i$ for each row, an array of shape
-# (row,). A weight of exactly 0 contributes 0 to the sum.
+# Write `effective_keys(weights)` for a NumPy array of shape (row, key), whose rows contain no
+# negative numbers and sum to 1. Return $e^H$ with $H = -\sum_i p_i \log p_i$ for each row, an array
+# of shape (row,). A weight of exactly 0 contributes 0 to the sum.
 #
 # *Hint:* `np.log(0)` is $-\infty$, and $0 \cdot \infty$ is NaN. `np.where(weights > 0, weights, 1)`
 # replaces each 0 by a number whose logarithm does no harm.

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Masks: look-ahead, padding, and fully masked rows
 #
-# Queries must not see some keys, namely future tokens and padding. How do you remove them so that
-# no information about them gets through? And why is it wrong to multiply by a mask of $-\infty$, as
-# a lecture suggests?
+# Some keys must be hidden from the queries: future tokens and padding. How do you remove them so
+# that no information about them gets through? And why is it wrong to multiply by a mask of
+# $-\infty$, as a lecture suggests?
 #
 # *Prerequisites:* softmax (lesson 5), query, key, value (lesson 8).
 
@@ -56,7 +56,7 @@ assert np.allclose(weights, np.tril(np.ones((n, n))) / np.arange(1, n + 1)[:, No
 # triangle above, with True for 0 and False for $-\infty$.
 #
 # *Hint:* Make a column with the positions of the queries (`mt.arange` and `unsqueeze(1)`) and a row
-# with the positions of the keys. Comparing the two broadcasts to the whole grid.
+# with the positions of the keys. If you compare the two, they broadcast to the full grid.
 
 
 # %% tags=["answer"]
@@ -222,7 +222,7 @@ assert np.isnan(as_hidden[0, 2].detach().numpy()).all()  # the last query has no
 assert np.allclose(negated.detach().numpy(), as_visible.numpy())
 
 # %% [markdown]
-# A look-ahead mask for the wrong convention shows each query nothing *but* the future. The last
+# With a look-ahead mask in the wrong convention, each query sees *only* the future. The last
 # query has no key left, and its NaN is a lucky warning. A padding mask gives no warning at all:
 # if it is inverted, all attention goes to the padding.
 #
@@ -429,8 +429,8 @@ for name in ("softmax of -inf", "masked_softmax"):
 # weights of 0 in a row where every key is hidden. Neither the weights nor the gradient may contain
 # NaN. Both arguments have shape (query, key).
 #
-# Replacing the NaN by 0 after the softmax is not enough: then the weights are correct, and the
-# check finds NaN in the gradient, as above.
+# Replacing the NaN by 0 after the softmax is not enough: then the weights are correct, but the
+# gradient still contains NaN, as above.
 #
 # *Hint:* `(bias == 0).any(-1, keepdim=True)` is True for the rows that have a key. Give an empty
 # row harmless scores **before** the softmax, for example by not masking it at all, and remove its

@@ -88,9 +88,9 @@ assert (split(x, 2)[0, 0] == x[0, :, :3]).all()  # head 0: all tokens, the first
 # Write `split_three(projected, heads)`. It returns the tuple (query, key, value), each of shape
 # (batch, heads, token, width / heads), with the heads cut as by `split` above.
 #
-# *Hint:* One `reshape` gives each vector three axes: which of the three, which head, which feature.
-# In which order do they follow each other in memory? Then `permute` puts the axis of the three
-# first, and `tuple(...)` splits a tensor along its first axis.
+# *Hint:* One `reshape` gives each vector three axes: one for query, key and value, one for the
+# head, and one for the feature. In what order do they appear in memory? Then `permute` moves the
+# first of these to the front, and `tuple(...)` splits a tensor along its first axis.
 
 
 # %% tags=["answer"]
@@ -199,8 +199,8 @@ check(
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: what does each head add to the output?
 #
-# The heads are concatenated and multiplied by $W^O$. Concatenating looks as if the heads were
-# mixed only here, but the product is a **sum** with one term for each head:
+# The heads are concatenated and multiplied by $W^O$. This looks like the step that mixes the heads,
+# but the product is a **sum** with one term for each head:
 #
 # $$\mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_h)\,W^O = \sum_i \mathrm{head}_i\,W^O_i.$$
 #
@@ -299,9 +299,9 @@ def train(heads, steps):
 # ## Predict, then run
 #
 # Both models have the same number of parameters, and both see all letters. Guessing is correct in 6
-# percent of the cases. After training, in what percentage of the cases does the model with **one**
-# head give the first answer correctly, and the second? Write down two numbers, then run the next
-# cell.
+# percent of the cases. After training, what percentage of its first answers will the model with
+# **one** head get right, and what percentage of its second answers? Write down two numbers, then
+# run the next cell.
 
 # %%
 ids, wanted = examples(500, np.random.default_rng(9))
@@ -320,8 +320,8 @@ assert right[2].min() > 0.95
 assert right[1].min() < 0.5 < right[1].max()
 
 # %% [markdown]
-# The single head does not fail at both answers to the same degree: it gives one of them nearly
-# perfectly and the other hardly at all. With two heads both are correct.
+# The single head does not fail equally at both answers: one of them is nearly always correct, the
+# other hardly ever. With two heads both are correct.
 #
 # Where did the heads look? For each head we print the weight on the token a given number of places
 # back, averaged over 500 texts and over all positions that have such a token.
@@ -466,9 +466,9 @@ where(mt.ops.scaled_dot_product_attention, mt.viz.attention_figure)
 # ## Exercise
 #
 # Set `BACK = (1, 3, 5)` and `WIDTH = 48`, and train with 1, 2, 3 and 4 heads. You are done when
-# accuracy is over 0.95 with three heads and below that with one, and when each of the three places
-# has a head that puts most of its weight there (`weight_back`, with `range(6)` places and `t` from
-# 6 on). What does the fourth head look at?
+# accuracy is over 0.95 with three heads and below that with one, and when, for each of the three
+# places, some head puts most of its weight there. (To measure this, change `weight_back` to start
+# at `t = 6`, and call it with each `back` in `range(6)`.) What does the fourth head look at?
 #
 # Then practice:
 #
@@ -489,9 +489,9 @@ where(mt.ops.scaled_dot_product_attention, mt.viz.attention_figure)
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. Neither: all rows of the table have the same number of parameters and of operations to compute
-#    the scores. Only the number of attention weights grows, because each head has its own 128 x 128
-#    map.
+# 1. Neither: the number of parameters is the same in every row of the table, and so is the number
+#    of operations for the scores. Only the number of attention weights grows, because each head has
+#    its own 128 x 128 map.
 # 2. The table of places shows weight on both one and three places back, with a little more on one
 #    of them. The mean contains both letters, as the printed mean of red and blue does. Only the
 #    small difference shows which letter was where, and it helps with only one answer.

@@ -194,15 +194,16 @@ print(bias(5).detach().numpy())
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the gradient of a number that is used many times
 #
-# Every number of the relative bias is used along a whole diagonal, and the two outermost ones in a
-# whole corner. Write its backward pass with NumPy: `bias_gradient(gradient, farthest)` is given the
-# gradient of the bias, an array of shape (query, key), and returns the gradient of the
-# `2 * farthest + 1` numbers. The first one belongs to the distance `-farthest`.
+# Every number of the relative bias is used along an entire diagonal, and each of the two outermost
+# numbers in an entire corner. Write the backward pass of the bias with NumPy:
+# `bias_gradient(gradient, farthest)` is given the gradient of the bias, an array of shape (query,
+# key), and returns the gradient of the `2 * farthest + 1` numbers. The first one belongs to the
+# distance `-farthest`.
 #
 # *Hint:* A number that is used several times gets the **sum** of all gradients, like a row of a
-# table that is looked up several times (lesson 3). Careful: if `index` contains a place twice,
-# `numbers[index] += gradient` adds there only once. `np.add.at(numbers, index, gradient)` adds
-# every time.
+# table that is looked up several times (lesson 3). Careful: if a place occurs twice in `index`,
+# `numbers[index] += gradient` adds only one of its two gradients.
+# `np.add.at(numbers, index, gradient)` adds every time.
 
 
 # %% tags=["answer"]
@@ -247,13 +248,13 @@ check(
 # ## Your turn: rotary positions
 #
 # Write `rotated(x, start)` for x of shape (token, d), whose tokens are at the positions `start`,
-# `start + 1`, and so on. Pair $i$ consists of the neighboring features $2i$ and $2i + 1$. For a
-# token at position $p$, it is rotated by the angle $\theta = p f_i$:
+# `start + 1`, and so on. Pair $i$ consists of the neighboring features $2i$ and $2i + 1$. In a
+# token at position $p$, this pair is rotated by the angle $\theta = p f_i$:
 #
 # $$(a, b) \mapsto (a \cos\theta - b \sin\theta,\; a \sin\theta + b \cos\theta).$$
 #
-# The check tests what adding a table of positions cannot do: if all tokens move by 3 places, all
-# dot products between tokens stay the same. Compute in float64.
+# The check tests a property that you cannot get by adding a table of positions: if all tokens move
+# by 3 places, all dot products between tokens stay the same. Compute in float64.
 #
 # *Hint:* `x[:, 0::2]` holds the first element of all pairs and `x[:, 1::2]` the second. Compute the
 # angles and restore the order of the features as in `sinusoids`.

@@ -4,8 +4,8 @@
 # Every sub-layer of a Transformer comes with a residual sum and a norm ("Add & Norm"). What does
 # each of the two do, does their order matter, and where does the small number eps belong?
 #
-# *Prerequisites:* backward passes (lesson 2), multi-head attention (lesson 11). The feed-forward
-# network and the positions of lesson 12 are only used here as parts.
+# *Prerequisites:* backward passes (lesson 2), multi-head attention (lesson 11). This lesson uses a
+# feed-forward network and the positions of lesson 12 only as building blocks.
 
 # %%
 import functools
@@ -146,9 +146,8 @@ check(
 )
 
 # %% [markdown]
-# So the $w$ and $b$ of a norm that is followed by a linear layer do not let the model compute
-# anything new. They only change how it learns, and programs that run a trained model fold them
-# away.
+# So if a linear layer follows a norm, the norm's $w$ and $b$ do not let the model compute anything
+# new. They only change how it learns, and programs that run a trained model fold them away.
 #
 # ## LayerNorm's eps: inside or outside the square root
 #
@@ -380,9 +379,10 @@ assert gradients["post-norm"][-1] > 2 * gradients["pre-norm"][-1]
 assert gradients["pre-norm"][-1] < gradients["pre-norm"][0]
 
 # %% [markdown]
-# Both answers exist: post-norm has its largest gradients near the loss, pre-norm in the first
-# block, and the two differ by a factor of about four in block 24. The cosines show the other
-# difference: without residuals, the tokens are equal after a few blocks.
+# Each answer is correct for one of the two: post-norm has its largest gradients near the loss, and
+# pre-norm has its largest in the first block. In block 24, the two models' gradients differ by a
+# factor of about four. The cosines show the other difference: without residuals, the tokens are
+# equal after a few blocks.
 
 # %% tags=["plot"]
 figure = new_figure(9, 3.7)
@@ -525,11 +525,11 @@ where(mt.models.encoder_decoder.Residual, mt.models.gpt.Block, mt.models.bert.En
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. Multiplying by 1000 does not change the result, as for the two rows of the first output that
-#    differ by a factor of ten. After multiplying by 0.000001 the variance is far below eps, so eps
-#    dominates: the table of variances shows that the result is then much smaller than 1.
+# 1. Multiplying by 1000 does not change the result: in the first example, one token is ten times
+#    another, and their outputs are equal. After multiplying by 0.000001 the variance is far below
+#    eps, so eps dominates: the table of variances shows that the result is then far below 1.
 # 2. The gradient of that token explodes. See the two printed gradients of a constant token, and the
 #    table, where "outside" grows far beyond 1/sqrt(eps).
-# 3. The gradient of the last blocks is several times that of pre-norm (left panel), and the last
-#    table shows that it shrinks with depth for pre-norm but not for post-norm. Warm-up keeps the
-#    first steps small until the blocks have adapted.
+# 3. In the last blocks, post-norm's gradient is several times as large as pre-norm's (left panel),
+#    and the last table shows that it shrinks with depth for pre-norm but not for post-norm. Warm-up
+#    keeps the first steps small until the blocks have adapted.

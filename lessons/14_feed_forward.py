@@ -57,7 +57,7 @@ assert same
 #
 # The network of a large model does not fit on one device. It can be cut: each device stores a part
 # of the hidden features, that is, some rows of $W_1$ and $b_1$ and the matching columns of $W_2$.
-# It computes its part without the others, and the sum of all results is the output.
+# It computes its part independently of the other devices, and the sum of all results is the output.
 #
 # Write `in_parts(x, w1, b1, w2, b2, parts)`, which computes the network in this way, one part after
 # the other. The weights have the shapes above, and the hidden width is divisible by `parts`.
@@ -101,8 +101,8 @@ check(
 # shape (token, d).
 #
 # *Hint:* Go backward step by step: through $W_2$, then through the ReLU, then through $W_1$. The
-# ReLU lets the gradient pass where its input is positive, and nothing elsewhere. For the shape of
-# the last product: the gradient of $W_1$ has the shape of $W_1$ and sums over the tokens.
+# ReLU passes the gradient on where its input is positive, and blocks it elsewhere. To find the last
+# product, use the shapes: the gradient of $W_1$ has the shape of $W_1$ and sums over the tokens.
 
 
 # %% tags=["answer"]
@@ -139,9 +139,9 @@ check(
 )
 
 # %% [markdown]
-# The property has a consequence: a hidden feature that is 0 for every token cannot learn its way
-# back. Such a feature is called dead. GELU helps, because its slope is not 0 for small negative
-# inputs.
+# The property in the check has a consequence: a hidden feature that is 0 for every token cannot
+# recover by learning. Such a feature is called dead. GELU helps, because its slope is not 0 for
+# small negative inputs.
 #
 # ## The feed-forward network has two thirds of the parameters
 #
@@ -225,7 +225,7 @@ show(
 # ## What goes wrong without the nonlinearity or the network
 #
 # First, we remove the nonlinearity. Two linear maps without a nonlinearity between them are
-# equivalent to one linear map, so the extra width gains nothing.
+# equivalent to one linear map, so the extra width is useless.
 
 # %%
 d = 16
@@ -408,9 +408,9 @@ where(mt.models.gpt.Block.forward, mt.ops.relu, mt.ops.gelu)
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The table's row for 512 tokens gives the shares of attention's matrices and of scores and sums.
-#    At best, the time for both is halved, so at most half of their sum can be saved. Most of the
-#    operations are in the feed-forward network.
+# 1. The table's row for 512 tokens gives two shares for attention: that of its matrices, and that
+#    of the scores and weighted sums. At best, both times are halved, which saves half of the two
+#    shares together. Most of the operations are in the feed-forward network.
 # 2. No. The first outputs show that processing tokens one by one gives the same result, and that a
 #    change of token 0 does not affect the others. Only attention moves information between tokens.
 # 3. It comes from the softmax. With a single token there is one score and its weight is 1, so

@@ -165,8 +165,8 @@ check(
 )
 
 # %% [markdown]
-# The memory is a set for the decoder, as the second property says. The decoder knows the order of
-# the source only because the encoder added positions to its tokens.
+# To the decoder, the memory is a set, as the second property in the check shows. The decoder knows
+# the order of the source only because the encoder added positions to its tokens.
 #
 # ## Training: teacher forcing
 #
@@ -198,9 +198,9 @@ print("must write    ", shown(targets[0]))
 # the batch that are not padding. The logits have shape (batch, target, vocabulary), the target
 # holds ids of shape (batch, target), and `pad` is the id of the padding.
 #
-# *Hint:* `log_softmax(-1)` gives the log-probabilities of all characters. To pick one of each row,
-# give the ids an axis at the end: `log_p.gather(-1, target.unsqueeze(-1))`. By which number must
-# the sum be divided?
+# *Hint:* `log_softmax(-1)` gives the log-probabilities of all characters. To pick one entry from
+# each row, give the ids an axis at the end: `log_p.gather(-1, target.unsqueeze(-1))`. By which
+# number must the sum be divided?
 
 
 # %% tags=["answer"]
@@ -270,8 +270,8 @@ for step in range(1, steps + 1):
 # shape (batch, 1). Append the most likely next id `length` times, and return what was appended,
 # shape (batch, length).
 #
-# The texts of a batch do not end at the same time: a text that has written `end` gets only 0 from
-# then on, while the others go on.
+# The texts of a batch do not end at the same time: once `end` has been appended to a text, only 0
+# is appended to it from then on, while the others continue.
 #
 # *Hint:* Keep a boolean tensor `done` of shape (batch, 1), at first False everywhere. In each step,
 # `decode(ids)[:, -1:].argmax(-1)` is the next id of every text. Does `end` itself become 0?

@@ -256,7 +256,8 @@ check(
 #
 # The model in the next cell only counts which character follows each sequence of five characters in
 # Python's help topics. We let it generate 300 characters in three ways. `different` measures how
-# much of a text is new: the share of different pieces among all pieces of 12 characters.
+# little a text repeats itself: the number of different 12-character pieces, as a share of all its
+# 12-character pieces.
 
 # %%
 CONTEXT = 5
@@ -298,9 +299,8 @@ def different(written, width=12):
 # ## Predict, then run
 #
 # The model computes the log-probability per character of two texts: its own greedy text, and 300
-# characters of the help topics, written by people. Which one does it find more likely? And what
-# share of the pieces of its greedy text is different? Write down your answers, then run the next
-# cell.
+# characters of the help topics, written by people. Which one does it find more likely? And what is
+# the share of different pieces in its greedy text? Write down your answers, then run the next cell.
 
 # %%
 results = {name: write("The f", 300, choose) for name, choose in ways.items()}
@@ -320,8 +320,8 @@ assert np.log(greedy_chances).mean() > np.log(real).mean()  # more likely than h
 # %% [markdown]
 # The greedy text is more likely (about -0.5) than the human text (about -0.8), and yet it is
 # useless: it repeats the same phrase, and most of its pieces are copies of others. The sampled text
-# has about the log p of the human text, and no repetitions. What is most likely at each step is not
-# what people write.
+# has about the same log p as the human text, and no repetitions. What is most likely at each step
+# is not what people write.
 
 # %% tags=["plot"]
 figure = new_figure(8, 4.2)
@@ -519,8 +519,8 @@ where(mt.nn.KVCache, mt.nn.StaticKVCache, mt.nn.Attention.forward)
 # %% [markdown]
 # ## Exercise
 #
-# Write a `beams_of` for the counting model: keep `beams` pairs of a text and its sum of
-# log-probabilities, starting from "The f". You are done when your function returns the greedy text
+# Write a `beams_of` for the counting model: keep `beams` pairs, each of a text and the sum of its
+# log-probabilities, and start from "The f". You are done when your function returns the greedy text
 # with 1 beam, and when the log p per character of its text with 20 beams is not lower than that. Is
 # the more likely text better, according to `different`?
 #

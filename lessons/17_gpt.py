@@ -111,9 +111,9 @@ assert (difference[5:] > 1e-4).all()
 # The loss is the mean of $-\log p(\text{next})$. Before training, it should be close to $\log V$
 # for a vocabulary of $V$ characters, the loss of uniform guessing. An initial loss far from this
 # value points to a bug. The exponential of a loss is the **perplexity**, the number of equally
-# likely characters for which guessing has this loss. Counting gives two baselines: the unigram
-# model knows how often each character occurs, and the bigram model knows how often it occurs after
-# the previous one.
+# likely characters among which a uniform guess would have this loss. Counting gives two baselines:
+# the unigram model knows how often each character occurs, and the bigram model knows how often it
+# occurs after the previous one.
 
 
 # %%
@@ -276,10 +276,10 @@ for temperature in (0.2, 0.7, 1.5):
 # ## The parameter table
 #
 # A block has $12d^2 + 13d$ parameters: $4d^2 + 4d$ in attention, $8d^2 + 5d$ in the feed-forward
-# network, and $4d$ in two norms. The embeddings of $V$ tokens and $C$ positions and the last norm
-# are added to this. The output layer reuses the embedding matrix, so it is not counted twice. The
-# numbers in the last column come from the deck GRID, "GPT - Variants" (`docs/decks.md` lists the
-# decks). Table 2 of the GPT-2 paper has the same numbers.
+# network, and $4d$ in two norms. On top of this come the embeddings of $V$ tokens and $C$
+# positions, and the last norm. The output layer reuses the embedding matrix, so it is not counted
+# twice. The numbers in the last column come from the deck GRID, "GPT - Variants" (`docs/decks.md`
+# lists the decks). Table 2 of the GPT-2 paper has the same numbers.
 
 
 # %%

@@ -23,8 +23,9 @@ mt.manual_seed(0)
 # ## A small language with known rules
 #
 # The sentences are like "two dogs bark in the yard". The number (singular or plural) and the animal
-# determine the verb, and the animal determines the place. The first word is any of three words for
-# the singular or three for the plural. So we know exactly what a model can predict.
+# determine the verb, and the animal determines the place. The first word is one of three words if
+# the sentence is singular, and one of three others if it is plural. So we know exactly what a model
+# can predict.
 
 # %%
 ONE, MANY = ("a", "one", "this"), ("two", "many", "these")
@@ -398,8 +399,8 @@ assert hidden_right(nothing) < 0.8 < 0.95 < hidden_right(model)
 assert np.mean(everywhere_losses[-50:]) < 0.5 * np.mean(losses[-50:])
 
 # %% [markdown]
-# The model with the smallest loss has learned the least: it copies what it sees, and without the
-# word it is correct only about half of the time. The loss over all positions looks several times
+# The model with the smallest loss has learned the least: it copies what it sees, and when a word is
+# hidden, it is correct only about half of the time. The loss over all positions looks several times
 # better than BERT's, but the model is not better. Compare losses only on the same task.
 #
 # ## In the library

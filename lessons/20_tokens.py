@@ -224,7 +224,7 @@ show(
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: bits per byte
 #
-# Papers that compare language models report *bits per byte*, because bytes count in the same way in
+# Papers that compare language models report *bits per byte*, because a byte is the same unit in
 # every language. Write `bits_per_byte(logits, targets, text)`: the cross-entropy summed over all
 # tokens of a text, in bits, divided by the number of bytes of the text. `logits` has shape (token,
 # vocabulary), `targets` (token,) holds the correct ids, and `text` is a string. A bit is
@@ -312,7 +312,8 @@ assert (patches[15].reshape(3, 16, 16) == image[:, 16:32, 16:32]).all()  # row 1
 # * side * side) to (channel, height, width). Height and width may differ.
 #
 # *Hint:* Undo the three lines of `patches_of` from the last to the first. The reshape before the
-# `permute` needs five axes: row, column, channel, side, side. In which order do they go back?
+# `permute` needs five axes: row, column, channel, side, side. Into what order must `permute` bring
+# them?
 
 
 # %% tags=["answer"]
@@ -420,9 +421,9 @@ where(mt.models.VisionTransformer)
 # %% [markdown]
 # ## Exercise
 #
-# Find a seventh and an eighth merge by hand, on paper, from the last printed line. Then let the
-# loop run to 8. You are done when the loop and `learn_merges(..., 264)` find the same two merges.
-# Which word do they turn into one token?
+# Find the seventh and eighth merges by hand, on paper, starting from the last printed line. Then
+# let the loop run to 8. You are done when the loop and `learn_merges(..., 264)` find the same two
+# merges. Which word do they turn into one token?
 #
 # Then practice:
 #

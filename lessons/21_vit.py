@@ -287,7 +287,7 @@ assert accuracy > 0.8
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the parameters of a block of any shape
 #
-# Models also use other feed-forward widths than $4D$. Write `block_parameters(width, hidden)`: the
+# Some models use a feed-forward width other than $4D$. Write `block_parameters(width, hidden)`: the
 # number of parameters of one block of width $D$ whose feed-forward part has `hidden` units. All
 # linear layers have biases, and the block has two LayerNorms. The result is compared with the sum
 # of `p.numel()` over the library's block.
@@ -468,7 +468,7 @@ assert right_way == 0
 assert wrong_way > 0.5  # the reshaped words are different words
 
 # %% [markdown]
-# A network trained on such strips still learns something, which is why this mistake can stay
+# A network trained on such strips still learns something, which is why this mistake can go
 # unnoticed. But weights trained on patches produce meaningless results on strips.
 
 # %%

@@ -44,8 +44,8 @@ print(f"{len(labels)} digits to train on, {len(test_labels)} to test, each a gri
 #
 # Write `add_positions(tokens, rows, columns)`. `tokens` has shape (batch, R * C, D) and holds the
 # patches of a grid of R rows and C columns in reading order. `rows` has shape (R, D/2), `columns`
-# (C, D/2). The token in row $r$ and column $c$ gets the vector `rows[r]` followed by `columns[c]`,
-# added to it.
+# (C, D/2). To the token in row $r$ and column $c$, add the vector that consists of `rows[r]`
+# followed by `columns[c]`.
 #
 # *Hint:* Make two tables of shape (R, C, D/2): one that repeats each row's vector in all columns,
 # one that repeats each column's vector in all rows. `expand` does this. Then concatenate and
@@ -108,10 +108,10 @@ assert difference < 1e-6
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: relative scores without loops
 #
-# The loops above call Python $N^2$ times. Write `relative_scores(query, key, distances)` without a
-# loop, and for several heads: `query` and `key` have shape (heads, token, dim), and all heads share
-# `distances` of shape (2 * token - 1, dim), which starts with the offset $j - i = -(N - 1)$. Return
-# the scaled scores $q_i \cdot (k_j + r_{j-i}) / \sqrt{dim}$ of shape (heads, query, key).
+# The loops above take $N^2$ steps in Python. Write `relative_scores(query, key, distances)` without
+# a loop, and for several heads: `query` and `key` have shape (heads, token, dim), and all heads
+# share `distances` of shape (2 * token - 1, dim), which starts with the offset $j - i = -(N - 1)$.
+# Return the scaled scores $q_i \cdot (k_j + r_{j-i}) / \sqrt{dim}$ of shape (heads, query, key).
 #
 # *Hint:* Build the table of indices $j - i + N - 1$ of shape (query, key) from two `mt.arange`.
 # Indexing `distances` with it gives a vector for each pair. The rest is a product and a sum over
@@ -278,9 +278,9 @@ show(
 # %% [markdown]
 # ## Does the 1-D variant ignore the second dimension?
 #
-# No: the table has one freely learned vector for each patch. It *labels* a position and does not
-# encode its number in the sequence. The model does not change if you number the positions in a
-# different order.
+# No: the table has one freely learned vector for each patch. Such a vector *labels* a position, and
+# does not encode its number in the sequence. Numbering the positions in a different order gives an
+# equivalent model.
 
 # %%
 learned = models["1d", 0]
@@ -519,4 +519,4 @@ where(
 #    of their vector.
 # 3. The new patches get positions from the wrong parts of the table: the last figure shows that the
 #    rows of the new image are no longer aligned in the old grid. The printed accuracy is far below
-#    that with the table enlarged like an image.
+#    the one for the table that was enlarged like an image.

@@ -210,7 +210,7 @@ assert share["rollout"] > 100 * has_ink.mean() + 20
 # array.
 #
 # *Hint:* `np.argsort(-values, axis=1)` lists each image's patches, the largest value first. To
-# index one list of patches for each image, index the images with a column of shape (image, 1).
+# index each image with its own list of patches, index the images with a column of shape (image, 1).
 
 
 # %% tags=["answer"]
@@ -335,7 +335,7 @@ show(draw(curves), "The lower a curve is, the better its order finds the patches
 # shape (image, patch).
 #
 # *Hint:* The score of an image depends only on that image, so the gradient of the *sum* of all
-# scores has all gradients at once. Start from a detached copy of the pictures with
+# scores contains all of these gradients at once. Start from a detached copy of the pictures with
 # `requires_grad_()`. `F.avg_pool2d` averages over patches.
 
 
@@ -367,13 +367,13 @@ check(
 )
 
 # %% [markdown]
-# Does this map beat rollout? Try it: `curve(saliency(score, mt.tensor(test_pictures)).numpy())`,
-# where `score` returns the largest logit of each image, is a row for the table above.
+# Does this map beat rollout? Try it: `curve(saliency(score, mt.tensor(test_pictures)).numpy())`
+# computes another row for the table above, if `score` returns the largest logit of each image.
 #
 # ## What goes wrong if you only look at the map
 #
-# A network with random weights has attention maps, too: their rows sum to 1, and their pictures
-# look as meaningful. Only the erasing test shows which network has been trained.
+# A network with random weights has attention maps, too: their rows sum to 1, and the pictures look
+# just as meaningful. Only the erasing test shows which network has been trained.
 
 # %%
 untrained = weights_of(new_model(7), test_pictures)

@@ -390,6 +390,7 @@ where(F.unfold, F.scaled_dot_product_attention, window_partition, mt.memory.trac
 # 2. In a convolution, a weight times zero adds nothing, but in attention a zero key has the score 0
 #    and takes weight from the other keys. The printed sums are 1 inside and less than 1 near the
 #    border, with the minimum in a corner.
-# 3. It needs many: each layer adds only 4 pixels to the width (5, 9, 13), so crossing an image
-#    takes more than a hundred layers. A patch makes each token 16 pixels wide, and in a window or
-#    with full attention every token reaches every other one in a single layer.
+# 3. It needs many: each layer adds only 4 pixels to the width of the region that a pixel sees (5,
+#    9, 13), so crossing an image takes more than a hundred layers. A patch makes each token 16
+#    pixels wide, and in a window or with full attention every token reaches every other one in a
+#    single layer.

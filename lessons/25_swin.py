@@ -140,8 +140,8 @@ show(
 # ## Your turn: which pairs may attend?
 #
 # After the roll, two tokens of the same window may attend to each other only if they were close in
-# the original map: their rows must differ by less than $m$, and their columns, too. Write
-# `allowed_pairs(size, m, s)` in this way for a map of `size` x `size` tokens that is rolled by $s$.
+# the original map: their rows must differ by less than $m$, and so must their columns. Using this
+# rule, write `allowed_pairs(size, m, s)` for a map of `size` x `size` tokens that is rolled by $s$.
 # Return a bool array (window, query, key). You may use `mt.roll` and `partition`.
 #
 # *Hint:* Let each entry of a map be its own position, as in `places`. Roll and partition that map:
@@ -240,7 +240,7 @@ assert len(np.unique(mistaken)) < 49
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the bias of a rectangular window
 #
-# Some models use windows that are wider than high, for example for sound. Write
+# Some models, for example those for sound, use windows that are wider than they are high. Write
 # `window_bias(table, height, width)` for windows of `height` x `width` tokens. Row offsets (query
 # minus key) range from `1 - height` to `height - 1`, column offsets from `1 - width` to
 # `width - 1`. `table` has shape (pair of offsets, heads): first all column offsets for the row
@@ -322,9 +322,9 @@ assert (mine - library).abs().max().item() < 1e-5
 # %% [markdown]
 # ## Which tokens affect which?
 #
-# Change one token and see which outputs change after two blocks without a shift, and after one
-# block without and one with a shift. (The output calls a block W if it has plain windows, and SW if
-# its windows are shifted.) A map of 12 x 12 has 3 x 3 windows.
+# Change one token and see which outputs change after two blocks without a shift, and after a block
+# without a shift followed by one with a shift. (The output calls a block W if it has plain windows,
+# and SW if its windows are shifted.) A map of 12 x 12 has 3 x 3 windows.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
@@ -413,7 +413,8 @@ assert cases["no mask"][0] > 1e-3  # information leaks between opposite corners
 # %% [markdown]
 # **The direction of the roll** matters, because the mask was made for one direction. After a roll
 # by $+s$, the tokens from the other side are in the *first* rows, but the mask still expects them
-# in the last ones. The mask then separates real neighbors and lets distant tokens attend.
+# in the last ones. The mask then separates real neighbors and lets distant tokens attend to each
+# other.
 
 
 # %%

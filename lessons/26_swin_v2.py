@@ -80,9 +80,9 @@ assert growth["V1", 4][-1] > 8 * growth["V1", 1][-1]  # grows with the weights
 assert abs(growth["V2", 4][-1] / growth["V2", 1][-1] - 1) < 0.3  # independent of the weights
 
 # %% [markdown]
-# V1 grows by far more than the factor 4 of the weights, because each branch has several matrices in
-# a row. V2 hardly notices: its branch ends in a norm, so it adds a vector of fixed length, whatever
-# its weights are.
+# V1's standard deviation grows by a factor far larger than the weights' 4, because each branch has
+# several matrices in a row. V2 hardly notices: its branch ends in a norm, so it adds a vector of
+# fixed length, whatever its weights are.
 
 # %% tags=["plot"]
 figure, axis = plt.subplots(figsize=(7, 3.4), layout="constrained")
@@ -427,9 +427,9 @@ where(
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The norm comes after the branch, so the added vector has variance 1 for all weights. Two such
-#    branches per block give a standard deviation of about $\sqrt{1 + 2L}$, which is printed next to
-#    the measured values.
+# 1. The norm comes after the branch, so the added vector has variance 1, whatever the weights are.
+#    Two such branches per block give a standard deviation of about $\sqrt{1 + 2L}$, which is
+#    printed next to the measured values.
 # 2. Dot-product attention becomes nearly one-hot: the printed mean of the largest weight is more
 #    than 0.99. A cosine divides by both lengths, so the factor cancels.
 # 3. It gets about the bias of distance 1. In the last table, the values in row "size forgotten" at

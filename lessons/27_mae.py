@@ -273,8 +273,8 @@ check(
 
 # %% [markdown]
 # Here the targets are the pixels themselves, because we compare errors in pixels. The argument
-# `counted` selects the patches that the loss includes; later, we compare with a loss of the visible
-# patches.
+# `counted` selects the patches that the loss includes; later, we compare it with a loss on the
+# visible patches.
 
 
 # %%

@@ -64,8 +64,8 @@ assert abs(o / total - weights @ values) < 1e-12
 # Two machines have read different keys for the same queries. Each one has its maximum `top`, its
 # sum `total` (both of shape (query, 1)) and its weighted sum of values `o` (query, dim), computed
 # with its own maximum. Write `join_parts(top1, total1, o1, top2, total2, o2)`, which returns
-# `top, total, o` for all keys together. Which machine comes first must not matter. Long contexts
-# are spread over several GPUs in this way.
+# `top, total, o` for all keys together. The result must not depend on which machine comes first.
+# Long contexts are spread over several GPUs in this way.
 #
 # *Hint:* The new maximum is the larger one. Both parts must be corrected: each by its own factor,
 # as in the formula above.
@@ -155,7 +155,7 @@ for dtype in (mt.float64, mt.float32):
 
 # %% [markdown]
 # The block size changes only the order of additions. This is not an approximation. Does it also
-# work for scores for which $e^{s}$ overflows?
+# work if the scores are so large that $e^{s}$ overflows?
 
 # %%
 huge = 40 * query
@@ -172,11 +172,11 @@ assert (safe - full_attention(huge, key, value)).abs().max().item() < 1e-10
 # ## Your turn: the loss of a large vocabulary
 #
 # The same idea saves memory at the other end of a language model. With 8,192 tokens and a
-# vocabulary of 128,000, the logits alone take about 4 GiB. But the loss of a token needs only the
-# logarithm of a sum over the vocabulary and one of its logits. Write
+# vocabulary of 128,000, the logits alone take about 4 GiB. But the loss of a token needs only two
+# numbers: the logarithm of a sum over the vocabulary, and the logit of the target. Write
 # `loss_in_blocks(x, weight, target, block)`: the mean cross-entropy of the logits `x @ weight.T`,
-# from `block` rows of `weight` at a time. `x` has shape (token, dim), `weight` (vocabulary, dim),
-# `target` (token,).
+# computed from `block` rows of `weight` at a time. `x` has shape (token, dim), `weight`
+# (vocabulary, dim), `target` (token,).
 #
 # *Hint:* The loss of a token is $m + \log l$ minus the logit of its target. Compute $m$ and $l$ as
 # in `online_attention`, without values. The logit of the target is a dot product of two rows.
@@ -308,8 +308,8 @@ def example(queries, keys, dim):
 # Write `tile_gradient(query, key, value, o, log_sum, grad, start, stop)` with NumPy: the gradient
 # of the *scores* $s_{ij} = q_i \cdot k_j / \sqrt{dim}$ for the keys `start` to `stop` - 1 only. The
 # result of attention is `o` (query, dim), its gradient $g$ is `grad` (query, dim), and `log_sum`
-# (query, 1) holds the numbers $L_i$. Return the shape (query, stop - start), and do not use any
-# other keys or values.
+# (query, 1) holds the numbers $L_i$. Return an array of shape (query, stop - start), and do not use
+# any other keys or values.
 #
 # Lesson 5 has the backward pass of softmax: $ds_{ij} = p_{ij}\,(dp_{ij} - \sum_k p_{ik}\,dp_{ik})$,
 # here with $dp_{ij} = g_i \cdot v_j$. But the sum runs over *all* keys, not only those of the tile.

@@ -67,9 +67,10 @@ for name in devices:
     assert np.abs(results[name] - results["cpu"]).max() < 1e-6
 
 # %% [markdown]
-# The next function tests whether a function is written in this way. It calls the function with
-# float32 arrays on every device and compares the results. It also requires that the result is
-# float32 and that the function does not wait for the device; we will see below why both matter.
+# The next function tests whether another function is written in this way. It calls that function
+# with float32 arrays on every device and compares the results. It also requires that the result is
+# float32 and that the function under test does not wait for the device; we will see below why both
+# matter.
 
 
 # %%
@@ -340,14 +341,14 @@ with fails(StrictError), forbid_sync():
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: clip a gradient without waiting
 #
-# Gradient clipping bounds a gradient $g$ by a largest norm $c$: if $|g| > c$, it becomes
-# $g \cdot c / |g|$; otherwise it stays as it is. Written with `if norm > max_norm`, it makes the
-# host wait in every step. Write `clip(gradient, max_norm)` without a wait, for an array of any
-# shape on any device. Add 1e-6 to the norm before you divide by it, as PyTorch does, so that a
-# gradient of zeros stays zero.
+# Gradient clipping limits the norm of a gradient $g$ to at most $c$: if $|g| > c$, the gradient
+# becomes $g \cdot c / |g|$; otherwise it stays as it is. Written with `if norm > max_norm`, it
+# makes the host wait in every step. Write `clip(gradient, max_norm)` without a wait, for an array
+# of any shape on any device. Add 1e-6 to the norm before you divide by it, as PyTorch does, so that
+# a gradient of zeros stays zero.
 #
-# *Hint:* The `if` chooses between two factors. Compute the factor on the device as the smaller one
-# of two numbers, and always multiply.
+# *Hint:* The `if` chooses between two factors. Compute the factor on the device as the smaller of
+# two numbers, and always multiply by it.
 
 
 # %% tags=["answer"]

@@ -358,11 +358,12 @@ show(
 #
 # GPT-NeoX stores the same weights head by head: query, key and value of head 0, then those of head
 # 1, and so on. To load GPT-2's weights into such a model, the columns must be reordered. Write
-# `to_by_head(weight, heads)`: from `c_attn.weight` of shape (in, 3 * embed), where the columns are
-# all queries, all keys, all values, to the same shape in the order head by head.
+# `to_by_head(weight, heads)`: it takes a `c_attn.weight` of shape (in, 3 * embed), whose columns
+# are all queries, then all keys, then all values, and returns the same columns ordered head by
+# head.
 #
-# *Hint:* Every column has three numbers: which of the three, which head, which place in the head.
-# Give the columns three axes in this order. Which two of them must be swapped?
+# *Hint:* Three numbers identify a column: query, key or value (0 to 2), the head, and the place
+# within the head. Give the columns three axes in this order. Which two of them must be swapped?
 
 
 # %% tags=["answer"]
@@ -388,8 +389,8 @@ check(
 )  # fmt: skip
 
 # %% [markdown]
-# How can code that reads a file prevent silent mistakes? It can check everything. The library
-# raises an error if a folder's tensors are not exactly those of the model.
+# How can code that reads a file prevent silent mistakes? By checking everything: the library raises
+# an error if a folder's tensors are not exactly those of the model.
 
 # %%
 from minitorch_attn.serialization import read_safetensors as library_read

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Why half precision needs a scale
 #
-# GPUs multiply numbers of two bytes several times as fast as numbers of four. But the small
-# gradients of a trained model do not fit into two bytes. Which numbers of a training step are lost,
-# and why is it enough to multiply the loss by one number?
+# GPUs multiply two-byte numbers several times as fast as four-byte numbers. But the small gradients
+# of a trained model do not fit into two bytes. Which numbers in a training step are lost, and why
+# is it enough to multiply the loss by one number?
 #
 # *Prerequisites:* the chain rule (lesson 3), softmax and cross-entropy (lesson 5), GPT (lesson 17).
 
@@ -26,7 +26,7 @@ warnings.filterwarnings("ignore", message="overflow")  # here, overflow is the s
 # %% [markdown]
 # ## What fits into 16 bits
 #
-# A number of float16 has a sign bit, 5 bits for the exponent and 10 for the digits after the binary
+# A float16 number has a sign bit, 5 bits for the exponent and 10 for the digits after the binary
 # point: $\pm\, 1.b_1 \dots b_{10} \times 2^e$ with $e$ from -14 to 15. At $e = -14$ the leading 1
 # may be missing. These are the *subnormal* numbers: they have fewer digits, down to a single bit,
 # $2^{-24}$. Float32 has 8 bits for the exponent and 23 for the digits.
@@ -163,8 +163,8 @@ for name, found in (("logits", of_logits), ("weights", of_weights)):
 # ## Your turn: count the losses
 #
 # Write `lost(gradient, scale)` with NumPy. It multiplies the float32 array `gradient` by `scale`,
-# converts the product to float16, and returns two fractions of the elements that are not 0 in
-# `gradient`: those that became 0, and those that became infinite.
+# converts the product to float16, and returns two numbers: of the elements that are not 0 in
+# `gradient`, the fraction that became 0 and the fraction that became infinite.
 #
 # *Hint:* Select the elements that are not 0 first. `np.isinf` finds infinities.
 
@@ -270,18 +270,18 @@ show(
 )
 
 # %% [markdown]
-# The flat middle is wide: any scale in it is good. But its ends depend on the model, on the batch
-# and on the progress of training. So a program has to find the scale, and the right end is easy to
-# notice: some gradients are infinite or NaN.
+# The flat middle is wide: any scale in it is good. But where it begins and ends depends on the
+# model, on the batch and on the progress of training. So a program has to find the scale, and the
+# right end is easy to detect: beyond it, some gradients are infinite or NaN.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: find the scale
 #
 # Write `adapt(scale, good, infinite, interval)`, the rule of `GradScaler` after each step. `good`
-# counts the successive steps without an infinity, and `infinite` says whether this step had one.
-# After an infinity, the scale is halved and the count starts again at 0. Otherwise the count grows
-# by 1; when it reaches `interval`, the scale is doubled and the count starts again at 0. Return the
-# new scale and the new count.
+# counts consecutive steps without an infinity, and `infinite` says whether this step had one. After
+# an infinity, the scale is halved and the count starts again at 0. Otherwise the count grows by 1;
+# when it reaches `interval`, the scale is doubled and the count starts again at 0. Return the new
+# scale and the new count.
 #
 # *Hint:* Three cases, and each returns a pair.
 
@@ -426,10 +426,10 @@ assert error["float16, master weights"] < 0.5 * error["float16"]
 
 # %% [markdown]
 # Without master weights, the steps of most weights are lost. The gradient is not 0, so a scale
-# cannot help here. With master weights, a float16 weight also stays the same until its master has
-# moved far enough. Then it moves by one spacing. So half precision needs three things: products in
-# float16 and sums in float32, a scale for the gradients, and float32 weights for the updates
-# (Micikevicius et al. 2018, arXiv:1710.03740v3, section 3).
+# cannot help here. With master weights, too, a float16 weight stays the same at first. But once its
+# master weight has moved far enough, it moves by one spacing. So half precision needs three things:
+# products in float16 and sums in float32, a scale for the gradients, and float32 weights for the
+# updates (Micikevicius et al. 2018, arXiv:1710.03740v3, section 3).
 #
 # ## In the library
 

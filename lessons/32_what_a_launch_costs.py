@@ -1,9 +1,9 @@
 # %% [markdown]
 # # What a launch costs, and how a kernel saves it
 #
-# On a GPU, a training step of a small GPT takes as long with 100 texts as with one, and a GPU of
-# twice the speed does not help. What takes the time? How do three operations become one kernel, and
-# how do the threads of a kernel compute a softmax together?
+# On a GPU, a training step of a small GPT takes as long with 100 texts as with one, and a GPU that
+# is twice as fast does not help. What takes the time? How do three operations become one kernel,
+# and how do the threads of a kernel compute a softmax together?
 #
 # *Prerequisites:* attention in linear memory (lesson 28), from NumPy to CuPy (lesson 29). This
 # lesson does not need a GPU.
@@ -26,10 +26,10 @@ generator = np.random.default_rng(0)
 # ## What a launch costs
 #
 # Each function of CuPy *launches* at least one *kernel*, a program that runs on the GPU. From
-# Python, a launch takes the host 5 to 10 microseconds, whatever the kernel does. Is that much?
-# Compare it with the work of one training step of a small GPT, the one of `mta tour`. `mt.profile`
-# counts its operations and bytes on any device. For the GPU, we take two numbers from the data
-# sheet of an NVIDIA H100 SXM: 67 TFLOP/s in float32 and 3.35 TB/s.
+# Python, a launch takes the host 5 to 10 microseconds, whatever the kernel does. Is that a lot?
+# Compare it with the work of one training step of a small GPT, the one that `mta tour` trains.
+# `mt.profile` counts the step's operations and bytes on any device. For the GPU, we take two
+# numbers from the data sheet of an NVIDIA H100 SXM: 67 TFLOP/s in float32 and 3.35 TB/s.
 
 # %%
 PEAK, BANDWIDTH, LAUNCH = 67e12, 3.35e12, 7.5e-6  # FLOP/s, bytes/s, seconds
@@ -92,10 +92,11 @@ show(
 )
 
 # %% [markdown]
-# The figure takes the longer of the two times, because the host launches kernels while the device
-# works. That is a lower bound. The exact time depends on the order of the kernels: during a long
-# kernel, the host can queue many short ones, and the device does not wait for those. After the last
-# long kernel, it waits for each of them.
+# The figure shows the longer of the two times, that of the launches and that of the work, because
+# the host launches kernels while the device works. That is a lower bound. The exact time depends on
+# the order of the kernels: during a long kernel, the host can queue many short ones, which the
+# device then runs without waiting. If short kernels follow without a long one, the device waits for
+# each launch.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the time of a step
@@ -326,7 +327,7 @@ check(
 # GELU treats each number on its own. A softmax needs the maximum and the sum of a whole row, so its
 # threads must exchange numbers. 32 threads form a *warp*, which executes the same instruction at
 # the same time for all of them, its *lanes*. In one instruction, a *shuffle*, each lane can read a
-# register of another lane. This is how the library's kernels add one number of each lane:
+# register of another lane. This is how the library's kernels add up one number from each lane:
 
 # %%
 code = softmax.SOURCE.code
@@ -355,9 +356,9 @@ assert (sums == sums[0]).all() and abs(sums[0] - values.sum()) < 1e-5
 print(f"5 steps instead of {len(values) - 1} additions in a row; all lanes have {sums[0]:.6f}")
 
 # %% [markdown]
-# Adding in pairs is also more accurate than adding one number after the other. When adding in a
-# row, the first number takes part in all $n - 1$ additions, each of which rounds. When adding in
-# pairs, each number takes part in only $\log_2 n$ additions.
+# Adding in pairs is also more accurate than adding one number after the other. When numbers are
+# added one after the other, the first one takes part in all $n - 1$ additions, each of which
+# rounds. When they are added in pairs, each number takes part in only $\log_2 n$ additions.
 
 
 # %%
@@ -532,9 +533,9 @@ check(
 # ## What goes wrong without a barrier
 #
 # Warps run independently of each other: at any moment, some are ahead. Suppose the second
-# `__syncthreads()` of `block_sum` is forgotten. Then each warp writes its own sum, and reads the
-# sums of all warps at once, whether they have been written or not. We simulate this with warps that
-# arrive in a random order, one after the other; shared memory contains zeros at first.
+# `__syncthreads()` of `block_sum` is forgotten. Then each warp writes its own sum and immediately
+# reads the sums of all warps, whether they have been written or not. We simulate this with warps
+# that arrive in a random order, one after the other; shared memory contains zeros at first.
 
 
 # %%
@@ -570,9 +571,9 @@ assert set(correct.values()) == {1}  # the last one to arrive
 # %% [markdown]
 # Only the warp that arrives last is correct. A block of one warp is always correct, so tests with
 # rows of up to 32 numbers do not find the mistake. On a GPU, the order differs from run to run, and
-# the fast result is often right by luck. A simulated GPU whose threads take turns does not show
-# such a *race* either. The rule is simple: between a write to shared memory and a read by another
-# thread, there must be a barrier.
+# the result is often correct by luck. A simulated GPU whose threads take turns does not show such a
+# *race* either. The rule is simple: between a write to shared memory and a read by another thread,
+# there must be a barrier.
 #
 # The first `__syncthreads()` in `block_sum` guards the opposite order: `max_and_sum` calls
 # `block_max` and `block_sum` one after the other, and a fast warp must not overwrite a sum that a
@@ -617,5 +618,5 @@ where(
 #    matter.
 # 2. It saves two launches, and it saves memory traffic: three arrays are read or written in place
 #    of six. For large arrays, the traffic matters. The arithmetic stays the same.
-# 3. A missing barrier. Rows of up to 32 numbers have one warp, which needs none; with several
-#    warps, the result depends on which one arrives first.
+# 3. A missing barrier. Rows of up to 32 numbers need only one warp, and a single warp needs no
+#    barrier; with several warps, the result depends on which one arrives first.

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Luong attention: scores, windows, input feeding
 #
-# Additive attention gave each step of a decoder its own context. Which parts of it are needed? What
-# happens if the score is a single product, ignores the keys, or covers only a window of them? And
-# how does the decoder know where it looked before?
+# Additive attention gave each step of a decoder its own context. Which parts of this mechanism are
+# necessary? What happens if the score is a single product, ignores the keys, or covers only a
+# window of them? And how does the decoder know where it looked before?
 #
 # *Prerequisites:* the bottleneck of a single context vector (lesson 6), additive attention
 # (lesson 7).
@@ -369,11 +369,12 @@ assert blind[0] > 0.97 and blind[1:4].max() < 0.85
 assert blind[4:].min() > 0.9
 
 # %% [markdown]
-# The first bit is easy: a tour starts at place 0. In the middle the model can only bet on the bits
-# that are left, which is better than a random guess. And the end? The key of the **last** place
-# says that its next place is 0, so the model finds this place by its content, without following the
-# tour. Then only one bit is left for the step before it, so counting the ones is enough. The
-# decoder has not followed the tour. It has found another solution for the steps that have one.
+# The first bit is easy: a tour starts at place 0. In the middle the model can only guess among the
+# bits that are left, which is better than a random guess. And the end? The key of the **last**
+# place says that its next place is 0, so the model finds this place by its content, without
+# following the tour. That leaves only one bit for the step before it, and the model can work out
+# this bit by counting the ones. The decoder has not followed the tour. It has found another
+# solution for the steps that have one.
 
 # %% tags=["plot"]
 figure = new_figure(8, 3.4)

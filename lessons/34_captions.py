@@ -3,7 +3,7 @@
 #
 # A model describes an image: "seven above two, left of four". Before each word it looks at the
 # image again. How does it choose where to look, how do the vectors of the image encode their
-# places, and does the place that it looks at determine the word?
+# places, and does the place it looks at determine the word?
 #
 # *Prerequisites:* additive attention (lesson 7), ViT (lesson 21). The deck COMP541 shows the model
 # ("Image Captioning with Visual Attention"); `docs/decks.md` lists the decks. This lesson needs
@@ -197,7 +197,7 @@ check(
 #
 # The paper's encoder has learned to recognize 1,000 kinds of objects before it sees a caption. Ours
 # first learns to read the digit in each cell; without this step, learning the captions would take
-# many times as long, because a caption says only indirectly which cell holds its seven. Then
+# many times as long, because a caption says only indirectly which cell holds which digit. Then
 # encoder and decoder learn captions together.
 
 
@@ -365,9 +365,9 @@ assert answers["third"][1] > answers["third"][0]
 
 # %% [markdown]
 # The eye decides. The previous words say *that* a digit comes next, and the place where the model
-# looks says *which* one. In this model the weights are an explanation, because the decoder learns
-# the digit in no other way. In a deep Transformer, a position carries information from many others,
-# and weights alone explain less (lesson 23).
+# looks says *which* one. In this model the weights are an explanation, because the decoder has no
+# other way to find out which digit it is. In a deep Transformer, a position carries information
+# from many others, and weights alone explain less (lesson 23).
 #
 # ## What goes wrong without places
 #

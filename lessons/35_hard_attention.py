@@ -104,8 +104,8 @@ check(
 )
 
 # %% [markdown]
-# An estimator that samples cannot be checked with finite differences, because every run is
-# different. But on a small case its *expectation* can be computed exactly, as the sum over all
+# An estimator that draws samples cannot be checked with finite differences, because every run is
+# different. But in a small case its *expectation* can be computed exactly, as the sum over all
 # choices, weighted by their probabilities. It must be the exact gradient, for any baseline. The
 # library's tests check `reinforce_loss` in the same way, with all sequences of three looks.
 
@@ -134,8 +134,8 @@ for baseline in (0.0, -4.0, 100.0):
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the exact variance
 #
-# Write `total_variance(each, p)`. Row $s$ of `each`, (choice, size), is the estimate if $s$ is
-# drawn. `p` holds the probabilities of the choices. Return the expected squared length of
+# Write `total_variance(each, p)`. `each` has shape (choice, size), and its row $s$ is the estimate
+# if $s$ is drawn. `p` holds the probabilities of the choices. Return the expected squared length of
 # the estimate, minus the squared length of the expected estimate.
 #
 # *Hint:* `p @ each` is the expectation of the vector. The expectation of the squared length is a
@@ -321,8 +321,8 @@ assert spreads[2] < spreads[0] and spreads[3] < spreads[1]  # the reward to go
 
 # %% [markdown]
 # All four have the same expectation, to ten digits. The baseline helps most: if it divides the
-# variance by ten, it replaces ten times as many samples. The reward to go helps little here,
-# because a caption has only three words. It helps more in longer captions.
+# variance by ten, it is worth as much as ten times as many samples. The reward to go helps little
+# here, because a caption has only three words. It helps more in longer captions.
 #
 # ## Does it matter for learning?
 #
@@ -417,8 +417,8 @@ show(
 # ## What goes wrong without the detach
 #
 # The loss must treat the reward as a constant. If it does not, the product rule adds
-# $\log p(s)\, d\log p(y \mid s)$ to the gradient of the layers that read the symbol. Together with
-# the first term of Eq. 12, these layers get the gradient $(1 + \log p(s))\, d\log p(y \mid s)$.
+# $\log p(s)\, d\log p(y \mid s)$ to the gradient of the layers that read the symbol. Added to the
+# first term of Eq. 12, this gives these layers the gradient $(1 + \log p(s))\, d\log p(y \mid s)$.
 # Among nine equally likely places, $1 + \log\frac19 = -1.2$: the *sign* is wrong, and the model
 # learns to make the correct symbol less likely, wherever it looks.
 
@@ -469,8 +469,9 @@ where(hard_attention, reinforce_loss, update_baseline, ShowAttendTell.sample)
 # ## Exercise
 #
 # Draw several samples per image, and give each sample the mean reward of the *other* samples as its
-# baseline ("leave one out"). Change `learn` for two and for eight samples and compare with the
-# moving average at the same number of looks. Why must a sample's own reward not be in its baseline?
+# baseline ("leave one out"). Change `learn` so that it draws two samples, then eight, and compare
+# each with the moving average at the same number of looks. Why must a sample's own reward not be in
+# its baseline?
 #
 # Then practice:
 #
@@ -483,7 +484,7 @@ where(hard_attention, reinforce_loss, update_baseline, ShowAttendTell.sample)
 #
 # 1. Without a baseline, all rewards are negative, since they are log probabilities. What does a
 #    step do to the probability of the place that was drawn, even if it was the best one?
-# 2. Soft attention does not need any of this. What does it pay instead, for a large image?
+# 2. Soft attention does not need any of this. What does it cost instead, for a large image?
 # 3. An entropy term is often added to the objective. The model looks where it expects reward, and
 #    learns only about the places where it looks. Which failure does the term prevent?
 
@@ -496,5 +497,5 @@ where(hard_attention, reinforce_loss, update_baseline, ShowAttendTell.sample)
 # 2. It computes with all places at every step, and its context is a mixture of them. Hard attention
 #    reads one place.
 # 3. The model can become certain too early, about a place that was merely lucky. Then it never
-#    draws another place, the gradient vanishes, and the model never learns better. The entropy term
-#    keeps the choice open.
+#    draws another place, the gradient vanishes, and the model never finds out that another place is
+#    better. The entropy term keeps the choice open.

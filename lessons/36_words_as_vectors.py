@@ -27,10 +27,10 @@ F = mt.nn.functional
 # ## A small language with one ambiguous word
 #
 # All sentences have the same form: "the ADJECTIVE NOUN was near the PLACE". The noun is an animal
-# or a piece of sports equipment, and "bat" is both. The adjective and the place may fit the meaning
-# ("furry", "cave") or both meanings ("old", "road"). At least one of them fits the meaning, so a
-# reader can always tell what "bat" means, sometimes only from the word before it and sometimes only
-# from a word after it.
+# or a piece of sports equipment, and "bat" is both. The adjective and the place each fit either
+# only the intended meaning ("furry", "cave") or both meanings ("old", "road"). At least one of them
+# fits only the intended meaning, so a reader can always tell what "bat" means, sometimes only from
+# the word before it and sometimes only from a word after it.
 
 # %%
 NOUNS = (("owl", "mouse", "fox", "bat"), ("club", "racket", "paddle", "bat"))
@@ -233,10 +233,10 @@ assert loss.item() / 2 < 0.5 * np.log(len(WORDS))
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: mix the layers
 #
-# A task that uses ELMo learns which layers it needs. Write `mix_layers(layers, weight, gamma)`:
-# $\gamma \sum_j s_j h_j$ with $s = \mathrm{softmax}(\text{weight})$. `layers` has shape (layer,
-# batch, token, embed), `weight` (layer,), and `gamma` is a scalar tensor. The result has shape
-# (batch, token, embed).
+# A model that uses ELMo for a task learns which layers it needs. Write
+# `mix_layers(layers, weight, gamma)`: $\gamma \sum_j s_j h_j$ with
+# $s = \mathrm{softmax}(\text{weight})$. `layers` has shape (layer, batch, token, embed), `weight`
+# (layer,), and `gamma` is a scalar tensor. The result has shape (batch, token, embed).
 #
 # *Hint:* The shares $s_j$ must be broadcast along the last three axes of `layers`.
 
@@ -413,7 +413,7 @@ where(SkipGram, negative_sampling_loss, ELMo, BiLM, ScalarMix, mt.models.BERTMas
 # 1. Why does "owl" get a vector close to that of "fox", although the two never occur in the same
 #    sentence?
 # 2. The left-to-right LSTM predicts the word after "bat", which is always "was". Why does its state
-#    still keep what kind of bat it is?
+#    still remember what kind of bat it is?
 # 3. ELMo's two directions are trained separately and combined at the end. What can BERT compute in
 #    its second layer that ELMo cannot?
 
@@ -425,4 +425,4 @@ where(SkipGram, negative_sampling_loss, ELMo, BiLM, ScalarMix, mt.models.BERTMas
 # 2. Because of the place at the end of the sentence. If the adjective fits a meaning, the place
 #    often does, too, and the LSTM can only predict the place if it remembers the adjective.
 # 3. Anything that depends on the left and on the right context together, such as whether the two
-#    agree. ELMo's directions meet only in the mixture, which is linear.
+#    agree. ELMo's two directions are combined only in the mixture, which is linear.

@@ -34,9 +34,10 @@ mt.manual_seed(0)
 # ## A model that must compress
 #
 # Real networks seem to know far more things ("this text is French", "this patch shows a wheel")
-# than they have neurons. The toy model isolates this question. An example has $n$ *features*. Each
-# is 0 with probability $S$, the *sparsity*, and otherwise uniform between 0 and 1. A matrix $W$
-# with $m < n$ rows compresses the example, and its transpose reads the features out again:
+# than they have neurons. The toy model isolates the question of how they can store so many. An
+# example has $n$ *features*. Each is 0 with probability $S$, the *sparsity*, and otherwise uniform
+# between 0 and 1. A matrix $W$ with $m < n$ rows compresses the example, and its transpose reads
+# the features out again:
 #
 # $$h = W x, \qquad x' = \mathrm{ReLU}(W^T h + b)$$
 #
@@ -94,11 +95,11 @@ assert (outputs[:3] - examples[:3]).abs().max() < 1e-6
 assert (outputs[3] - examples[3]).abs().max() > 0.5
 
 # %% [markdown]
-# The output is exact as long as only one feature is present: it pushes the other one below 0, and
-# the ReLU sets this to 0. The two cancel only if both are present. If each is present with
-# probability $p = 1 - S$, this happens with probability $p^2$. A feature that is dropped costs
-# something whenever it is present, which happens with probability $p$. For small $p$, $p^2$ is much
-# smaller.
+# The output is exact as long as only one feature is present: it pushes the other feature's output
+# below 0, and the ReLU sets that output to 0. The two cancel only if both are present. If each is
+# present with probability $p = 1 - S$, this happens with probability $p^2$. A feature that is
+# dropped costs something whenever it is present, which happens with probability $p$. For small $p$,
+# $p^2$ is much smaller.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: drop it or share?

@@ -52,15 +52,15 @@ assert joint[at_once] == 0
 #
 # $$C = \sum_y p(y) \log \frac{p(y)}{\prod_t p(y_t)}.$$
 #
-# It is called *total correlation*. No model that treats the tokens as independent has a
+# It is called *total correlation*. No model that treats the tokens as independent can have a
 # cross-entropy below the entropy of $p$ plus $C$.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the cost of independence
 #
 # Write `total_correlation(joint)` for two tokens: `joint` has shape (first, second) and sums to 1.
-# Return $C$ in nats, a tensor of shape (). Some entries are 0. Count such a term as 0, which is its
-# limit.
+# Return $C$ in nats, a tensor of shape (). Some entries are 0. Count the term of such an entry as
+# 0, which is its limit.
 #
 # *Hint:* `joint.sum(1, keepdim=True) * joint.sum(0, keepdim=True)` is the product of the marginals.
 # Where `joint` is 0, replace the ratio by 1 with `mt.where`: the logarithm is then 0.
@@ -96,8 +96,8 @@ check(
 
 # %% [markdown]
 # Two equally probable targets that differ in all of their $N$ tokens have $C = (N - 1) \log 2$: the
-# first token determines all others, but every position makes its own draw. If there is only one
-# correct target, $C = 0$, and independence costs nothing.
+# first token determines all others, but the token at every position is drawn separately. If there
+# is only one correct target, $C = 0$, and independence costs nothing.
 #
 # ## Mask-Predict: write everything, then doubt the least probable
 #
@@ -260,7 +260,8 @@ show(
 #
 # We train two models of the same size: a `Transformer` that writes token by token, and a
 # `ConditionalMaskedLM`, trained with a random number of masked tokens (section 2.2). The masked
-# model takes more steps, because it learns to predict each token from any set of other tokens.
+# model needs more training steps, because it has to learn to predict each token from any set of
+# other tokens.
 
 # %%
 STYLES = ("abcdefgh", "ABCDEFGH", "12345678")

@@ -166,9 +166,9 @@ assert small.array.size == sizes[28, True] == 784 * 196
 # ## Idea 2: attention in place of a convolution
 #
 # A local relation layer keeps the window of a convolution, but computes its weights (Hu et al.
-# 2019, arXiv:1904.11491v2, section 3). The score of each place says how well it fits the center
-# (appearance), plus a number for its offset (geometry). A softmax over the window turns the scores
-# into weights.
+# 2019, arXiv:1904.11491v2, section 3). The score of each place is a sum of two terms: how well it
+# fits the center (appearance), and a number for its offset (geometry). A softmax over the window
+# turns the scores into weights.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the weights of a window
@@ -179,7 +179,7 @@ assert small.array.size == sizes[28, True] == 784 * 196
 # $q_i k_{i+d} + \mathrm{geometry}_d$. Places outside the row get weight 0.
 #
 # *Hint:* `mt.sliding_windows(x, 0, k, 1)` returns all windows of a padded row. `mt.pad` can fill
-# the places outside with `-inf`; add a row of zeros that is padded in this way to the scores.
+# the places outside with `-inf`: pad a row of zeros in this way, and add its windows to the scores.
 
 
 # %% tags=["answer"]
@@ -216,8 +216,8 @@ check(
 )  # fmt: skip
 
 # %% [markdown]
-# The weights depend on the image. Here query and key are the pixel itself, times 4, and the
-# geometry is zero.
+# The weights depend on the image. Here the key is the pixel's value minus 0.5, the query is 4 times
+# that, and the geometry is zero.
 
 # %%
 layer = LocalRelation(1, 5, 1)

@@ -200,9 +200,10 @@ print(f"Image GPT: {losses.mean():.2f} bits per pixel")
 assert losses.mean() < tables["left, above" if pick(1, 0) else "left"]
 
 # %% [markdown]
-# The table knows two or three neighbors, and each further one multiplies its size by 17 (16 levels,
-# and the outside of the image). The model reads all pixels above, so it knows which stroke it is in
-# the middle of. It can also generate: we give it the upper half of a digit and sample the rest.
+# The table uses two or three neighbors, and each additional one multiplies its size by 17 (16
+# levels, and the outside of the image). The model reads all pixels above, so it knows which stroke
+# it is in the middle of. It can also generate: we give it the upper half of a digit and sample the
+# rest.
 
 # %% tags=["plot"]
 chosen = [int(np.flatnonzero(test_labels == digit)[0]) for digit in range(10)]
@@ -317,10 +318,10 @@ assert raw > max(after)
 
 # %% [markdown]
 # The raw pixels win: on centered digits of 8 x 8 pixels, a linear classifier needs nothing else.
-# Layer 0 is a surprise. It has not compared any pixels yet: it is only the mean of the embeddings
-# of the pixels and their positions. But each sum is divided by its norm, so the mean still shows
-# where the ink is, and training has made the embeddings different enough for this. An honest probe
-# is always reported with such baselines.
+# Layer 0 is a surprise. It has not compared any pixels yet: each pixel's vector is only the sum of
+# two embeddings, that of its level and that of its position. But each sum is normalized before the
+# mean is taken, so the mean still shows where the ink is, and training has made the embeddings
+# different enough for this. Always report a probe's result together with such baselines.
 #
 # On photographs raw pixels are useless. There, Image GPT reaches 96 % on CIFAR-10 with a linear
 # probe (Table 1 of the paper), and the best layer is in the middle: the last layers serve to

@@ -65,8 +65,8 @@ show(
 # tokens in this order: True where the query attends to the key. The scheme is "space", "time"
 # (the first half of divided attention) or "joint".
 #
-# *Hint:* `np.divmod` gives the place and the frame of every token. Compare the values of the
-# queries with those of the keys, along two axes.
+# *Hint:* `np.divmod` gives the place and the frame of every token. Compare the queries' places and
+# frames with those of the keys, along two axes.
 
 
 # %% tags=["answer"]
@@ -352,13 +352,13 @@ show(
 )  # fmt: skip
 
 # %% [markdown]
-# A place where the digit never comes has the same tokens in every clip, so its weights come from
+# A place that the digit never reaches has the same tokens in every clip, so its weights come from
 # the positions alone. Where the digit passes, the weights depend on what is in each frame. They
 # never depend on *other* places: only attention over space combines places.
 #
 # ## What goes wrong without time
 #
-# The model with attention over space only reads each frame on its own and takes the mean. Play a
+# The model that attends over space alone reads each frame separately and takes the mean. Play a
 # clip backwards: the digit moves in the opposite direction, but the mean is the same. So no
 # training can teach this model to tell left from right.
 

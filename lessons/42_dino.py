@@ -2,8 +2,8 @@
 # # DINO: learning without labels
 #
 # A student learns to predict what a teacher says about another view of the same image. The teacher
-# is the student's own past. Nobody tells them what is in the images. Why do they not end up with
-# one answer for every image, and what does the network see in the end?
+# is the student's own past. Nobody tells them what is in the images. Why do they not end up giving
+# the same answer for every image, and what does the network see in the end?
 #
 # *Prerequisites:* ViT (lesson 21), what the class token looks at (lesson 23). The deck CS7.505,
 # 21 February 2024, shows the maps of DINO ("Dino, some beautiful properties!"); `docs/decks.md`
@@ -122,9 +122,9 @@ check(
 # ## The teacher is a moving average
 #
 # After each step, every parameter of the teacher moves a little toward the student's:
-# $\theta_t \leftarrow \lambda \theta_t + (1 - \lambda) \theta_s$. So it averages many past
-# students, and is better than any of them (section 5.2 of the paper). The center is updated in the
-# same way (Eq. 4): $c \leftarrow m\,c + (1 - m)\,\mathrm{mean}(t)$.
+# $\theta_t \leftarrow \lambda \theta_t + (1 - \lambda) \theta_s$. So the teacher is an average of
+# many past students, and is better than any of them (section 5.2 of the paper). The center is
+# updated in the same way (Eq. 4): $c \leftarrow m\,c + (1 - m)\,\mathrm{mean}(t)$.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: a moving average
@@ -303,10 +303,10 @@ show(
 # %% [markdown]
 # ## What the class token looks at
 #
-# The surprise of the paper is where a ViT looks after this training: the class token's attention
-# finds the objects (Figure 1), and the attention of a patch on an object stays on it (Figure 8, in
-# the deck). We train a small ViT on the cluttered digits, for a much shorter time than in the
-# paper.
+# The paper's surprising finding is where a ViT looks after this training: the class token's
+# attention finds the objects (Figure 1), and the attention of a patch on an object stays on it
+# (Figure 8, in the deck). We train a small ViT on the cluttered digits, for a much shorter time
+# than in the paper.
 
 
 # %%
@@ -415,6 +415,6 @@ where(DINO, DINOHead, dino_loss, update_center, update_teacher, DINOTransformer)
 #
 # 1. The loss asks for agreement. Two networks that always give the same answer agree perfectly.
 # 2. The teacher's output is the target. A target from a small view could say nothing about the rest
-#    of the image, and the student would learn to guess less, not more.
+#    of the image, so the student would not have to infer the whole from a part.
 # 3. They would teach the student to copy the teacher on the same pixels. This needs no knowledge of
 #    what stays the same between two views of an image.

@@ -224,9 +224,9 @@ assert 0.9 < found["MViTv2-T"][1] / found["Swin-T"][1] < 1.2
 assert found["MViTv2-T"][2] > 3 * found["Swin-T"][2]
 
 # %% [markdown]
-# The papers report half of these FLOPs, because they count a multiply-add as one operation.
-# Overall, the two models cost about the same. MViT spends several times as much on attention, keeps
-# more tensors for the backward pass, and has fewer parameters.
+# The papers report half as many FLOPs, because they count a multiply-add as one operation. Overall,
+# the two models cost about the same. MViT spends several times as much on attention, keeps more
+# tensors for the backward pass, and has fewer parameters.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
@@ -246,10 +246,10 @@ for side in (56, 112, 224):
 assert counts[112][0] == 16 * counts[56][0] and counts[112][1] == 4 * counts[56][1]
 
 # %% [markdown]
-# The number of scores grows by a factor of 16 in MViT and of 4 in Swin. Pooling with a fixed step
-# divides the number of pairs by a constant, but the growth stays quadratic. Swin is linear in the
-# number of tokens. For large images (object detection), MViTv2 therefore also uses windows (its
-# section 4.2, "Hybrid window attention").
+# The number of scores grows by a factor of 16 in MViT and by a factor of 4 in Swin. Pooling with a
+# fixed step divides the number of pairs by a constant, but the growth stays quadratic. Swin is
+# linear in the number of tokens. For large images (object detection), MViTv2 therefore also uses
+# windows (its section 4.2, "Hybrid window attention").
 #
 # ## Relative positions, axis by axis
 #
@@ -332,7 +332,7 @@ show(
 # ## What goes wrong if both maps count in their own steps
 #
 # Queries and keys are pooled with different steps. Take one axis with 8 queries and 2 keys: key 1
-# stands for the places 4 to 7, so it starts at place 4. If you simply subtract the indices, query 4
+# covers positions 4 to 7, so it starts at position 4. If you simply subtract the indices, query 4
 # and key 1 seem to be three steps apart, and only the first queries are near any key. The coarser
 # map must count in steps of the finer one.
 
@@ -363,10 +363,10 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Give `layers_of` a different plan: a model of ten blocks that does not shrink its map of 56 x 56,
-# with a width of 96 in all blocks, whose keys are pooled with a step of 4. How many scores does it
-# have in total, compared with MViTv2-T? Which part of the saving comes from pooled queries? Then
-# train a MViT on clips: `mta train mvit`.
+# Give `layers_of` a different plan: a model with ten blocks of width 96 that keeps its 56 x 56 map
+# throughout and pools its keys with a step of 4. How many scores does it have in total, compared
+# with MViTv2-T? Which part of the saving comes from pooled queries? Then train an MViT on clips:
+# `mta train mvit`.
 #
 # Then practice:
 #
@@ -378,8 +378,8 @@ where(
 # ## Three questions
 #
 # 1. Which of queries, keys and values must be pooled in the same way, and why?
-# 2. A token of Swin attends to 49 fine tokens, one of MViT to 196 coarse ones. What can each see
-#    that the other cannot?
+# 2. In Swin, a token attends to 49 fine tokens; in MViT, to 196 coarse ones. What can each model
+#    see that the other cannot?
 # 3. Decomposed tables have far fewer vectors. Which patterns of offsets can they not express?
 
 # %% [markdown] tags=["answers"]
@@ -388,6 +388,6 @@ where(
 # 1. Keys and values: each weight belongs to one key and multiplies its value. The number of queries
 #    is free, because each query gives one row of the output.
 # 2. Swin sees the details of its window, but nothing beyond it before the windows shift. MViT sees
-#    the whole image in its first block, but only one key for 4 x 4 places.
-# 3. Those that are not a sum of a row term and a column term for one query, for example a high
-#    score for a single offset and low scores for the rest of its row and column.
+#    the whole image in its first block, but has only one key for each block of 4 x 4 positions.
+# 3. Patterns that, for one query, are not the sum of a row term and a column term, for example a
+#    high score for a single offset and low scores for the rest of its row and column.

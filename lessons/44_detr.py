@@ -104,7 +104,8 @@ check(
 # ## Your turn: the second term of the generalized IoU
 #
 # Write `empty_share(a, b)`, the share of the enclosing box $C$ that neither $A$ nor $B$ covers:
-# $(|C| - |A \cup B|) / |C|$. `a` and `b` are corners of shape (pair, 4). Return shape (pair,).
+# $(|C| - |A \cup B|) / |C|$. `a` and `b` are corners of shape (pair, 4). Return a tensor of shape
+# (pair,).
 #
 # *Hint:* The union is the sum of both areas minus the intersection. For $C$, swap minimum and
 # maximum.
@@ -142,7 +143,8 @@ check(
 )  # fmt: skip
 
 # %% [markdown]
-# Move a box of width 1 to the right, away from an equal box. They overlap up to a shift of 1.
+# Start with two identical boxes of width 1, and move one of them to the right. They overlap up to a
+# shift of 1.
 
 # %%
 shifts = np.arange(0.025, 3, 0.05)
@@ -467,9 +469,10 @@ show(
 )
 
 # %% [markdown]
-# Matched by order, prediction 0 must be the 3 in one step and the 8 in the next. The best that it
-# can predict is an average over all objects of the scene: a box in the middle that fits none of
-# them. More capacity or more time would not help, because the gradients contradict each other.
+# If targets are matched by order, prediction 0 must be the 3 in one step and the 8 in the next. The
+# best that it can predict is an average over all objects of the scene: a box in the middle that
+# fits none of them. More capacity or more time would not help, because the gradients contradict
+# each other.
 #
 # The auxiliary losses hardly change the loss of the last layer here. But without them the first two
 # layers predict nothing useful, because no loss asks them to. In DETR's six layers they help to
@@ -496,9 +499,9 @@ where(
 #
 # Any fixed order can be learned by heart. Sort the targets of each scene from left to right before
 # `loss_by_order`, and train again. How low does the loss get now, and what is the AP50? Then
-# imagine images of two objects, one above the other, of which one moves slowly to the right. At
-# which moment does the sorted loss suddenly ask for different predictions, although the images
-# hardly differ? Does the Hungarian loss do so?
+# imagine images of two objects, one above the other, and let one of them move slowly to the right.
+# At which moment does the sorted loss suddenly ask for different predictions, although the images
+# hardly differ? Does the Hungarian loss do the same?
 #
 # Then train a detector on new scenes: `mta train detr`.
 #
@@ -519,8 +522,8 @@ where(
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The matching is a choice among finitely many. A small change of the predictions almost never
-#    changes it, so its derivative is 0 where it exists.
+# 1. The matching is a choice among finitely many assignments. A small change of the predictions
+#    almost never changes it, so its derivative is 0 where it exists.
 # 2. If targets share a prediction, it gets two different goals, and one object is missed. If every
 #    prediction takes a target, none says "no object", and each object is found several times, so
 #    duplicates must be removed afterwards.

@@ -77,7 +77,7 @@ print(cosines.numpy().round(2))
 # %% [markdown]
 # ## Why the loss is a matrix
 #
-# It is not enough to ask for a large cosine of each pair. If all scenes and all sentences have the
+# It is not enough to ask for a large cosine for each pair. If all scenes and all sentences have the
 # same vector, every cosine is 1. So the pairs of a batch are compared with each other. In the
 # matrix of logits $z_{ij} = u_i^T v_j / \tau$, row $i$ asks which sentence belongs to scene $i$.
 # This is a classification with as many classes as there are pairs, and class $i$ is correct. Column
@@ -129,8 +129,8 @@ for n in (2, 16, 128):
 #
 # If the loss uses only the rows, two scenes are never compared with each other. Scene 0 below has
 # large logits for every sentence. The softmax of a row does not notice this, because a number that
-# is added to the whole row cancels. But if you search for a scene with a sentence, you always find
-# scene 0.
+# is added to the whole row cancels. But if you use a sentence to search for its scene, you always
+# find scene 0.
 
 # %%
 logits = mt.tensor([[19.0, 9.0, 9.0], [0.0, 8.0, 0.0], [0.0, 0.0, 8.0]])
@@ -147,8 +147,8 @@ assert logits.argmax(1).tolist() == [0, 1, 2] and logits.argmax(0).tolist() == [
 #
 # The gradient of a cross-entropy is $p - \mathrm{onehot}$ (lesson 5). Here it is a matrix, too. The
 # entries of the diagonal are negative: a step makes these pairs more similar. All other entries are
-# positive: a step makes these wrong pairs less similar. The entry is larger for a more similar
-# wrong pair.
+# positive: a step makes these wrong pairs less similar. The more similar a wrong pair is, the
+# larger its entry.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the gradient of the logits
@@ -156,7 +156,7 @@ assert logits.argmax(1).tolist() == [0, 1, 2] and logits.argmax(0).tolist() == [
 # Write `logit_gradient(logits)`, the derivative of the loss with respect to the logits, of shape
 # (pair, pair). Do not call `backward`.
 #
-# *Hint:* Each row contributes its softmax, minus 1 at the diagonal, divided by the number of rows.
+# *Hint:* Each row contributes its softmax, minus 1 on the diagonal, divided by the number of rows.
 # The columns do the same with their softmax. `mt.eye(n, dtype=logits.dtype)` is the identity.
 
 
@@ -183,8 +183,8 @@ check(
 # ## What the temperature does
 #
 # Cosines lie between -1 and 1. Suppose that the towers are perfect: the cosine of every pair is 1,
-# and the sentence of another scene has the cosine 0. With a temperature of 1, the softmax of 128
-# logits can hardly prefer the correct one, because $e^1$ is small compared with $127 e^0$.
+# and the cosine of a scene and another scene's sentence is 0. With a temperature of 1, the softmax
+# of 128 logits can hardly prefer the correct one, because $e^1$ is small compared with $127 e^0$.
 
 # %%
 perfect = mt.eye(128)
@@ -233,7 +233,7 @@ show(
 # ## Training
 #
 # The recipe `mta train clip` trains these towers for 1,000 steps. Here we train for fewer steps.
-# Our function also takes sentences with places, which we need later.
+# Our function also accepts sentences that name places, which we will need later.
 
 
 # %%
@@ -286,7 +286,8 @@ assert min(found) > pick(0.8, 0.08)
 # ## Your turn: a classifier without training
 #
 # Write `class_of(image_vectors, prompt_vectors)` for unit vectors of shape (image, width) and
-# (class, prompt, width). Return the cosine of every image and every class, of shape (image, class).
+# (class, prompt, width). Return the cosine of every image with every class, of shape (image,
+# class).
 #
 # *Hint:* The mean of unit vectors is shorter than 1. `F.normalize(x, dim=-1)` divides by the
 # length.
@@ -337,8 +338,9 @@ assert accuracy > pick(0.85, 0.2)
 # ## Predict, then run
 #
 # New towers learn from sentences that also name the places: "seven top-left and two center". Each
-# sentence now says more. After 140 steps, how often is the correct one of 100 sentences first? How
-# many digits are classified correctly by prompts? Write down two numbers, then run the next cell.
+# sentence now says more. After 140 steps, how often does the correct sentence rank first among 100?
+# How many digits are classified correctly by prompts? Write down two numbers, then run the next
+# cell.
 
 # %%
 other = train(new_model(), pick(140, 110), places=True)
@@ -350,16 +352,16 @@ assert min(found) > 0.3 and zero_shot(other, places=True) < 0.4
 
 # %% [markdown]
 # Retrieval is good, but reading is at chance level. A model can see where ink is without reading.
-# The 100 scenes have so many different layouts that a layout and a guess find about 60 % of the
-# sentences. Training first exploits whatever is easiest to see. With more steps these towers learn
-# to read, too, but later. So a high retrieval accuracy does not show what a model has understood:
-# ask what else could tell the pairs apart.
+# The 100 scenes have so many different layouts that a model finds about 60 % of the sentences if it
+# knows the layout and guesses the digits. Training first exploits whatever is easiest to see. With
+# more steps these towers learn to read, too, but later. So a high retrieval accuracy does not show
+# what a model has understood. Always ask what else could tell the pairs apart.
 #
 # ## The evidence for a word
 #
 # The class token attends to the same cells, whatever the sentence says. But the gradient of the
-# similarity with one word shows which of its weights should grow for this word. The positive
-# products of weights and gradients form a map for each word (Chefer et al. 2021,
+# similarity with one word shows which of these attention weights should grow for this word. The
+# positive products of weights and gradients form a map for each word (Chefer et al. 2021,
 # arXiv:2103.15679v1, Eq. 5).
 
 # %% tags=["plot"]
@@ -409,5 +411,5 @@ where(CLIP, TextTower, contrastive_loss, patch_relevance)
 # 1. $\log n$, as for a guess. The softmax sees only differences, so equal vectors do not help.
 # 2. It pushes each scene away from the other's sentence, although this sentence is true. The loss
 #    then cannot reach 0. With a very small temperature, such pairs get most of the gradient.
-# 3. To search a million images, you encode each image once, and each question costs one product. A
-#    joint Transformer must run once for every pair of question and image.
+# 3. To search a million images, you encode each image once, and each search then costs one matrix
+#    product. A joint Transformer must run once for every pair of sentence and image.

@@ -49,8 +49,8 @@ for n in range(4):
 # UNITER (Chen et al. 2020, arXiv:1909.11740, section 3.1) puts both into one sequence. A word's
 # embedding is the sum of vectors for the word, its position and a segment, as in BERT. A region's
 # embedding is the sum of its projected features, its projected box and a second segment. The box is
-# seven numbers: left, top, right, bottom, width, height and area. From there on it is a plain BERT.
-# Every word attends to every region, and every region to every word.
+# seven numbers: left, top, right, bottom, width, height and area. From there on, the model is a
+# plain BERT. Every word attends to every region, and every region to every word.
 
 # %%
 model = uniter.UNITER(len(WORDS), feature_dim=64, embed_dim=32, num_heads=2, num_layers=2)
@@ -219,7 +219,7 @@ assert (plan.argmax(1) == mt.tensor([1, 0, 2])).all()
 # costs, too. Must we backpropagate through all the iterations that compute it? No: the plan is
 # optimal, so a small change of the plan does not change the sum to first order. What remains is
 # $\partial D / \partial c_{ij} = T_{ij}$, so we can treat the plan as a constant. We check this
-# with finite differences of $D$, for which the plan is computed again at each point.
+# with finite differences of $D$, and compute the plan again at each point.
 
 # %%
 rng = np.random.default_rng(3)
@@ -240,8 +240,8 @@ assert abs(a.grad[0, 1, 2].item() - slope) < 1e-4
 # Now for the experiment: can a network learn which word belongs to which region, if it only knows
 # which caption belongs to which scene? To see the transport at work, we leave the Transformer out.
 # A word is one learned vector, and a region's vector comes from a small network that reads its
-# pixels. The distance of a scene's own caption must be smaller than the distance of another scene's
-# caption.
+# pixels. The distance from a scene to its own caption must be smaller than the distance to another
+# scene's caption.
 
 
 # %%
@@ -314,10 +314,10 @@ show(
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# Take captions with exactly two digit words, of scenes with four digits. Each word has the mass
-# 1/2. Suppose that the vectors are perfect: the word "seven" costs nothing with the seven, and 1
-# with every other region. What share of its mass does "seven" send to the seven: all of it, a half,
-# or a quarter? Write down your answer, then run the next cell.
+# Take captions that name exactly two digits, for scenes with four digits. Each digit word has the
+# mass 1/2. Suppose that the vectors are perfect: the word "seven" costs nothing with the seven, and
+# 1 with every other region. What share of its mass does "seven" send to the seven: all of it, a
+# half, or a quarter? Write down your answer, then run the next cell.
 
 # %%
 perfect = mt.tensor([[0.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0]])
@@ -368,7 +368,8 @@ assert distances(collapsed)[1] < 0.05
 # all regions, and its vector can contain whatever makes the cosines large. In a first version of
 # the recipe `uniter`, the alignment stayed near chance: 31 % of the digit words. It became useful
 # when the head for words also predicted the classes of regions, which gives the word "seven" and
-# the region of the seven something in common. A small loss is not yet an alignment: measure it.
+# the region of the seven something in common. A small loss does not show that words and regions are
+# aligned, so measure the alignment itself.
 
 # %% tags=["plot"]
 figure = new_figure(6, 2.8)
@@ -399,9 +400,9 @@ with fails(ArgumentError):
 #
 # ## Exercise
 #
-# The detector of the paper finds 10 to 100 regions, most of which the caption does not mention.
+# The paper's detector finds 10 to 100 regions, and the caption does not mention most of them.
 # Change `learn` so that all words of a caption take part, not only its digits, and measure
-# `aligned` again. How much mass do the words "left of" take, and from which regions? Then try
+# `aligned` again. How much mass do the words "left of" send, and to which regions? Then try
 # `fewest=4` for training: why is a scene with few digits worth more than one with many?
 #
 # ## Three questions
@@ -410,8 +411,8 @@ with fails(ArgumentError):
 #    the region of the seven were hidden together?
 # 2. IPOT keeps the previous plan in $Q = A \odot T$. What is computed if $Q = A$ in every step, and
 #    how does the result depend on $\beta$?
-# 3. The distance of a scene's own caption is trained to be smaller than that of another caption.
-#    Why does this teach *which* region is the seven, although no label says so?
+# 3. Training makes a scene's distance to its own caption smaller than its distance to another
+#    caption. Why does this teach *which* region is the seven, although no label says so?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -53,9 +53,9 @@ print("scores of one attention head, if each sample were a token:", f"{len(wavef
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: windowed frames
 #
-# Write `windowed_frames(waveform, size, hop)`. `waveform` has shape (sample,). Return the frames
-# of `size` samples that start at 0, `hop`, 2 `hop`, ..., each times the Hann window, of shape
-# (frame, size). Leave out what remains after the last complete frame.
+# Write `windowed_frames(waveform, size, hop)`. `waveform` has shape (sample,). Return the frames of
+# `size` samples that start at 0, `hop`, 2 `hop`, ..., each multiplied by the Hann window, as a
+# tensor of shape (frame, size). Drop the samples after the last complete frame.
 #
 # *Hint:* How many frames fit? An index of shape (frame, size) is a column of starts plus a row
 # `mt.arange(size)`.
@@ -104,8 +104,8 @@ figure.axes[1].set_ylabel("frequency in Hz")
 show(figure, "Each word has its own picture. The waveform above shows little more than loudness.")
 
 # %% [markdown]
-# Short frames show well *when* something happens, and long frames show *which frequency* it has. No
-# frame is good at both.
+# Short frames show precisely *when* something happens, and long frames show precisely *which
+# frequency* it has. No frame length is good at both.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
@@ -129,9 +129,9 @@ assert [len(found) for found in peaks.values()] == [1, 1, 2, 2]
 # %% [markdown]
 # A window of $T$ seconds blurs each tone into a band of about $4/T$ Hz: 160 Hz for the usual 25 ms,
 # 40 Hz for 100 ms. Padding the frames with zeros to 4,096 samples made the curves smooth, but added
-# no information. Speech needs short windows, because a "t" lasts 20 ms. There, the harmonics of a
-# low voice, which are 100 Hz apart, blur into one band. For recognizing words, this is an
-# advantage.
+# no information. Speech needs short windows, because a "t" lasts 20 ms. In such windows, the
+# harmonics of a low voice, which are 100 Hz apart, blur into one band. For recognizing words, this
+# is an advantage.
 #
 # ## Mel: fewer bands, spaced as we hear them
 #
@@ -200,9 +200,9 @@ show(figure, "Narrow filters for low frequencies, wide ones for high: 101 number
 # %% [markdown]
 # ## What the mel bands and the logarithm are good for
 #
-# Is something lost? We take single words of 20 speakers, and classify the words of 10 *other*
-# speakers by the nearest of them, in noise as loud as the speech (0 dB). Each word is reduced to 12
-# points in time.
+# Is anything lost? We take single words from 20 speakers, in noise as loud as the speech (0 dB).
+# Each word of 10 *other* speakers is then classified by its nearest neighbor among these. Each word
+# is reduced to 12 points in time.
 
 
 # %%
@@ -250,7 +250,7 @@ assert right["log-mel"] > right["mel"] > right["power"]
 # The logarithm turns loudness into an offset and lets weak consonants count. But it also lets every
 # noisy frequency count, so a mel band, which averages the noise of several frequencies *before* the
 # logarithm, is better than each frequency alone. The representation became five times smaller and
-# better. What is lost, pitch and fine detail, is noise for this task. (For music it is not.)
+# better. What is lost, pitch and fine detail, is noise for this task (though not for music).
 #
 # ## Three kinds of tokens
 #
@@ -258,9 +258,9 @@ assert right["log-mel"] > right["mel"] > right["power"]
 # spectrograms instead of images"; `docs/decks.md` lists the decks):
 #
 # - **frames**: Conformer (arXiv:2005.08100v1) and Whisper (arXiv:2212.04356v1) take 80 mel bands
-#   every 10 ms; convolutions with a stride first halve the rate once or twice.
-# - **patches of the spectrogram**, as if it were an image: AST (arXiv:2104.01778v3) uses ViT's
-#   16 x 16.
+#   every 10 ms; strided convolutions first halve the rate once or twice.
+# - **patches of the spectrogram**, as if it were an image: AST (arXiv:2104.01778v3) uses patches of
+#   16 x 16, as ViT does.
 # - **pieces of the waveform**: VATT (arXiv:2104.11178v3) projects 128 samples, and lets the network
 #   learn about frequencies.
 
@@ -269,7 +269,7 @@ assert right["log-mel"] > right["mel"] > right["power"]
 #
 # Write `spectrogram_patches(features, frames, bands)`. `features` has shape (frame, mel). Return
 # patches of `frames` times `bands` values as rows, of shape (token, frames * bands). The tokens are
-# ordered by time, and tokens of the same time from low to high bands. Within a patch, all bands of
+# ordered by time, and those at the same time from low to high bands. Within a patch, all bands of
 # its first frame come first. Leave out frames and bands that do not fill a patch.
 #
 # *Hint:* After cutting off the rest, reshape to (patch, frame, patch, band). Which two axes must be
@@ -317,8 +317,8 @@ for name, tokens in counts.items():
     print(f"{name:34} {tokens:6,} {tokens**2:18,}")
 
 # %% [markdown]
-# What else differs? We let a word begin half a millisecond later, which nobody can hear. We compare
-# the representations before and after by their correlation.
+# What else differs? We delay a word by half a millisecond, which nobody can hear, and compute the
+# correlation between each representation before and after the delay.
 
 
 # %%
@@ -333,9 +333,9 @@ print(f"log-mel spectrogram      {correlation(mel_bands(one), mel_bands(late)):5
 assert correlation(one, late) < 0.7 < 0.95 < correlation(mel_bands(one), mel_bands(late))
 
 # %% [markdown]
-# A token of raw samples changes with every shift, and a network has to learn that this means
-# nothing. It can do so from a lot of data. The power spectrum has this knowledge built in: a shift
-# changes the phase of a frequency, and the squared magnitude drops the phase.
+# A token of raw samples changes with every shift, and a network has to learn to ignore this change.
+# It can do so from a lot of data. The power spectrum has this knowledge built in: a shift changes
+# the phase of a frequency, and the squared magnitude drops the phase.
 #
 # ## What goes wrong without a window
 #
@@ -364,8 +364,8 @@ axes.legend()
 show(figure, "With the Hann window, the second tone stands out; without a window, it is hidden.")
 
 # %% [markdown]
-# Filters can leak, too. A triangle that does not stop at 0 but goes on below it subtracts loud
-# frequencies far away. The exercise below has a filter that leaks in the other direction.
+# Filters can leak, too. A triangle that continues below 0 instead of stopping there subtracts loud
+# frequencies that are far away. The exercise below has a filter that leaks in the other direction.
 #
 # ## In the library
 

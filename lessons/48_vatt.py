@@ -90,8 +90,8 @@ show(
 #
 # Each sense is cut into pieces, and a matrix projects each piece to a vector (Akbari et al. 2021,
 # arXiv:2104.11178v3, "Tokenization and Positional Encoding"). Video is cut into boxes of
-# $t \times h \times w$ pixels, sound in segments, text in words. An *aggregation token* comes first
-# and plays the role of the class token.
+# $t \times h \times w$ pixels, sound into segments, and text into words. An *aggregation token*
+# comes first and plays the role of the class token.
 
 # %%
 cut = {
@@ -103,15 +103,15 @@ for sense, (tokens, x) in cut.items():
     print(f"{sense:6} {x.shape!s:20} -> {tokens(x).shape}")
 
 # %% [markdown]
-# A box of a video has a position on three axes. A table with a vector for each of $T H W$ places
-# would be large. VATT has $T + H + W$ vectors and adds three of them:
+# A box of a video has a position on three axes. A table with a vector for each of the $T H W$
+# positions would be large. VATT has $T + H + W$ vectors and adds three of them:
 # $e_{ijk} = e^{time}_i + e^{row}_j + e^{column}_k$ (Eq. 1).
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: a position on three axes
 #
 # Write `positions(time, row, column)` for tables (T, d), (H, d) and (W, d). It returns the vectors
-# of all places, of shape (T * H * W, d). The column changes fastest.
+# of all positions, of shape (T * H * W, d). The column index changes fastest.
 #
 # *Hint:* With axes of size 1 in the right places, broadcasting gives (T, H, W, d).
 
@@ -188,7 +188,7 @@ check(
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# DropToken with a rate of 0.5 halves the number of tokens. By how much does it cut the
+# DropToken with a rate of 0.5 halves the number of tokens. By how much does it reduce the
 # multiply-adds of a layer for video: by less than half, by half, or by more than half? And the
 # parameters? Write down your answer, then run the next cell.
 
@@ -198,9 +198,9 @@ print(f"DropToken 0.5 leaves {100 * half / full:.1f} % of the multiply-adds of a
 assert half < full / 2
 
 # %% [markdown]
-# By more than half: the linear layers halve, and attention falls to a quarter. The number of
-# parameters stays the same, because all tokens use the same matrices. At test time all tokens are
-# read again.
+# By more than half: the cost of the linear layers is halved, and that of attention falls to a
+# quarter. The number of parameters stays the same, because all tokens use the same matrices. At
+# test time all tokens are read again.
 #
 # ## Two spaces
 #
@@ -214,15 +214,15 @@ assert half < full / 2
 # video and text. Text is the coarsest of the three, so it comes last.
 #
 # Sentences are less reliable than sounds: someone may talk about something else while the clip
-# runs. *MIL-NCE* (Eq. 6) takes several sentences that were spoken near the clip, and asks only that
-# their *sum* beats the sentences of the other clips.
+# runs. *MIL-NCE* (Eq. 6) takes several sentences that were spoken near the clip, and requires only
+# that their *sum* beat the sentences of the other clips.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: MIL-NCE
 #
 # Write `mil_nce(video, text, T)` for embeddings (batch, d) and (batch, sentence, d). It returns the
-# mean over the clips of -log(sum over the own sentences / sum over all sentences) of
-# `exp(video text / T)`. Products may be so large that `exp` overflows.
+# mean over the clips of -log(A / B). A is the sum of `exp(video text / T)` over the clip's own
+# sentences, and B the sum over all sentences. The products may be so large that `exp` overflows.
 #
 # *Hint:* The logarithm of a quotient is a difference of two `mt.logsumexp`.
 
@@ -254,9 +254,9 @@ check(
 # %% [markdown]
 # ## One network for three senses
 #
-# VATT has three Transformers, or one that all senses share. Only tokens, positions and projections
-# are then separate. The shared one saves parameters, not computation: each sense still runs through
-# all of its layers.
+# VATT has three Transformers, or one that all senses share. In the shared version, only tokens,
+# positions and projections are separate. Sharing saves parameters, not computation: each sense
+# still runs through all layers.
 
 
 # %%
@@ -279,7 +279,7 @@ print(f"the paper's shared network: {sum(p.numel() for p in medium.parameters())
 
 # %% [markdown]
 # We train the shared network. We test retrieval with new voices: eight clips, one for each
-# direction, and their eight sounds or sentences. Guessing finds 1 in 8.
+# direction, and their eight sounds or sentences. A guess is correct 1 time in 8.
 
 
 # %%
@@ -373,9 +373,9 @@ where(VATT, VideoTokens, AudioTokens, TextTokens, drop_token, nce_loss, mil_nce_
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. It asks that each clip rejects the other's sound. This is wrong, and sets a floor under the
-#    loss, but it does not favor another answer: the two sounds stay equally good.
+# 1. It asks each clip to reject the other's sound. That is wrong, and keeps the loss from reaching
+#    0, but it does not favor a wrong answer: the two sounds remain equally good matches.
 # 2. Text has few tokens, so there is nothing to save, and each word says something that no other
 #    word repeats.
-# 3. The distance between two tokens means something else for boxes of a video, which have three
-#    axes. One table cannot serve all senses.
+# 3. The distance between two tokens means something different for boxes of a video, which have
+#    three axes. One table cannot serve all senses.

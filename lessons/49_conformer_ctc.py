@@ -41,7 +41,7 @@ rng = np.random.default_rng(0)
 # Write `collapse(path)`. `path` is an int64 tensor of shape (frame,) with one class for each frame.
 # Class 0 is the blank. Return the labels, an int64 tensor of shape (label,).
 #
-# *Hint:* A frame starts a new run if its class differs from that of the frame before it. Compare
+# *Hint:* A frame starts a new run if its class differs from that of the previous frame. Compare
 # `path[1:]` with `path[:-1]`. Which of these frames do you keep?
 
 
@@ -126,9 +126,9 @@ assert mt.ctc_decode(two_frames, beam_width=4)[0][0].tolist() == [1]
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: one frame of the forward pass
 #
-# Write `forward_step(alpha, y, skip)`. `alpha` of shape (state,) belongs to the frame before, and
+# Write `forward_step(alpha, y, skip)`. `alpha` of shape (state,) belongs to the previous frame, and
 # `y` of shape (state,) has this frame's probability of each state's class. `skip` of shape (state,)
-# is 1 where a walk may come from two states before, and 0 elsewhere. Return the new variables.
+# is 1 where a walk may come from two states back, and 0 elsewhere. Return `alpha` for this frame.
 #
 # *Hint:* Put two zeros in front of `alpha`. Then three slices of it are the three states from which
 # a walk can come.
@@ -200,7 +200,7 @@ assert abs(alpha[-1, -2:].sum() - brute) < 1e-15
 # $$\sum_s \alpha_t(s)\,\beta_t(s) = p(l \mid x).$$
 #
 # Now the derivative. $p$ is a sum of products, and $y_t(k)$ is a factor of those alignments that
-# have class $k$ in frame $t$. Multiplying a product by $1 + \varepsilon$ in one factor adds
+# have class $k$ in frame $t$. Multiplying one factor of a product by $1 + \varepsilon$ adds
 # $\varepsilon$ times the product, so $\partial p / \partial \log y_t(k)$ is the sum of exactly
 # these products:
 #
@@ -270,8 +270,8 @@ assert difference < 1e-14
 #
 # ## What goes wrong with plain probabilities
 #
-# Every frame multiplies by numbers below 1. A recording of a few seconds makes $\alpha$ smaller
-# than the smallest float32 number. The library therefore stores logarithms, and adds with
+# Every frame multiplies $\alpha$ by numbers below 1. After a few seconds of sound, $\alpha$ is
+# smaller than the smallest float32 number. The library therefore stores logarithms, and adds with
 # log-sum-exp.
 
 # %%
@@ -285,7 +285,7 @@ assert 0 < first < 100 and 200 < loss < 1000
 # %% [markdown]
 # Something else can go wrong. The target `[5, 5]` needs three frames, because a blank has to keep
 # the two labels apart. In two frames it has no alignment: $p = 0$, and the loss is infinite. One
-# such example in a batch destroys the gradient of all, so recognizers set `zero_infinity=True`.
+# such example destroys the gradient of the whole batch, so recognizers set `zero_infinity=True`.
 
 # %%
 pair = mt.log_softmax(mt.randn(3, 11), -1)
@@ -298,8 +298,8 @@ assert F.ctc_loss(pair, mt.tensor([5, 5]), (2,), (2,), reduction="sum") == np.in
 # ## The Conformer
 #
 # Which network reads the frames? The **Conformer** (Gulati et al. 2020, arXiv:2005.08100v1) puts a
-# convolution into each Transformer block: attention finds what is far apart, and the convolution
-# sees how neighboring frames change. Both are between two half feed-forward steps (Eq. 1):
+# convolution into each Transformer block: attention relates distant frames, and the convolution
+# sees how neighboring frames change. Both are placed between two feed-forward half-steps (Eq. 1):
 #
 # $$x' = x + \tfrac12 \text{FFN}(x), \quad x'' = x' + \text{MHSA}(x'), \quad
 # x''' = x'' + \text{Conv}(x''), \quad y = \text{LayerNorm}(x''' + \tfrac12 \text{FFN}(x''')).$$
@@ -327,8 +327,8 @@ with fails(mt.errors.ShapeError):
 # %% [markdown]
 # ## A small recognizer
 #
-# Three spoken digits, 8 speakers, and only the words as labels. Convolutions with a stride merge
-# every four frames into one, which covers 40 ms.
+# Three spoken digits, 8 speakers, and only the words as labels. Strided convolutions merge every
+# four frames into one, which covers 40 ms.
 
 
 # %%
@@ -375,8 +375,8 @@ assert losses[-1] < losses[0]
 assert wrong < 0.2 or steps < 100
 
 # %% [markdown]
-# What does it say in which frame? We draw the probabilities of one recording, and the posterior of
-# the states, which is what the gradient of CTC pulls towards.
+# What does the network output in each frame? We draw the probabilities of one recording, and the
+# posterior of the states, which is what the gradient of CTC pulls towards.
 
 # %%
 features, lengths, labels = (part[:1] for part in test)
@@ -409,12 +409,12 @@ show(figure, "CTC speaks in spikes: a word is one or two frames, and all others 
 
 # %% [markdown]
 # The blank wins nearly everywhere. It is the one class that fits any frame, so the network learns
-# it first and then places each word where it is most certain. CTC finds *which* words were said,
-# and only roughly *when*.
+# it first and then places each word where it is most certain. CTC finds out *which* words were
+# said, but only roughly *when*.
 #
-# CTC has a second weakness: it treats the frames as independent given the sound. It cannot know
-# that "three three" was said already. A decoder with attention (`SpeechSeq2Seq`) reads its own
-# words; the recipe `mta train speech` trains both.
+# CTC has a second weakness: it treats the frames as independent given the sound. It cannot take
+# into account which words it has already written. A decoder with attention (`SpeechSeq2Seq`) reads
+# its own words; the recipe `mta train speech` trains both.
 #
 # ## In the library
 
@@ -424,10 +424,10 @@ where(F.ctc_loss, mt.ctc_decode, ConformerBlock, RelativeAttention, relative_shi
 # %% [markdown]
 # ## Exercise
 #
-# Write `backward_step`, which does the same from the last frame, and compute $\beta$ with it. Then
-# write both with logarithms and `mt.logsumexp`, and find the loss of the 200 frames above. For a
-# blank that may not be skipped, add $-\infty$; what does your gradient become where all three terms
-# are $-\infty$?
+# Write `backward_step`, which runs the same recursion from the last frame to the first, and compute
+# $\beta$ with it. Then write both with logarithms and `mt.logsumexp`, and find the loss of the 200
+# frames above. For a blank that may not be skipped, add $-\infty$; what does your gradient become
+# where all three terms are $-\infty$?
 #
 # Then practice:
 #
@@ -441,8 +441,8 @@ where(F.ctc_loss, mt.ctc_decode, ConformerBlock, RelativeAttention, relative_shi
 # 1. How many states does the target `[5, 5, 2]` have, and where may a walk skip a blank?
 # 2. The network is certain: $y_t(k)$ is 1 along one alignment of the target. What is the gradient
 #    of the logits?
-# 3. Four frames become one by subsampling. Why can the subsampling not be 40 frames to one, for
-#    spoken digits of 400 ms?
+# 3. Subsampling merges four frames into one. Why can it not merge 40, if a spoken digit lasts 400
+#    ms?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

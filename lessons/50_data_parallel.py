@@ -2,8 +2,8 @@
 # # Data parallel training and the ring all-reduce
 #
 # Four processes have the same model. Each has computed the gradient for its quarter of the batch,
-# and all of them need the average. How do $N$ processes get a sum of their gradients without anyone
-# sending more than about twice its bytes, no matter how large $N$ is?
+# and all of them need the average. How can $N$ processes sum their gradients if none of them may
+# send more than about twice the bytes of one gradient, no matter how large $N$ is?
 #
 # *Prerequisites:* the backward pass (lesson 3), training a GPT (lesson 17).
 
@@ -98,8 +98,9 @@ check(
 # number of ranks, `dist.get_world_size()`. The result has one entry for each rank, and a list of
 # all messages.
 #
-# So that we can see who is in a sum, rank $k$ has the numbers $10^k, 2 \cdot 10^k, 3 \cdot 10^k$
-# and $4 \cdot 10^k$. The digit says which number it is, and its place says from which rank it came.
+# So that we can see which ranks have contributed to a sum, rank $k$ has the numbers
+# $10^k, 2 \cdot 10^k, 3 \cdot 10^k$ and $4 \cdot 10^k$. A digit shows which of the four numbers it
+# is, and its decimal place shows which rank it came from.
 
 
 # %%
@@ -164,8 +165,8 @@ assert all(m.values == 1111 * (m.source + 1) for m in complete)
 
 # %% [markdown]
 # Follow the threes: in round 1, rank 3 sends 3000 to rank 0. Rank 0 adds its 3 and sends 3003, rank
-# 1 sends 3033, and rank 2 has the complete sum 3333 after round 3. It is the first to send it in
-# round 4.
+# 1 sends 3033, and rank 2 has the complete sum 3333 after round 3. In round 4, rank 2 is the first
+# to pass this sum on.
 
 # %% tags=["plot"]
 figure = messages_figure(
@@ -179,14 +180,14 @@ show(
 
 # %% [markdown]
 # The ranks recorded their operations, too. This is what rank 2 computed: it cut its tensor into
-# parts, and added what it received, three times.
+# parts, and three times it added what it received.
 
 # %%
 print(ringed[2]["table"])
 
 # %% [markdown]
 # `t.save_html("ring.html")` after the `with` block of `ring` saves this recording as a page on
-# which you can step through it. Give each rank a file of its own.
+# which you can step through it. Use a different file name for each rank.
 
 
 # %%
@@ -326,19 +327,20 @@ show(figure, "The busiest rank of the ring never sends more than twice the bytes
 
 # %% [markdown]
 # More ranks make the parts smaller, and this nearly cancels the larger number of rounds. No
-# algorithm sends less (Patarasuk and Yuan 2009): whatever the order, $N - 1$ additions of each
-# number and $N - 1$ copies of each sum have to be transported, and the ring shares them equally.
+# algorithm sends less (Patarasuk and Yuan 2009): whatever the order, each number must be sent
+# $N - 1$ times to be added up and $N - 1$ times to be copied, and the ring shares this work
+# equally.
 #
 # What does grow is the number of rounds, $2 (N - 1)$. If a message takes a fixed time $\alpha$ and
 # each byte the time $\beta$, the ring takes $2 (N - 1)\,\alpha + 2 \frac{N - 1}{N} B \beta$ for $B$
-# bytes. For small tensors $\alpha$ decides. So frameworks do not send the gradient of each
-# parameter by itself.
+# bytes. For small tensors, $\alpha$ dominates. This is why frameworks do not send the gradient of
+# each parameter separately.
 #
 # ## Buckets, while the backward pass goes on
 #
 # `DistributedDataParallel` collects gradients in **buckets**, and starts an all-reduce as soon as a
 # bucket is full. The backward pass begins with the last layer, whose gradients are complete first.
-# Their messages travel while the processor differentiates the layers before. A hook on each layer
+# Their messages travel while the processor differentiates the earlier layers. A hook on each layer
 # notes how many all-reduces have started when the layer's backward pass ends.
 
 
@@ -386,13 +388,13 @@ show(
 
 # %% [markdown]
 # A bucket of 0.02 MiB has room for one and a half of these layers, so each bucket is full after
-# every second layer. `backward()` waits at its very end, when all buckets are on their way.
-# PyTorch's buckets have 25 MiB (Li et al. 2020, arXiv:2006.15704v1, section 3.2).
+# every second layer. `backward()` waits for the messages only at its very end, when all buckets are
+# on their way. PyTorch's buckets hold 25 MiB (Li et al. 2020, arXiv:2006.15704v1, section 3.2).
 #
 # ## The same training as one process
 #
-# The result must not depend on the number of ranks. Dropout is part of it: with the same seed, each
-# rank draws the masks of its own rows of the whole batch.
+# The result must not depend on the number of ranks. This includes dropout: with the same seed, each
+# rank draws the masks for its own rows of the full batch.
 
 
 # %%
@@ -420,8 +422,9 @@ assert (alone - train(batch[:3], False)).abs().max() > 1e-3  # a quarter of the 
 # %% [markdown]
 # ## What goes wrong without equal weights, or without the average
 #
-# Averaging the gradients by hand takes one line. Here are two mistakes. The ranks start with
-# different weights. Or they add the gradients up, and forget to divide by $N$.
+# Averaging the gradients by hand takes one line. Here are two mistakes. In the first, the ranks
+# start with different weights. In the second, they add up the gradients and forget to divide by
+# $N$.
 
 
 # %%
@@ -456,13 +459,14 @@ right, wrong = (first[name][1] - first[name][0] for name in ("correct", "no aver
 assert (wrong - 2 * right).abs().max() < 1e-12
 
 # %% [markdown]
-# Different weights never become equal: all ranks subtract the same gradient, so the difference
-# stays what it was, and the gradient belongs to none of the models. The library copies the weights
-# of rank 0 at the start. Without the average, the step is $N$ times as large, as if the learning
-# rate were. The loss may still fall, and nothing raises an error.
+# Different weights never become equal: all ranks subtract the same gradient, so the difference does
+# not change, and the gradient is not that of any of the models. The library copies the weights of
+# rank 0 at the start. Without the average, the step is $N$ times as large, which has the same
+# effect as a learning rate that is $N$ times as large. The loss may still fall, and nothing raises
+# an error.
 #
-# A third mistake does not give wrong numbers, but none at all: one rank skips a call, for example
-# because it has run out of batches. The others wait for it.
+# A third mistake produces no numbers at all: one rank skips a call, for example because it has run
+# out of batches, and the others wait for it.
 
 
 # %%
@@ -488,25 +492,25 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# With few numbers, the rounds decide. Write `doubling()`, an all-reduce for 4 ranks with two rounds
-# instead of six: in round $k$, rank $r$ exchanges its whole tensor with the rank whose number
-# differs in bit $k$ (`dist.get_rank() ^ 2**k`), and both add. Start a `dist.isend` of a copy before
-# `dist.recv`, and `wait()` for it afterwards. Run it with `run_ranks` on the digits above, and draw
-# its messages. How many bytes does a rank send? From how many numbers on is the ring faster, if a
-# message takes 10 microseconds and a byte takes a nanosecond?
+# For small tensors, the number of rounds determines the time. Write `doubling()`, an all-reduce for
+# 4 ranks with two rounds instead of six: in round $k$, rank $r$ exchanges its whole tensor with the
+# rank whose number differs in bit $k$ (`dist.get_rank() ^ 2**k`), and both add. Start a
+# `dist.isend` of a copy before `dist.recv`, and `wait()` for it afterwards. Run it with `run_ranks`
+# on the digits above, and draw its messages. How many bytes does a rank send? Above how many
+# numbers is the ring faster, if a message takes 10 microseconds and a byte takes a nanosecond?
 #
 # ## Three questions
 #
-# 1. Eight ranks have batches of 4 rows each. For which learning rate does one process with batches
-#    of 32 rows compute the same?
+# 1. Eight ranks have batches of 4 rows each. With which learning rate does one process with batches
+#    of 32 rows compute the same updates?
 # 2. Why does the reduce-scatter of the ring not give the same last digits as a sum in the order of
 #    the ranks?
-# 3. Which layer's gradients can no backward pass hide behind other work?
+# 3. Which layer's gradients cannot be sent while the backward pass still has other work to do?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. For the same one: the average of eight means over 4 rows is the mean over 32 rows.
+# 1. The same one: the average of eight means over 4 rows is the mean over 32 rows.
 # 2. Part $p$ is summed in the order $p + 1, p + 2, \dots, p$, a different order for each part, and
 #    floating-point addition depends on the order. All ranks still have equal results, because the
 #    complete part is copied.

@@ -3,7 +3,7 @@
 #
 # Data parallel training copies everything to every rank: the weights, the gradients and the
 # optimizer's state. Adam's state alone is twice as large as the weights. Must every rank keep all
-# of it? And why do the ranks send no additional byte if each keeps only its share?
+# of it? And why do the ranks send no additional bytes if each keeps only its share?
 #
 # *Prerequisites:* training a GPT (lesson 17), half precision (lesson 31), the ring all-reduce
 # (lesson 50).
@@ -149,7 +149,7 @@ show(
 #
 # In stage 1, every parameter has an owner. The owner keeps its state and updates it. To give all
 # ranks about the same work, the library assigns whole parameters, the largest first, each to the
-# rank with the fewest numbers so far. As a definition:
+# rank with the fewest numbers so far. This function defines the owner:
 
 
 # %%
@@ -171,8 +171,8 @@ print([owner_of(i, [5, 3, 4], 2) for i in range(3)])
 # If two parameters have the same size, the earlier one comes first. If two ranks have the same
 # load, the lower rank gets the next parameter.
 #
-# *Hint:* `sorted` keeps the order of equal entries. Sort the *numbers* of the parameters by minus
-# their size, and keep a list with the load of each rank.
+# *Hint:* `sorted` keeps the order of equal entries. Sort the parameters' *indices* by their
+# negative size, and keep a list with the load of each rank.
 
 
 # %% tags=["answer"]
@@ -210,8 +210,8 @@ check(
 # all-reduce from two halves. With shares, the update fits in between:
 #
 # 1. **Reduce-scatter** of the gradients: each rank has the average of *its part*.
-# 2. Adam updates this part of the weights, with the state of this part. Adam treats each number by
-#    itself, so it does not need the others.
+# 2. Adam updates this part of the weights, with the state of this part. Adam treats each number
+#    separately, so it does not need the others.
 # 3. **All-gather** of the weights: each rank sends its new part to all.
 #
 # Here are four real ranks, with a flat vector of weights that is cut into four equal parts.
@@ -280,9 +280,9 @@ show(
 # It is the same number: an all-reduce *is* a reduce-scatter and an all-gather. Data parallel
 # training copies the average gradient, so that each rank can compute the same update. Stage 1
 # copies the result of the update instead. With four ranks, each keeps a quarter of the state, and
-# sends no additional byte.
+# sends no additional bytes.
 #
-# | stage | messages of a step, in bytes of the model | in words |
+# | stage | bytes sent per step, relative to the size of the model | in words |
 # | --- | --- | --- |
 # | 0 | $2 (N - 1) / N$ | all-reduce of the gradients |
 # | 1, 2 | $2 (N - 1) / N$ | reduce-scatter of the gradients, all-gather of the weights |
@@ -296,7 +296,7 @@ show(
 #
 # `ZeroRedundancyOptimizer` wraps any optimizer that updates each parameter by itself. Before saving
 # a checkpoint, all ranks call `consolidate_state_dict`, which collects the state on one rank. The
-# file then looks like that of a plain AdamW, and any number of ranks can go on from it.
+# file then looks like that of a plain AdamW, and any number of ranks can continue from it.
 
 
 # %%
@@ -356,14 +356,14 @@ assert ranks[0]["owners"] == [owner_of(i, sizes, 3) for i in range(len(sizes))]
 # %% [markdown]
 # The weights are those of one process with AdamW. The shares are unequal: this small model has one
 # matrix that is larger than everything else, and the library does not cut parameters. Cutting
-# anywhere, as the paper does, would balance them. In a deep model there are many equal matrices,
-# and it does not matter.
+# anywhere, as the paper does, would balance them. A deep model has many matrices of equal size, so
+# the imbalance does not matter.
 #
 # `DistributedDataParallel` averages *all* gradients on all ranks, and then each owner broadcasts
-# its new weights. That is simpler than the halves above, and works with any loop for training, but
-# it sends about half as many bytes again: $2 (N - 1) / N$ for the gradients and 1 for the weights.
+# its new weights. That is simpler than the halves above, and works with any training loop, but it
+# sends about half as many bytes again: $2 (N - 1) / N$ for the gradients and 1 for the weights.
 #
-# Now we go on from this checkpoint with *two* ranks, and compare with one process that was never
+# Now *two* ranks continue from this checkpoint, and we compare them with one process that was never
 # interrupted.
 
 # %%
@@ -378,14 +378,14 @@ for name, correct in alone.state_dict().items():
 # ## What goes wrong with a share that is taken for the whole
 #
 # Programs for one process save the state on rank 0. With shares, rank 0 has only its own. The
-# library refuses to call this a state:
+# library refuses to return that as the state:
 
 # %%
 print(ranks[0]["message"])
 assert "has not been collected" in ranks[0]["message"]
 
 # %% [markdown]
-# What would have happened? We delete from the checkpoint what rank 0 does not own. An optimizer
+# What would happen otherwise? We delete from the checkpoint what rank 0 does not own. An optimizer
 # takes a parameter without state for one that has not been updated yet, so loading does not fail.
 
 # %%
@@ -418,8 +418,8 @@ assert changes["share of rank 0"].min() > 0.0099 > 1.2 * changes["whole state"].
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: clip the shares
 #
-# Write `clip_shares(shares, max_norm)`. `shares` is a list with the part of the gradient of each
-# rank, tensors of different lengths. Return the list of the clipped parts: if the norm of all parts
+# Write `clip_shares(shares, max_norm)`. `shares` is a list of tensors of different lengths, each
+# rank's part of the gradient. Return the list of the clipped parts: if the norm of all parts
 # together is larger than `max_norm`, all are scaled so that it becomes `max_norm`. Otherwise they
 # stay as they are.
 #
@@ -466,7 +466,7 @@ for name, clipped in (("one norm", together), ("a norm per rank", mt.cat(alone_c
 
 # %% [markdown]
 # Clipping by parts changes the direction of the step, and the result depends on how the parameters
-# were assigned, so on the number of ranks. `clip_grad_norm_` is safe with
+# were assigned, and therefore on the number of ranks. `clip_grad_norm_` is safe with
 # `ZeroRedundancyOptimizer`, which is stage 1: every rank has all gradients when it is called.
 #
 # ## In the library
@@ -481,15 +481,15 @@ where(
 # ## Exercise
 #
 # Turn `sharded_steps` into stage 3 for a chain of two matrices: each rank keeps a quarter of each
-# matrix as a flat vector, collects a matrix with `dist.ring_all_gather` just before it multiplies
-# with it, and forgets it afterwards. In the backward pass it collects it again, and sends its
-# gradient with `dist.ring_reduce_scatter`. Compare the updates with one process, to 1e-12. Count
-# the bytes: are they 1.5 times those of stage 1?
+# matrix as a flat vector, collects a matrix with `dist.ring_all_gather` just before the
+# multiplication, and frees it afterwards. In the backward pass, the rank collects the matrix again,
+# and sends the matrix's gradient with `dist.ring_reduce_scatter`. Compare the updates with one
+# process, to 1e-12. Count the bytes: are they 1.5 times those of stage 1?
 #
 # ## Three questions
 #
-# 1. Why can Adam be split by parts anywhere, and Adafactor, which keeps averages over rows and
-#    columns of a matrix, only between matrices?
+# 1. Why can Adam's work be divided anywhere, but Adafactor's only between matrices? (Adafactor
+#    keeps averages over the rows and columns of a matrix.)
 # 2. How much memory does stage 1 save with plain SGD, without momentum?
 # 3. A model needs 16 GB for weights, gradients and state, and 40 GB for activations. What does ZeRO
 #    do about it?
@@ -500,5 +500,5 @@ where(
 # 1. Adam's update of a number depends on this number's gradients only. Adafactor's depends on the
 #    whole row and column, so a rank with part of a matrix would need messages.
 # 2. Nothing: SGD has no state. With momentum it has one number for each parameter.
-# 3. Little: it shares the 16 GB only. Smaller batches, recomputation of the activations, or
+# 3. Little: it divides only the 16 GB. Smaller batches, recomputation of the activations, or
 #    splitting the layers themselves (lesson 52) reduce the 40 GB.

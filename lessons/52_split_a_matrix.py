@@ -2,8 +2,8 @@
 # # Tensor parallelism: split a matrix, split the heads
 #
 # A model does not fit into the memory of one machine, so even a single layer has to be computed by
-# several. Each has a part of every matrix. How must a layer be cut so that the machines send as
-# few messages as possible, and still compute the same numbers, forward and backward?
+# several machines. Each has a part of every matrix. How must a layer be cut so that the machines
+# send as few messages as possible, and still compute the same numbers, forward and backward?
 #
 # *Prerequisites:* several heads (lesson 11), the feed-forward block (lesson 14), GPT (lesson 17),
 # ranks and the all-reduce (lesson 50).
@@ -34,13 +34,13 @@ mt.manual_seed(0)
 #   rank needs only some columns of the input, and has one term of a sum.
 #
 # Megatron-LM (Shoeybi et al. 2019, arXiv:1909.08053v4, section 3) cuts $A$ by columns and $B$ by
-# rows. What the first product leaves on a rank is just what the second one needs there:
+# rows. A rank's part of the first product is exactly what it needs for its part of the second:
 #
 # $$Y = \mathrm{GELU}(X\,[A_1 \dots A_N]) \begin{bmatrix} B_1 \\ \vdots \\ B_N \end{bmatrix}
 # = \sum_k \mathrm{GELU}(X A_k)\, B_k .$$
 #
-# The only message is one sum at the end, an all-reduce. This works because the GELU acts on single
-# elements, so it can be applied to each rank's columns.
+# The only message is one sum at the end, an all-reduce. This works because the GELU acts element by
+# element, so each rank can apply it to its own columns.
 
 # %%
 x, a, b = mt.randn(5, 6).double(), mt.randn(6, 8).double(), mt.randn(8, 6).double()
@@ -84,7 +84,7 @@ show(
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the term of one rank
 #
-# Write `rank_term(x, a, b, rank, ranks)`. It takes the whole matrices `x` (token, embed), `a`
+# Write `rank_term(x, a, b, rank, ranks)`. It takes the full matrices `x` (token, embed), `a`
 # (embed, hidden) and `b` (hidden, out), and returns the term of one rank, of shape (token, out),
 # computed from its columns of `a` and its rows of `b` only. `ranks` divides `hidden`.
 #
@@ -231,11 +231,10 @@ assert all(result["calls"] == [1, 1] for result in results)
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# The library has another sum with a gradient, `dist.functional.all_reduce`. It is the right one if
-# every rank has a loss of its own, and the loss of the run is the sum of them: its backward pass
-# sums the gradients of $Y$ over the ranks. We use it in place of $g$, on 4 ranks. The values of $Y$
-# stay the same. What happens to the gradients of $A$ and $X$? Write down your answer, then run the
-# next cell.
+# The library has another sum with a gradient, `dist.functional.all_reduce`. It is correct if every
+# rank has its own loss and the loss of the run is their sum: its backward pass sums the gradients
+# of $Y$ over the ranks. We use it in place of $g$, on 4 ranks. The values of $Y$ stay the same.
+# What happens to the gradients of $A$ and $X$? Write down your answer, then run the next cell.
 
 # %%
 results = run_ranks(4, split_block, x, a, b, "f", "all_reduce")
@@ -245,9 +244,9 @@ for name, (found, correct) in compare(results).items():
     assert (ratios - (1 if name == "y" else 4)).abs().max() < 1e-9
 
 # %% [markdown]
-# All gradients are four times too large: each rank counts the same loss once more. Of two such
-# blocks, one after the other, the first has gradients 16 times too large. Yet training hardly shows
-# it, because Adam divides by the size of the gradient.
+# All gradients are four times too large: the same loss is counted once for each rank. With two such
+# blocks in a row, the gradients of the first are 16 times too large. Yet training hardly shows it,
+# because Adam divides by the size of the gradient.
 #
 # ## The heads are split already
 #
@@ -319,7 +318,7 @@ check(
 # `tensor_parallel(model)` replaces the attention layers and feed-forward blocks of a model. Each
 # has one $f$ and one $g$, so a block of two layers has **four all-reduces** in a training step, two
 # forward and two backward. Each one carries a tensor of shape (batch, token, embed), which is
-# $B\,T\,E$ numbers. Embeddings, norms and the output layer stay whole, and compute the same on
+# $B\,T\,E$ numbers. Embeddings, norms and the output layer are not split, and compute the same on
 # every rank.
 
 
@@ -360,16 +359,16 @@ for ranks, row in found.items():
 
 # %% [markdown]
 # The losses are those of one process, dropout included: a rank draws the entries of the masks that
-# belong to its heads and columns. The parameters of a rank are a little more than $1/N$, because
-# norms and the biases of the second matrices are on every rank.
+# belong to its heads and columns. Each rank holds a little more than $1/N$ of the parameters,
+# because norms and the biases of the second matrices are on every rank.
 #
 # ## When is it worth it?
 #
-# Data parallel training (lesson 50) also sends all-reduces: one of all gradients, $12\,E^2$ numbers
-# for a block. Tensor parallelism sends $4\,B\,T\,E$. The quotient is $B\,T / (3 E)$: with more than
-# $3 E$ tokens in a batch, splitting the matrices sends more. And its messages cannot hide behind
-# other work, because the next layer needs the sum. So it is used inside one machine, whose GPUs
-# have fast connections, and only for models that need it.
+# Data parallel training (lesson 50) also needs an all-reduce: one over all gradients, $12\,E^2$
+# numbers for a block. Tensor parallelism needs $4\,B\,T\,E$ numbers. The ratio is $B\,T / (3 E)$:
+# with more than $3 E$ tokens in a batch, splitting the matrices sends more. And its messages cannot
+# hide behind other work, because the next layer needs the sum. So it is used inside one machine,
+# whose GPUs have fast connections, and only for models that need it.
 
 # %% tags=["plot"]
 figure = new_figure(6.5, 3.2)
@@ -392,8 +391,8 @@ show(figure, "Gradients do not grow with the batch, activations do. Here the emb
 #
 # Suppose we cut $A$ by rows and $B$ by columns. Each rank then has a term of $X A$. If it applies
 # the GELU to its own term, nothing raises an error, and all shapes are correct. But a GELU is not
-# linear: $\mathrm{GELU}(u + v) \ne \mathrm{GELU}(u) + \mathrm{GELU}(v)$. A second all-reduce in
-# front of the GELU would be necessary, over the hidden features, which are four times as many.
+# linear: $\mathrm{GELU}(u + v) \ne \mathrm{GELU}(u) + \mathrm{GELU}(v)$. A second all-reduce would
+# be necessary before the GELU, over the hidden features, and there are four times as many of them.
 
 # %%
 print("GELU(1 - 1) is", F.gelu(mt.tensor(0.0)).item())
@@ -420,10 +419,10 @@ total = sum(result["x"] for result in results)
 assert apart > 0.1 and (total - compare(results)["gradient of X"][1]).abs().max() < 1e-12
 
 # %% [markdown]
-# The output and the gradients of this block are correct. Only what is passed on to the layers
-# before is wrong: each rank passes on its own term. Embeddings and norms, which should be equal on
-# all ranks, receive different gradients, and the copies drift apart. A test of one block that only
-# looks at its weights does not find this.
+# The output and the gradients of this block are correct. Only the gradient that is passed on to
+# earlier layers is wrong: each rank passes on its own term. Embeddings and norms, which should be
+# equal on all ranks, receive different gradients, and the copies drift apart. A test that checks
+# only the weights of one block does not find this.
 #
 # ## In the library
 
@@ -441,8 +440,8 @@ where(
 # The output layer of a GPT has a row for each token of the vocabulary. Split it by columns of the
 # logits, so that each rank has a part of the vocabulary, and compute the cross-entropy without
 # collecting the logits: all-reduce the maximum of each token (`dist.ReduceOp.MAX`), the sum of the
-# exponentials, and the logit of the target, which one rank has. How many numbers does this send,
-# compared with all logits? Test it with `run_ranks` against `F.cross_entropy`, to 1e-12.
+# exponentials, and the logit of the target, which only one rank has. How many numbers does this
+# send, compared with all logits? Test it with `run_ranks` against `F.cross_entropy`, to 1e-12.
 #
 # ## Three questions
 #
@@ -454,7 +453,7 @@ where(
 # ## Answers
 #
 # 1. The columns of the first result have to be gathered on all ranks before the second product, and
-#    the second result is still split. Columns, then rows needs a single sum.
+#    the second result is still split. Cutting by columns, then by rows, needs a single sum.
 # 2. Each of the $N$ ranks would add it, so the sum would contain it $N$ times.
 # 3. On 1, 2, 3, 4, 6 or 12. With 8 ranks, a head would have to be cut, and its softmax needs the
 #    whole product of query and key.

@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Ring attention: one sequence on several machines
 #
-# A sequence is so long that its keys and values fit on no machine. Each machine holds a part of
-# them. Every query must still attend to every key. How can it, if no machine ever holds all keys?
+# A sequence is so long that its keys and values do not fit on any one machine. Each machine holds a
+# part of them. Every query must still attend to every key. How can it, if no machine ever holds all
+# keys?
 #
 # *Prerequisites:* masks (lesson 10), the online softmax (lesson 28), a ring of ranks (lesson 50).
 
@@ -24,8 +25,8 @@ mt.manual_seed(0)
 # ## What does not fit
 #
 # In a model with embedding size 4096, a token has 4096 numbers in its key and as many in its value.
-# In float16, these are 16 KiB for each token and each layer. Training keeps them for the backward
-# pass, so all layers count.
+# In float16, that is 16 KiB for each token and each layer. Training keeps the keys and values of
+# all layers for the backward pass.
 
 # %%
 for tokens in (8_192, 131_072, 1_048_576):
@@ -56,17 +57,17 @@ for tokens in (8_192, 131_072, 1_048_576):
 # Sums and maxima do not depend on the order. So **each rank can read the blocks in an order of its
 # own**, and the result is the same. This is what makes a ring possible.
 #
-# Two numbers per query are more than necessary. Let $L = m + \log l$. Then $e^L = \sum_j e^{s_j}$
-# is the total weight of the keys, and the context $o / l$ is the mean of the values with these
-# weights.
+# Keeping both $m$ and $l$ for each query is more than necessary. Let $L = m + \log l$. Then
+# $e^L = \sum_j e^{s_j}$ is the total weight of the keys, and the context $o / l$ is the mean of the
+# values with these weights.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: merge two contexts
 #
-# Write `merge(context1, log1, context2, log2)`. Each part has seen other keys. Its context $o / l$
-# has shape (query, dim), and its $L = m + \log l$ has shape (query, 1). Return the context and $L$
-# over the keys of both parts. It must also work where $e^L$ overflows, and where one part has not
-# seen any key: then its $L$ is $-\infty$.
+# Write `merge(context1, log1, context2, log2)`. Each part has seen different keys. Its context
+# $o / l$ has shape (query, dim), and its $L = m + \log l$ has shape (query, 1). Return the context
+# and $L$ over the keys of both parts. It must also work where $e^L$ overflows, and where one part
+# has not seen any key: then its $L$ is $-\infty$.
 #
 # *Hint:* The context of both is a mean of the two contexts, with the weights $e^{L_1}$ and
 # $e^{L_2}$. Divide both weights by the larger one before you compute them.
@@ -109,7 +110,7 @@ check(
 # another one from the previous rank. After $N$ steps, each block has been on every rank.
 #
 # A rank starts with its own block. Under a causal mask, a query always sees its own key, so $m$ is
-# finite from the first step on, and a block that is completely hidden does no harm later.
+# finite from the first step on, and a completely hidden block that comes later does no harm.
 
 
 # %%
@@ -202,9 +203,9 @@ print(f"each of {ranks} ranks sends {sent} bytes; all keys and values have {2 * 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# Eight ranks with contiguous parts skip the blocks that the mask hides, almost half of all. How
-# much faster is this than attention without a mask: about 2 times, about 1.5 times, or hardly at
-# all? Write down your answer, then run the next cell.
+# Eight ranks with contiguous parts skip the blocks that the mask hides, which are almost half of
+# all blocks. How much faster is this than attention without a mask: about 2 times, about 1.5 times,
+# or hardly at all? Write down your answer, then run the next cell.
 
 
 # %%
@@ -237,8 +238,8 @@ assert work_table(orders(8)["contiguous"]).sum(1).tolist() == [4 * r + 3 for r i
 assert (work_table(orders(8)["zigzag"]).sum(1) == 2 * 8 + 1).all()
 
 # %% [markdown]
-# In contiguous order, nearly nothing is gained. The last rank still computes 31 of its 32 squares,
-# and the next layer cannot start without it. Half of the work is saved, and hardly any time.
+# In contiguous order, almost nothing is gained. The last rank still computes 31 of its 32 squares,
+# and the next layer cannot start without it. Half of the work is saved, but hardly any time.
 #
 # The remedy is to give each rank an early and a late part. Cut the sequence into $2N$ chunks. In
 # **zigzag** order, rank $r$ holds the chunks $r$ and $2N - 1 - r$ (Llama 3, arXiv:2407.21783v3,
@@ -350,8 +351,8 @@ for number, (order, causal) in enumerate((o, c) for o in positions for c in (Fal
 #
 # $$dq_i = \sum_j ds_{ij}\, k_j.$$
 #
-# This sum runs over all keys, and they all come by. The gradients of keys and values are sums over
-# *queries*, which are on all ranks:
+# This sum runs over all keys, and every key visits the rank. The gradients of keys and values are
+# sums over *queries*, which are on all ranks:
 #
 # $$dk_j = \sum_r \sum_{i \text{ on } r} ds_{ij}\, q_i, \qquad
 #   dv_j = \sum_r \sum_{i \text{ on } r} p_{ij}\, g_i.$$
@@ -366,8 +367,8 @@ for number, (order, causal) in enumerate((o, c) for o in positions for c in (Fal
 #
 # Write `visit(q, log_sum, g, a, block, carried)`. The rank's queries `q` (query, dim) contain the
 # scale. `log_sum` and `a`, both of shape (query, 1), are $L_i$ and $a_i$, and `g` (query, dim) is
-# the gradient of the context. `block` (2, key, dim) has the keys and the values, and `carried`
-# of the same shape the sum of the ranks before. Return the sum after this visit.
+# the gradient of the context. `block` (2, key, dim) has the keys and the values, and `carried`, of
+# the same shape, has the sum from the previous ranks. Return the sum after this visit.
 #
 # *Hint:* Compute the tile $p$ of shape (query, key) first, then $ds$. Both formulas above are
 # products with a transposed tile. `mt.stack` puts two tensors into one.
@@ -461,7 +462,7 @@ show(
 # %% [markdown]
 # ## Memory of a rank
 #
-# Activations are what long sequences need memory for. `SequenceParallel` gives each rank $T / N$
+# Long sequences need memory mainly for activations. `SequenceParallel` gives each rank $T / N$
 # tokens of every layer of a GPT. `mt.memory.track` measures what the graph keeps for the backward
 # pass. The sum of the gradients over the ranks must be the gradient of one process.
 
@@ -493,10 +494,10 @@ for ranks, run in runs.items():
     assert all((result[3] - runs[1][0][3]).abs().max() < 1e-12 for result in run)
 
 # %% [markdown]
-# The activations fall as $1/N$, and the parameters do not: other lessons split those (52 and 54).
-# During attention itself, a rank needs six blocks of $c$ tokens: its queries and results, the keys
-# and values that it holds, and those that are arriving (section 3 of the paper). The scores are
-# computed in tiles, as in lesson 28.
+# The activations shrink in proportion to $1/N$, but the parameters do not: other lessons split
+# those (52 and 54). During attention itself, a rank needs six blocks of $c$ tokens: its queries and
+# results, the keys and values that it holds, and those that are arriving (section 3 of the paper).
+# The scores are computed in tiles, as in lesson 28.
 #
 # ## When do the messages cost no time?
 #
@@ -509,11 +510,11 @@ for ranks, run in runs.items():
 # $$\frac{4 c^2 d}{F} \ge \frac{2 c d\, b}{B} \quad\Longleftrightarrow\quad
 #   c \ge \frac{b}{2} \cdot \frac{F}{B}.$$
 #
-# The work grows with $c^2$, and the message grows with $c$. So every network is fast enough for
-# blocks that are long enough. The width $d$ and the number of heads cancel. For float16, $b = 2$,
-# and $c \ge F / B$, as in section 3 of the paper. A causal mask in zigzag order halves the work of
-# a step, so the blocks must be twice as long. If 4 query heads share a key head (lesson 11), the
-# block has a quarter of the numbers, and $c$ may be a quarter as long.
+# The work grows with $c^2$, and the message grows with $c$. So if the blocks are long enough, every
+# connection is fast enough. The width $d$ and the number of heads cancel. For float16, $b = 2$, and
+# $c \ge F / B$, as in section 3 of the paper. A causal mask in zigzag order halves the work of a
+# step, so the blocks must be twice as long. If 4 query heads share a key head (lesson 11), the
+# block has a quarter of the numbers, and a quarter of the length $c$ is enough.
 
 # %%
 flops = 312e12  # an A100's peak in float16, from its data sheet
@@ -592,8 +593,8 @@ assert min(min(errors[blocks][1:]) for blocks in (2, 4, 8)) > 0.05
 # weights are right only if all blocks have the same maximum, or, for the mean, the same $L$. On one
 # rank, nothing is wrong. Always test with several ranks, and with random keys.
 #
-# Another mistake raises an error. A sequence that the chunks do not divide would leave some ranks
-# with fewer tokens, and the blocks would not have the same shape.
+# Another mistake raises an error. If the length of a sequence is not divisible by the number of
+# chunks, some ranks would have fewer tokens, and the blocks would not have the same shape.
 
 # %%
 with fails(mt.errors.ShapeError):
@@ -614,26 +615,26 @@ where(dist.sequence_slices, mt.nn.parallel.SequenceParallel)
 #
 # Many models let a query see only a window: its own key and the $w - 1$ keys before it. Then most
 # blocks are hidden in contiguous order, and the ring can stop early. Add a parameter `window` to
-# `ring_forward`, and send no block that nobody needs any more. You are done when the result equals
-# `scaled_dot_product_attention` with the corresponding mask to 1e-12, and `parts.messages` has one
-# round for every $w \le c + 1$ except $w = 1$, which needs none. How many rounds does a window of
+# `ring_forward`, and send no block that no rank needs any more. You are done when the result equals
+# `scaled_dot_product_attention` with the corresponding mask to 1e-12, and `parts.messages` has
+# exactly one round if $2 \le w \le c + 1$, and none if $w = 1$. How many rounds does a window of
 # $w$ keys need? And how many would it need in zigzag order?
 #
 # ## Three questions
 #
 # 1. An all-gather of the keys and values in a ring sends exactly as many bytes as ring attention's
 #    forward pass. What is the advantage of ring attention?
-# 2. Twice as many ranks work on a sequence of the same length. What happens to the bytes that a
-#    rank sends, and to its time for computing? Are the messages easier or harder to hide?
+# 2. Twice as many ranks work on a sequence of the same length. What happens to the number of bytes
+#    that a rank sends, and to its computing time? Are the messages easier or harder to hide?
 # 3. Why may rank 2 read the blocks in the order 2, 1, 0, 3, and rank 0 in the order 0, 3, 2, 1, and
 #    both get the same result as one process?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. Memory and time. After an all-gather, every rank holds all keys and values, which do not fit.
-#    In the ring it holds two blocks. And it computes while a block travels, whereas attention after
-#    an all-gather starts when everything has arrived.
+# 1. Memory and time. After an all-gather, every rank would hold all keys and values, which do not
+#    fit. In the ring it holds two blocks. And it computes while a block travels, whereas attention
+#    after an all-gather starts when everything has arrived.
 # 2. The bytes stay nearly the same, $2 T d b (N - 1) / N$. The work of a rank is halved. So the
 #    messages are harder to hide: $c = T / N$ is half as long, and it must be at least $F / B$.
 # 3. The maximum and the sums over the keys do not depend on the order, because each term is

@@ -3,7 +3,7 @@
 #
 # A model does not fit on one machine, so each machine gets some of its layers. But a layer needs
 # the output of the layer before it, and in the backward pass it is the other way round. The
-# machines wait for each other. How much of the time, and how can they wait less?
+# machines wait for each other. How much of the time do they wait, and how can they wait less?
 #
 # *Prerequisites:* the order of a backward pass (lesson 3), GPT (lesson 17), data parallel training
 # (lesson 50), tensor parallelism (lesson 52), and sequence parallelism (lesson 53).
@@ -40,7 +40,7 @@ show(
 
 # %% [markdown]
 # Each stage works in 2 of $2N$ slots and is idle for the rest, $(N - 1)/N$ of the time. Four
-# machines together are as fast as one. The model fits, and that is all.
+# machines together are as fast as one. The only gain is that the model fits.
 #
 # ## Micro-batches
 #
@@ -106,14 +106,14 @@ show(
 )
 
 # %% [markdown]
-# The paper calls the bubble negligible if $M \ge 4N$ (section 2.3). More micro-batches are not
+# The paper calls the bubble negligible if $M \ge 4N$ (section 2.3). But more micro-batches are not
 # free: products of small matrices are slower per row, and each micro-batch is one more message.
 #
 # ## A real run
 #
 # The loss is a mean over the batch, $L = \frac1M \sum_m L_m$ for equal micro-batches. So the
 # gradient is the mean of the micro-batches' gradients. The last stage backpropagates $L_m / M$, and
-# in each stage `backward()` adds the gradients of the micro-batches up, as it always does. Here are
+# in each stage `backward()` adds up the gradients of the micro-batches, as it always does. Here are
 # three stages on three ranks, with a layer of two features each, and two micro-batches of one
 # example.
 
@@ -137,9 +137,9 @@ run = run_ranks(3, pipeline_step, x, targets, 2, uses=[three_layers])
 print_messages(run.messages)
 
 # %% [markdown]
-# The first message of a stage has the shape and the dtype of what follows. Then two activations go
-# forward (to a larger rank), and two gradients come back (to a smaller rank). A message has only
-# the activations of one micro-batch or their gradients, and nothing about parameters.
+# The first message of a stage states the shape and the dtype of what follows. Then two activations
+# go forward (to a larger rank), and two gradients come back (to a smaller rank). A message contains
+# only the activations of one micro-batch or their gradients, and nothing about parameters.
 
 # %% tags=["plot"]
 names = {}  # id of a message -> its label
@@ -211,9 +211,9 @@ for found in run:
     assert growth.min() == growth.max() > 0
 
 # %% [markdown]
-# Every further micro-batch costs the same. (The last stage also keeps what the loss needs.)
-# PipeDream's order keeps less: **one forward, one backward** (1F1B; Narayanan et al. 2019,
-# arXiv:1806.03377). A stage starts with a backward pass as soon as it can. The last stage
+# Each additional micro-batch costs the same amount of memory. (The last stage also keeps what the
+# loss needs.) PipeDream's order keeps less: **one forward, one backward** (1F1B; Narayanan et al.
+# 2019, arXiv:1806.03377). A stage starts with a backward pass as soon as it can. The last stage
 # alternates from the start: forward $m$ in slot $N - 1 + 2m$, backward $m$ in the slot after it.
 # The gradient then climbs one stage in each slot, so stage $s$ has
 #
@@ -225,10 +225,10 @@ for found in run:
 # $$\text{forward}(s, m) = \begin{cases} s + m & \text{if } m < N - s, \\
 #   2m + s & \text{otherwise.} \end{cases}$$
 #
-# That is one slot after stage $s - 1$ has computed it, so it does not have to wait any longer.
-# (PipeDream itself never stops to update, so its micro-batches see weights of different ages. What
-# we draw is the variant that updates after $M$ micro-batches, as Megatron-LM has it: Narayanan et
-# al. 2021, arXiv:2104.04473, section 2.2.1.)
+# That is one slot after stage $s - 1$ has computed micro-batch $m$, so the input has arrived by
+# then. (PipeDream itself never stops to update, so its micro-batches see weights of different ages.
+# We draw the variant that updates after $M$ micro-batches, as Megatron-LM does: Narayanan et al.
+# 2021, arXiv:2104.04473, section 2.2.1.)
 
 
 # %%
@@ -310,7 +310,7 @@ for micro_batches in (1, 2, 4, 8, 32):
 # %% [markdown]
 # With 1F1B, memory no longer limits the number of micro-batches, and the bubble can be made small.
 # GPipe's own remedy is to keep only the input of a stage and to compute its activations a second
-# time (section 2.3 of the paper), for about a third more computing.
+# time (section 2.3 of the paper), at the cost of about a third more computation.
 #
 # ## Unequal layers
 #
@@ -323,9 +323,9 @@ for micro_batches in (1, 2, 4, 8, 32):
 # takes for one micro-batch. Return a tensor of shape (stage, micro-batch) with the times at which a
 # stage finishes a micro-batch. The first one starts at time 0, and messages take no time.
 #
-# *Hint:* A stage starts with a micro-batch when two things have happened: the stage before has
-# finished it, and the stage itself has finished the micro-batch before. Fill a list of rows, row by
-# row.
+# *Hint:* A stage starts a micro-batch when two things have happened: the previous stage has
+# finished it, and the stage itself has finished the previous micro-batch. Fill a list of rows, row
+# by row.
 
 
 # %% tags=["answer"]
@@ -395,10 +395,10 @@ for slow in range(4):
 
 # %% [markdown]
 # Nearly twice as long, wherever the slow stage is. The slowest stage sets the pace, and the others
-# wait for it in every slot. In a GPT this is not far-fetched: the output layer is one of the
-# layers. In GPT-2 it multiplies each token by $768 \times 50257 = 39$ million weights, and a block
-# has $12 \cdot 768^2 = 7$ million. The stage with the output layer should have five blocks fewer.
-# Our `GPipe` counts layers and does not time them.
+# wait for it in every slot. This happens in a GPT, because the output layer is one of the layers.
+# In GPT-2, it multiplies each token by $768 \times 50257 = 39$ million weights, and a block has
+# $12 \cdot 768^2 = 7$ million. The stage with the output layer should therefore have five blocks
+# fewer. Our `GPipe` gives all stages the same number of layers, regardless of the layers' times.
 #
 # ## What goes wrong with a mean of means
 #
@@ -447,11 +447,11 @@ assert np.allclose(factors, [30 / 12 / 4, 30 / 3 / 4])
 
 # %% [markdown]
 # Tokens of short texts count four times as much as those of long texts. The loss looks normal, and
-# the model learns, but something else. Each micro-batch has to be weighted by its share of the
-# tokens.
+# the model learns, but it minimizes a different loss. Each micro-batch has to be weighted by its
+# share of the tokens.
 #
-# Layers that look at several examples at once cannot be saved so easily. `BatchNorm` normalizes
-# with the statistics of its micro-batch, and so its output depends on how the batch is cut:
+# Layers that combine several examples cannot be fixed so easily. `BatchNorm` normalizes with the
+# statistics of its micro-batch, and so its output depends on how the batch is cut:
 
 # %%
 norm = mt.nn.BatchNorm1d(3)
@@ -461,7 +461,7 @@ print(f"BatchNorm: whole and cut batch differ by up to {(norm(x) - cut).abs().ma
 assert (norm(x) - cut).abs().max() > 0.1
 
 # %% [markdown]
-# A batch that cannot be cut into equal parts raises an error. It comes from the rank that cuts it:
+# If a batch cannot be cut into equal parts, the rank that cuts it raises an error:
 
 # %%
 with fails(mt.errors.CommunicationError):
@@ -473,7 +473,7 @@ with fails(mt.errors.CommunicationError):
 #
 # Lessons 50 to 54 have split the batch, the state of the optimizer, the matrices, the sequence and
 # the layers. Finally, each of the five ways trains the same GPT for two steps on four ranks, with
-# `count_messages` around the second step. Its loss must be the same for all of them.
+# `count_messages` around the second step. The loss must be the same for all of them.
 
 
 # %%
@@ -551,19 +551,20 @@ for way, (name, what) in enumerate(ways.items()):
 print("losses of the second step", tables[:, :, 0].mean(0).round(5))
 
 # %% [markdown]
-# Each way divides something else. Sharding divides the state of the optimizer. Tensor parallelism
-# and the pipeline divide the parameters, too. Sequence parallelism divides neither, but it is the
-# only one that divides the activations of a *single* sequence by tokens. (Data parallelism has a
-# quarter of the activations here because it has a quarter of the batch.)
+# Each way divides something different. Sharding divides the state of the optimizer. Tensor
+# parallelism and the pipeline divide the parameters, too. Sequence parallelism divides neither, but
+# it is the only one that divides the activations of a *single* sequence by tokens. (Data
+# parallelism has a quarter of the activations here because it has a quarter of the batch.)
 #
 # The numbers of bytes follow from sizes. With $P$ parameters, $L$ blocks, $B$ sequences of $T$
 # tokens, embedding size $E$ and 4 bytes in a number, a rank sends
 #
-# * data: the gradients, $2 \frac{N-1}{N} P$ numbers; sharded: half as many again, the parameters,
+# * data: the gradients, $2 \frac{N-1}{N} P$ numbers; sharded: half as many again, for the
+#   parameters,
 # * tensor: $4L$ all-reduces of $BTE$ numbers, each $2 \frac{N-1}{N} BTE$,
 # * sequence: $L (3N - 2)$ blocks of $2BTE / N$ numbers, and the gradients,
 # * pipeline: $BTE$ to the next stage and $BTE$ back, **whatever the number of layers**. The rest is
-#   the tied embedding, which the first and the last stage share, a shape and a loss.
+#   a shape, a loss, and the tied embedding that the first and the last stage share.
 
 # %%
 P, L, N, BTE = int(tables[0, 0, 3]), layers, 4, 8 * 64 * 32
@@ -591,9 +592,10 @@ show(
 
 # %% [markdown]
 # No way wins everywhere. Data parallelism needs the whole model on each rank. Tensor parallelism
-# sends most often, and the ranks wait for each message, so its ranks should be in one machine.
+# sends messages most often, and the ranks wait for each one, so its ranks should be in one machine.
 # A pipeline sends little and tolerates slow networks, but it has the bubble. Large models combine
-# them: tensor parallel inside a machine, a pipeline between machines, and data parallel around it.
+# them: tensor parallelism within a machine, a pipeline across machines, and data parallelism around
+# both.
 #
 # ## In the library
 

@@ -1,7 +1,7 @@
-"""Name what PyTorch has and this library does not, where a program asks for it: `mt.det`.
+"""Absent names: explain the error when a program uses a PyTorch name that is missing here.
 
-A module's `__getattr__` runs only if a name is missing, so the list of PyTorch's names, the file
-`torch_names.txt`, is read on the first missing name and not on import.
+A module's `__getattr__` runs only if a name is missing. The list of PyTorch's names,
+`torch_names.txt`, is therefore not read on import, but only when a name is first missing.
 """
 
 import os
@@ -23,7 +23,7 @@ MODULES = """
 
 
 def absent(module):
-    """Return the `__getattr__` of a module: it raises the error for a missing name.
+    """Return a `__getattr__` for a module; it raises the error for a missing name.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ class CheckpointError(MiniTorchError, RuntimeError):
 
 
 class CommunicationError(MiniTorchError, RuntimeError):
-    """A message between processes that failed, or a backend for messages that is unavailable."""
+    """A failed message between processes, or an unavailable communication backend."""
 
 
 class DataError(MiniTorchError, ValueError):
@@ -72,7 +72,7 @@ class DataError(MiniTorchError, ValueError):
 
 
 class MissingMethodError(MiniTorchError, NotImplementedError):
-    """A call of a method that a subclass must define and does not."""
+    """A call to a method that a subclass must define but does not."""
 
 
 class MissingNameError(MiniTorchError, KeyError, AttributeError):

@@ -55,7 +55,7 @@ def write_error(path, error):
 
 
 def read_error(path, error, kind=CheckpointError):
-    """Return the CheckpointError, or another `kind` of error, for a failed read of `path`."""
+    """Return the CheckpointError, or an error of class `kind`, for a failed read of `path`."""
     return kind(
         f"{os.fspath(path)} could not be read",
         got=error.strerror or str(error),
@@ -68,8 +68,8 @@ def atomic_file(path):
     """Open a new binary file that replaces `path` when the block ends without an error.
 
     The block writes to a temporary file in the same folder, which is then flushed to disk and
-    renamed. At any time, `path` is either the complete old file or the complete new one. A process
-    that is killed leaves its temporary file, which the next write into this folder removes.
+    renamed. At any time, `path` is either the complete old file or the complete new one. A killed
+    process leaves its temporary file behind; the next write into this folder removes it.
 
     Parameters
     ----------
@@ -119,8 +119,8 @@ def atomic_file(path):
 def read_up_to(file, count):
     """Read at most `count` bytes of a binary file, in pieces.
 
-    The memory that this takes depends on the file's length, not on `count`, which a damaged header
-    may claim to be many gigabytes.
+    Memory use depends on the file's actual length, not on `count`: a damaged header may claim many
+    gigabytes.
     """
     parts = []
     while count and (part := file.read(min(count, _PIECE))):
@@ -130,7 +130,7 @@ def read_up_to(file, count):
 
 
 def temporary_path(folder, name):
-    """Return a path in `folder` for a file that will replace `name`; it names the process."""
+    """Return a path in `folder` for a file that will replace `name`; it contains the process id."""
     # 190 bytes keep the temporary name within the usual limit of 255 bytes.
     prefix = os.fsencode(name)[:190].decode("utf-8", "ignore")
     writer = f"{_HOST}-{os.getpid()}-{os.urandom(4).hex()}"
@@ -138,7 +138,7 @@ def temporary_path(folder, name):
 
 
 def remove_abandoned(folder):
-    """Remove the temporary files of processes of this computer that have ended."""
+    """Remove temporary files left behind by processes on this computer that have ended."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             match = name.startswith(".") and _TEMPORARY.fullmatch(name)
@@ -147,7 +147,7 @@ def remove_abandoned(folder):
 
 
 def process_is_alive(pid):
-    """Return True if a process of this computer has the number `pid`, or if that is unknown."""
+    """Return True if process `pid` exists on this computer, or if that cannot be determined."""
     if pid == os.getpid() or os.name != "posix":
         return True  # on Windows, os.kill would end the process
     try:

@@ -43,7 +43,7 @@ class FolderLock:
         self._lock = _file_lock(self.folder)
 
     def acquire(self):
-        """Take the lock, and write down which process holds it.
+        """Acquire the lock, and record which process holds it.
 
         Raises
         ------
@@ -62,7 +62,7 @@ class FolderLock:
         return self
 
     def release(self):
-        """Give the lock back; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
         if self._lock.is_locked:
             (self.folder / _HOLDER).unlink(missing_ok=True)
             self._lock.release()
@@ -75,7 +75,7 @@ class FolderLock:
 
 
 def holder_of(folder):
-    """Return what is known of the process that holds the lock of a folder, or None.
+    """Return what is known about the process that holds a folder's lock, or None.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def _file_lock(folder):
 
 
 def _acquired(lock, seconds=0):
-    """Try to take a lock for some seconds. Return False if another process holds it."""
+    """Try for a few seconds to acquire a lock. Return False if another process holds it."""
     from filelock import Timeout
 
     try:

@@ -24,7 +24,7 @@ _options = dict(_PROFILES["default"])
 def set_printoptions(
     precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None
 ):  # fmt: skip
-    """Set how tensors are printed; what is not given stays as it is.
+    """Set how tensors are printed; options that are not given keep their values.
 
     Parameters
     ----------
@@ -37,9 +37,9 @@ def set_printoptions(
     linewidth : int, optional
         Number of characters in a line.
     profile : {"default", "short", "full"}, optional
-        Values for all of these options, on which the others then build.
+        Preset for all of these options; other arguments override its values.
     sci_mode : bool, optional
-        Whether every number has an exponent; by default, if some are very large or small.
+        Whether to print exponents. By default, only if some numbers are very large or small.
 
     Examples
     --------

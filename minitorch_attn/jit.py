@@ -1,7 +1,7 @@
 """Stand-ins for the compiler, `torch.jit` and `torch.compile`: functions return their argument.
 
-NumPy executes each operation when it is called. There is no compiler, so that a compiled model
-computes what the model computes, in the same time.
+NumPy executes each operation when it is called. There is no compiler, so a "compiled" model
+computes the same results as the original model, in the same time.
 """
 
 from typing import Final
@@ -60,7 +60,7 @@ def ignore(drop=False, **kwargs):
 
 
 def unused(fn):
-    """Return `fn` unchanged; in PyTorch, the compiler replaces it by an error."""
+    """Return `fn` unchanged; in PyTorch, the compiler replaces it with an error."""
     return fn
 
 

@@ -127,7 +127,7 @@ class _Methods:
 
     @names_arguments
     def type(self, dtype=None, non_blocking=False):
-        """Convert to a dtype; without an argument, return PyTorch's name of the tensor's type.
+        """Convert to a dtype; without an argument, return PyTorch's name for the tensor's type.
 
         Such a name, for example "torch.LongTensor", is also accepted as a dtype, and so is the
         class `mt.LongTensor`.
@@ -159,31 +159,31 @@ class _Methods:
 
     @names_arguments
     def new_zeros(self, *sizes, size=None, dtype=None, device=None, requires_grad=False):
-        """Zeros with the dtype and device of this tensor, unless given."""
+        """Zeros with this tensor's dtype and device, unless others are given."""
         place = {"dtype": dtype or self.dtype, "device": device or self.device}
         return ops.zeros(*sizes, size=size, requires_grad=requires_grad, **place)
 
     @names_arguments
     def new_ones(self, *sizes, size=None, dtype=None, device=None, requires_grad=False):
-        """Ones with the dtype and device of this tensor, unless given."""
+        """Ones with this tensor's dtype and device, unless others are given."""
         place = {"dtype": dtype or self.dtype, "device": device or self.device}
         return ops.ones(*sizes, size=size, requires_grad=requires_grad, **place)
 
     @names_arguments
     def new_empty(self, *sizes, size=None, dtype=None, device=None, requires_grad=False):
-        """Uninitialized elements, with the dtype and device of this tensor unless given."""
+        """Uninitialized elements with this tensor's dtype and device, unless others are given."""
         place = {"dtype": dtype or self.dtype, "device": device or self.device}
         return ops.empty(*sizes, size=size, requires_grad=requires_grad, **place)
 
     @names_arguments
     def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
-        """Fill a tensor of shape `size`, with this dtype and device unless given."""
+        """Fill a tensor of shape `size`; dtype and device default to those of this tensor."""
         place = {"dtype": dtype or self.dtype, "device": device or self.device}
         return ops.full(size, fill_value, requires_grad=requires_grad, **place)
 
     @names_arguments
     def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
-        """Return a copy of `data` with the dtype and device of this tensor, unless given."""
+        """Return a copy of `data` with this tensor's dtype and device, unless others are given."""
         made = ops.tensor_like(data, self).to(device=device, dtype=dtype)
         return made.requires_grad_(requires_grad)
 
@@ -272,7 +272,7 @@ def _renamed(operation, name, doc=None):
 
 
 def _is_named(operation):
-    """Return whether `names_arguments` has decorated an operation."""
+    """Return True if an operation is decorated with `names_arguments`."""
     while operation.__code__ not in guards:
         if not hasattr(operation, "__wrapped__"):
             return False

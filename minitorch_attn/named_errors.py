@@ -1,10 +1,10 @@
 """Named errors: make the error of an invalid call name the function called and its arguments.
 
-A layer's constructor that gets a string for a size fails somewhere below, in a division or in the
+If a layer's constructor gets a string for a size, it fails deeper inside, in a division or in the
 constructor of another layer, with an error that does not say which argument of which call was
-wrong. The outermost function of the library that the user called knows both, so it names them.
-The decorator costs a call of a Python function, so the operations, which are called more often,
-check or explain their arguments themselves.
+wrong. The library function that the user called knows both, so it names them. The decorator adds
+one Python function call, so the operations, which are called more often, check their arguments or
+explain errors themselves.
 """
 
 import inspect
@@ -43,11 +43,11 @@ _SIGNATURE = re.compile(r"([\w.]+)\(\) (missing|takes|got an|got mult|got some)"
 
 
 def names_arguments(function):
-    """Decorate a public function so that errors of its arguments name it and them.
+    """Decorate a public function so that argument errors name the function and the arguments.
 
     An error that the library raised on purpose, but in another function's name, gets this
     function's name. A Python error, such as TypeError, becomes an error of the library, unless the
-    call does not fit the signature, or code of the user (a hook, a data set) raised it.
+    call does not match the signature or the user's code (a hook, a data set) raised the error.
 
     Examples
     --------
@@ -114,9 +114,9 @@ class NamedErrors:
     Attributes
     ----------
     called_often : tuple of str
-        Methods without this, because they are called for every layer or block of memory.
+        Methods not to decorate, because they are called for every layer or block of memory.
     named_methods : tuple of str, optional
-        The only methods with this; by default, all public methods.
+        The only methods to decorate; by default, all public methods.
     """
 
     __slots__ = ()
@@ -146,7 +146,7 @@ def named_error(error, function, args, kwargs=(), rename=True):
     kwargs : dict, optional
         Its arguments.
     rename : bool
-        Whether an error of the library in another function's name gets the name of this function.
+        Whether this function's name replaces another function's name in a library error.
 
     Returns
     -------
@@ -227,7 +227,7 @@ def _call_of(function, args, kwargs):
 
 
 def _fits_badly(error, name):
-    """Return True for Python's error for arguments that do not fit the signature of `name`."""
+    """Return True if Python raised `error` because a call does not match `name`'s signature."""
     found = _SIGNATURE.match(str(error)) if type(error) is TypeError else None
     if found is None:
         return False
@@ -245,7 +245,7 @@ def _is_users(trace):
 
 
 def _short(value):
-    """Return a value as text on one line: of a tensor its shape, else at most 40 characters."""
+    """Return one line of text for a value: a tensor's shape, else at most 40 characters."""
     if hasattr(value, "shape"):
         return f"a {type(value).__name__} of shape {value.shape}"
     if isinstance(value, (list, tuple)) and any(hasattr(item, "shape") for item in value):

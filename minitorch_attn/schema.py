@@ -62,7 +62,7 @@ def read_utf8(path, error=DataError):
 
 
 def parse_json(text, where, error=DataError):
-    """Parse JSON text, which `where` names in error messages."""
+    """Parse JSON text; `where` is the name of its source in error messages."""
     try:
         return json.loads(text, parse_constant=_not_finite, parse_float=_finite)
     except (ValueError, RecursionError) as found:
@@ -105,9 +105,9 @@ class Kind:
     expected : str
         Description of the values for error messages.
     accepts : callable
-        Function from a value to whether it is one of the set, apart from its parts.
+        Function that tells whether a value belongs to the set, regardless of its parts.
     parts : callable
-        Function from an accepted value to (name, value, kind) for each of its parts.
+        Function that returns (name, value, kind) for each part of an accepted value.
     """
 
     expected: str
@@ -222,7 +222,7 @@ def either(*kinds):
 
 
 def choice(*values):
-    """Return the kind of values that are one of `values`; True is not 1, an IntEnum may be."""
+    """Return the kind of values that equal one of `values`; an IntEnum may match, True is not 1."""
     known = {(isinstance(value, bool), value) for value in values}
     return Kind(
         f"one of {', '.join(map(repr, values))}",
@@ -250,7 +250,7 @@ def map_of(kind):
 
 
 def like(value):
-    """Return the kind of values that have the type of `value`, such as a default; None has any.
+    """Return the kind of values with the type of `value`, such as a default; None allows any type.
 
     Examples
     --------
@@ -270,13 +270,13 @@ def like(value):
 
 
 def record(required, others=None, closed=False):
-    """Return the kind of objects with the fields `required`, and perhaps the fields `others`.
+    """Return the kind of objects with the `required` fields and, optionally, the `others`.
 
     Parameters
     ----------
     required, others : dict of str to Kind
     closed : bool, default False
-        Whether other fields are refused. Otherwise they may have any value.
+        Whether to reject any other fields. If False, they may have any value.
     """
     table = {**(others or {}), **required}
     unknown = Kind(f"only the fields {', '.join(table)}", lambda value: not closed)

@@ -43,7 +43,7 @@ def save(obj, f):
         device are copied to the host. A tensor that occurs twice (tied weights) is stored once.
         Only values are saved, not the gradients, the graph or the device.
     f : str, path or binary file
-        Target file. With a path, the write is atomic: the file has the old or the new content.
+        Target file. Writing to a path is atomic: the file has either its old or its new content.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def load(f, map_location=None, *, device=None, weights_only=True):
     ----------
     f : str, path or binary file
     map_location, device : str or Device, optional
-        Device for the tensors, under either name. Default: the CPU.
+        Device for the tensors; the two names are equivalent. Default: the CPU.
     weights_only : bool
         Ignored; for compatibility with PyTorch. The files contain data only, never code.
 

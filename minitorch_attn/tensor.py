@@ -42,7 +42,7 @@ class Tensor:
     requires_grad : bool
         Whether to record operations on this tensor, for `backward`.
     dtype : numpy dtype, optional
-        Dtype of the elements; by default the default dtype, or the dtype of a given Tensor.
+        Dtype of the elements. If omitted, the dtype of a given Tensor, else the default dtype.
     device : str or Device, optional
         Device to copy the data to, such as "cpu" or "cuda:0".
 
@@ -139,8 +139,8 @@ class Tensor:
     def __array__(self, dtype=None, copy=None):
         """The values for NumPy: `np.asarray(x)`, `np.allclose(x, y)`, `plt.plot(x)`.
 
-        A tensor that requires grad or is on another device is refused, as in PyTorch, because NumPy
-        does not record operations, and because a copy from a device is slow.
+        As in PyTorch, this raises an error if the tensor requires grad, because NumPy does not
+        record operations, or if it is on a device, because copying it to the host is slow.
         """
         if self.requires_grad:
             raise GraphError(
@@ -344,7 +344,7 @@ class Tensor:
     def register_hook(self, hook):
         """Call `hook(grad)` when the gradient of this tensor is complete.
 
-        The hook may return another gradient, which replaces this one.
+        The hook may return a different gradient, which replaces the original.
 
         Returns
         -------
@@ -423,7 +423,7 @@ class Tensor:
         return bool(same.any())
 
     def __reduce__(self):
-        """Let pickle and multiprocessing send a leaf: its class, values, device and flag."""
+        """Let pickle and multiprocessing send a leaf: class, values, device and requires_grad."""
         if not self.is_leaf:
             raise GraphError(
                 "pickle: the tensor is not a leaf, but the result of an operation",
@@ -633,7 +633,7 @@ def _values(data):
 
 
 def _elements(data):
-    """Return the elements that the arguments of `Tensor(...)` stand for."""
+    """Return the elements specified by the arguments of `Tensor(...)`."""
     if len(data) == 1 and not isinstance(data[0], (int, float)):
         return data[0]
     if all(type(size) is int and size >= 0 for size in data):

@@ -28,7 +28,7 @@ _LIST_OF_FUNCTION = {name: which for which, names in FUNCTIONS.items() for name 
 
 
 class _Regions(threading.local):
-    """Autocast regions that a thread is in (`depth`), and its cache of converted weights."""
+    """Nesting depth of a thread's autocast regions, and its cache of converted weights."""
 
     depth = 0
     cache = None  # id(weight) -> (weight, its version, converted weight)
@@ -78,7 +78,7 @@ class Casts:
         return inputs if which == "unaffected" else self._converted(which, function, inputs)
 
     def call(self, function, args, kwargs):
-        """Call a function from the lists: convert its tensors, then pause autocast."""
+        """Call a function from the lists with converted tensors, while autocast is paused."""
         which = _LIST_OF_FUNCTION[function.__name__]
         values = (*args, *kwargs.values())
         if not any(map(self.converts, values)):
@@ -157,7 +157,7 @@ class autocast:
         strict device, which imitates a GPU.
     dtype : dtype, optional
         Dtype of the products: float16, the default. PyTorch's default on the CPU is bfloat16, which
-        neither NumPy nor this library has. With another dtype, autocast warns and does nothing.
+        neither NumPy nor this library has. With a different dtype, autocast warns and does nothing.
     enabled : bool, default True
         If False, operations in the block compute in the dtype of their inputs.
     cache_enabled : bool, optional

@@ -42,7 +42,7 @@ class GradScaler(NamedErrors):
     growth_factor, backoff_factor : float
         Factors above and below 1, by which the scale changes.
     growth_interval : int
-        Number of successive steps without an infinity after which the scale grows.
+        Number of consecutive steps without infinities before the scale grows.
     enabled : bool, default True
         If False, `step` calls the optimizer and the other methods do nothing.
 
@@ -120,7 +120,7 @@ class GradScaler(NamedErrors):
         if stage.unscaled:
             raise GraphError(
                 "GradScaler.unscale_: the method was already called for this optimizer"
-                if not stage.stepped else "GradScaler.unscale_: the method is called after step()",
+                if not stage.stepped else "GradScaler.unscale_: the method was called after step()",
                 expected="one call before step(), then update()",
             )  # fmt: skip
         stage.unscaled = True
@@ -236,11 +236,11 @@ class GradScaler(NamedErrors):
         self._backoff_factor = new_factor
 
     def get_growth_interval(self):
-        """Return the number of successive steps without an infinity after which the scale grows."""
+        """Return how many consecutive steps must be free of infinities before the scale grows."""
         return self._growth_interval
 
     def set_growth_interval(self, new_interval):
-        """Set the number of successive steps without an infinity after which the scale grows."""
+        """Set how many consecutive steps must be free of infinities before the scale grows."""
         self._growth_interval = new_interval
 
     def is_enabled(self):

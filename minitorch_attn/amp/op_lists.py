@@ -1,4 +1,4 @@
-"""Lists of the operations that autocast runs in float16 or in float32: those of PyTorch for CUDA.
+"""Lists of the operations that autocast runs in float16 or in float32, as PyTorch does for CUDA.
 
 Products do most of the arithmetic, lose little accuracy in float16, and run several times as
 fast in it on a GPU. Functions with a large range (exp, pow) and sums (softmax, norms, losses)
@@ -6,7 +6,7 @@ need float32. All other operations compute in the dtype of their inputs, or in t
 the inputs have two dtypes.
 
 PyTorch has other, shorter lists for the CPU, where softmax and layer normalization stay in float16.
-Here, both devices have the lists for CUDA, so that the CPU shows what a GPU would compute.
+Here, both devices use the lists for CUDA, so that the CPU shows what a GPU would compute.
 """
 
 __all__ = ["FUNCTIONS", "OPERATIONS"]

@@ -1,7 +1,7 @@
-"""Autocast in operations: mixed dtypes are allowed, and some functions run as a whole.
+"""Autocast in operations: mixed dtypes are allowed, and some functions are converted as a unit.
 
-`mt.autocast` stores an object with the rules in `state.autocast` of the thread. `Function.apply`
-asks it for each operation. Without autocast, `modes.watchers` is 0 and nobody reads the state.
+`mt.autocast` stores an object with the rules in the thread's `state.autocast`. `Function.apply`
+consults it for each operation. Without autocast, `modes.watchers` is 0 and the state is not read.
 """
 
 from functools import wraps
@@ -16,7 +16,7 @@ class using_casts:
     """Set the rules of autocast inside a `with` block; None pauses autocast.
 
     Autocast is paused in a backward pass, in an in-place operation and in the body of a function
-    from the lists, because their inputs already have the dtype that was chosen for them.
+    from the lists, because their inputs already have the dtype chosen for them.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class using_casts:
 
 
 def autocasts(function):
-    """Decorate a public function that autocast runs as a whole: see `amp/op_lists.py`.
+    """Decorate a public function that autocast converts as a unit: see `amp/op_lists.py`.
 
     The inputs are converted once, to the dtype that the function's list requires, and its
     operations run with autocast paused. Other functions are converted operation by operation.
@@ -64,7 +64,7 @@ def autocasts(function):
 def mixes(*tensors):
     """Return True if autocast converts these tensors, so that their dtypes may differ.
 
-    Operations ask this before they refuse operands of different dtypes.
+    Operations check this before they reject operands of different dtypes.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ def sum_to_shape(grad, shape):
 
     Parameters
     ----------
-    grad : array or Tensor, whose shape is one that `shape` broadcasts to
+    grad : array or Tensor, of a shape to which `shape` can be broadcast
     shape : tuple of int
 
     Returns

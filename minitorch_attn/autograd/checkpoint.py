@@ -41,9 +41,9 @@ def checkpoint(fn, *args, **kwargs):
     Raises
     ------
     GraphError
-        If `fn` changes an outside tensor in place, as batch normalization does in training, or
-        runs a backward pass itself. In the backward pass, if a tensor that `fn` used has changed
-        since, or if the second call does not match the first.
+        If `fn` changes an outside tensor in place, as batch normalization does in training, or runs
+        a backward pass itself. Also raised in the backward pass if a tensor that `fn` used has
+        since changed, or if the second call does not match the first.
 
     Notes
     -----

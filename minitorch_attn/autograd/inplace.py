@@ -2,8 +2,8 @@
 
 An in-place operation runs its out-of-place form and writes the result into the memory of the
 tensor, which takes the result's place in the graph. Tensors that share memory share a version
-counter. Each change raises the counter, so that a backward pass that needs the old values raises
-an error (`Context.saved`). A change to a view also changes its base.
+counter. Each change raises the counter, so a backward pass that needs the old values raises an
+error (`Context.saved`). A change to a view also changes its base.
 """
 
 from copy import copy
@@ -171,7 +171,7 @@ def _check_shape_kept(view):
     kept = again is not None and (again.shape, again.strides) == (view.shape, view.array.strides)
     if not kept or (again.size and address(again) != view.data_ptr()):
         raise GraphError(
-            "view: the tensor that the view was made of has changed its shape in place",
+            "view: the source tensor of the view has changed its shape in place",
             hint="create the view again, or use y = x.squeeze() instead of x.squeeze_()",
         )
 

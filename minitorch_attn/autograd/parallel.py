@@ -30,7 +30,7 @@ def in_parallel(calls):
     ----------
     calls : list of callable
         Functions without arguments that return a tensor, or tensors in nested tuples, lists and
-        dicts. Tensors that they change must not be used by the others.
+        dicts. A tensor that one function changes must not be used by the others.
 
     Returns
     -------
@@ -178,8 +178,8 @@ def _sums(groups):
 def _sum(group):
     """Add up the gradients in a list, and empty it.
 
-    NumPy reuses the memory of an operand that has no other reference. So the second gradient must
-    not be referenced elsewhere; this saves as much memory as all parameters use.
+    NumPy reuses the memory of an operand that nothing else refers to. `pop` leaves no other
+    reference to the second gradient, which saves as much memory as all parameters use.
     """
     total = group.pop(0)
     while group:

@@ -75,7 +75,7 @@ def explain_call(error, function, method):
             _explain_method(error, where)
         elif type(error.obj).__name__ == "Context" and error.name in _OF_CONTEXT:
             raise MissingNameError(
-                f"{where}: ctx does not have the method {error.name} that PyTorch's has",
+                f"{where}: ctx does not have PyTorch's method {error.name}",
                 got=_place(error, f"ctx.{error.name}"),
                 hint=f"{_OF_CONTEXT[error.name]}; {_PAGE}",
             ) from error
@@ -109,7 +109,7 @@ def _explain_argument(error, function, where):
         ) from error
     if hasattr(function, "setup_context") and "positional argument" in str(error):
         raise DTypeError(
-            f"{where}: ctx is its first argument",
+            f"{where}: ctx must be the first argument",
             got=f"{error}, and a method setup_context",
             hint=f"write forward(ctx, ...) and save there, without setup_context; {_PAGE}",
         ) from error
@@ -161,7 +161,7 @@ def explain_backward(error, node, roots, create_graph):
 
 
 def _functions_of_users(nodes):
-    """Return the Functions of a graph that the library does not define."""
+    """Return the user-defined Functions in a graph."""
     reached, package = dict.fromkeys(nodes), __name__.partition(".")[0]
     while nodes:
         inputs = [edge[0] for node in nodes for edge in node.edges if edge]

@@ -20,9 +20,9 @@ _DEFAULT = 128 << 10
 def keep_memory(keep=True):
     """Tell the C library to keep freed memory for later arrays; importing the library does this.
 
-    The setting affects the whole process, including all its libraries: it returns only what is
-    above 2 GiB of free memory at the end of its heap. With the environment variable
-    `MINITORCH_KEEP_MEMORY=0`, the call does nothing.
+    The setting affects the whole process, including all its libraries: free memory at the end of
+    the heap is returned only above 2 GiB. With the environment variable `MINITORCH_KEEP_MEMORY=0`,
+    the call does nothing.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def keep_memory(keep=True):
     Returns
     -------
     bool
-        Whether the setting took effect. It cannot if the variable is 0 or there is no glibc.
+        Whether the setting took effect. False if the variable is 0 or there is no glibc.
     """
     if os.environ.get("MINITORCH_KEEP_MEMORY") == "0" or not _is_glibc():
         return False

@@ -160,7 +160,7 @@ def get_default_dtype():
 
 @names_arguments
 def set_default_dtype(d):
-    """Change the dtype of tensors made from Python floats, and of results that need fractions.
+    """Set the dtype of tensors made from Python floats, and of fractional results of integers.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def set_default_dtype(d):
         raise DTypeError(
             "set_default_dtype: d must be a floating-point dtype",
             got=f"{dtype}",
-            hint="give integers a dtype of their own: mt.zeros(2, dtype=mt.int32)",
+            hint="pass a dtype where you create integers: mt.zeros(2, dtype=mt.int32)",
         )
     _default_float[0] = dtype
 

@@ -1,4 +1,4 @@
-"""Part of a batch: draw the dropout masks that some rows would get within the whole batch."""
+"""Part of a batch: draw the dropout masks that its rows would get in the full batch."""
 
 import math
 import threading
@@ -20,15 +20,15 @@ def batch_part(first, count, total):
     r"""Draw only the dropout masks of some rows of a batch inside the `with` block.
 
     Processes that share a batch use this with the same seed and different rows. Each process then
-    draws its rows of the mask that a single process would draw. It advances the counter as far as
-    the whole mask would, so that later masks agree, too.
+    draws its own rows of the mask that a single process would draw. It advances the counter by the
+    size of the full mask, so that later masks agree, too.
 
     Parameters
     ----------
     first, count : int
         First row of the part, and its number of rows, at least 1.
     total : int
-        Number of rows of the whole batch.
+        Number of rows of the full batch.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def batch_part(first, count, total):
     Notes
     -----
     The first axis of every mask must be the batch, possibly times windows or heads, where the batch
-    is the slower index. If a row of the batch has n entries of the mask, the part has the entries
+    is the slower index. If each row of the batch has n mask entries, the part has entries i with
 
         n first <= i < n (first + count),
 
@@ -73,7 +73,7 @@ def batch_part(first, count, total):
 
 @contextmanager
 def again_in(rows):
-    """Enter `batch_part` again with rows saved from `current.rows`; None means the whole batch."""
+    """Enter `batch_part` again with rows saved from `current.rows`; None means the full batch."""
     before, current.rows = current.rows, rows
     try:
         yield
@@ -82,7 +82,7 @@ def again_in(rows):
 
 
 def draws_part():
-    """Return True inside `batch_part`: a kernel must not draw the mask of the whole batch."""
+    """Return True inside `batch_part`: a kernel must not draw the full batch's mask."""
     return current.rows is not None
 
 
@@ -100,7 +100,7 @@ def refuse_in_part(message, hint):
 
 
 def whole_mask(shape):
-    """Return the size of the mask of the whole batch, and where this part of it starts.
+    """Return the size of the full batch's mask, and the position at which this part starts.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def whole_mask(shape):
     Returns
     -------
     size, start : int
-        Number of entries of the whole mask, and of those before this part.
+        Number of entries of the full mask, and number of entries before this part.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Matrix products of CUDA arrays by one call of cuBLAS, without a copy of an operand.
+"""Matrix products of CUDA arrays with a single cuBLAS call that does not copy the operands.
 
 CuPy's product of arrays with more than two axes copies each operand that is not in C order, and
 computes float16 in float32. CuPy also refuses every call of cuBLAS while a CUDA graph is captured.
@@ -43,7 +43,7 @@ class _Settings:
 
     @property
     def allow_tf32(self):
-        """Whether the tensor cores may multiply float32 with 10 bits after the point."""
+        """Whether the tensor cores may multiply float32 with 10-bit mantissas (TF32)."""
         return self.precision != "highest"
 
     @allow_tf32.setter
@@ -99,7 +99,7 @@ class _Library:
 
 
 def _function(functions, name, *types):
-    """Return a function of cuBLAS, which has the suffix _v2 if its interface ever changed."""
+    """Return a cuBLAS function; if its interface ever changed, its name ends in _v2."""
     found = getattr(functions, f"{name}_v2", None) or getattr(functions, name)
     found.argtypes, found.restype = types, _int
     return found

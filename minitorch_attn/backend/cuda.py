@@ -62,7 +62,7 @@ def load():
 
 
 def _checked_cupy():
-    """Import CuPy and check that it, the driver and a device work."""
+    """Import CuPy and check that CuPy, the driver and a device work."""
     wheels = _installed_wheels()
     if len(wheels) > 1:
         raise _two_wheels(wheels)

@@ -92,7 +92,7 @@ def _slot(kind, array):
 
 
 def read_pending(device, platform):
-    """Start to read the checks that ran on `device` since the last read.
+    """Start reading the checks that ran on `device` since the last read.
 
     Parameters
     ----------

@@ -260,7 +260,7 @@ def to_host(array):
 
 
 def with_every_read(start):
-    """Register a function that reads other values at each copy from a device to the host.
+    """Register a function that reads further values whenever an array is copied to the host.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ def with_every_read(start):
 
 
 def read_the_rest(device):
-    """Run the reads that `with_every_read` registered, although no array is copied now."""
+    """Run the reads that `with_every_read` registered, without copying an array."""
     platform = _platform_for(device)
     finish = [start(device, platform) for start in _with_every_read]
     platform.wait()

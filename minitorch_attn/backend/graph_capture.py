@@ -47,7 +47,7 @@ def is_recording():
 
 
 def refuse(what):
-    """Report an action that a graph cannot repeat; `what` completes the words "the step ...".
+    """Report an action that a graph cannot repeat; `what` completes the phrase "the step ...".
 
     Raises
     ------
@@ -112,12 +112,12 @@ def live_random():
 
 
 class Rehearsal:
-    """Recorder of a step that still runs normally: it finds out whether a graph could repeat it.
+    """Recorder that finds out, while a step runs normally, whether a graph could repeat it.
 
     Attributes
     ----------
     refused : list of str
-        What the step did that a graph cannot repeat.
+        Actions of the step that a graph cannot repeat.
 
     Examples
     --------

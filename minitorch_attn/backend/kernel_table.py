@@ -1,6 +1,6 @@
 """Table of the CUDA kernels: which operation has a kernel that replaces its forward and backward.
 
-An operation does not mention its kernel. `Function.apply` asks `kernel_for`, and only for arrays
+An operation does not mention its kernel. `Function.apply` calls `kernel_for`, but only for arrays
 that are not on the host; `with_kernel` does the same for a plain function on arrays. The package
 `kernels` fills the table when CUDA is first used.
 """

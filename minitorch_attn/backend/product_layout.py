@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 
 
 def matrix_layout(rows, columns, row_step, column_step):
-    """Return the layout with which BLAS can read a matrix in place.
+    """Return the layout that lets BLAS read a matrix in place.
 
     Parameters
     ----------

@@ -222,13 +222,13 @@ def next_offset(size):
 
 
 class _PartOffset(int):
-    """First counter value of a part of a mask, which starts `skip` < 16 entries after it."""
+    """First counter value for part of a mask, and `skip`: the entries (< 16) before the part."""
 
     skip = 0
 
 
 def mask_offset(shape):
-    """Reserve the counter values for a mask of this shape, or of the whole mask in `batch_part`.
+    """Reserve the counter values for a mask of this shape, or of the full mask in `batch_part`.
 
     Returns
     -------
@@ -336,9 +336,9 @@ def keep_mask(shape, keep_probability, module=np, seed=None, offset=None):
 
 
 def keep_runs(starts, length, keep_probability, seed, offset):
-    """Draw some entries of a mask of `keep_mask`: from each start, a run of entries.
+    """Draw parts of a mask of `keep_mask`: a run of consecutive entries from each start.
 
-    A process that holds a part of an array draws that part of the mask for the whole array.
+    A process that holds only part of an array can thus draw the same part of the full array's mask.
 
     Parameters
     ----------
@@ -348,7 +348,7 @@ def keep_runs(starts, length, keep_probability, seed, offset):
         Number of entries of each run.
     keep_probability : float
     seed, offset : int
-        Seed and offset of the whole mask.
+        Seed and offset of the full mask.
 
     Returns
     -------
@@ -385,7 +385,7 @@ def _run(start, length, threshold, seed, offset):
 
 
 def as_threshold(keep_probability):
-    """Return the number below which a random number of 16 bits keeps an entry."""
+    """Return the threshold: an entry is kept if its random 16-bit number is below it."""
     return round(keep_probability * 2**16)
 
 

@@ -128,7 +128,7 @@ def row_blocks(rows, size):
 
 
 def window_dots(a, windows, out):
-    """Write the dot products, over the channels, of `a` with all places of its windows to `out`.
+    """Write to `out` the dot products, over channels, of `a` with each position of its window.
 
     Parameters
     ----------

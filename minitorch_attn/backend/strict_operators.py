@@ -123,7 +123,7 @@ def _reflected(name, operation):
 
 
 def _reduction(name, *more):
-    """Create the method of a reduction that accepts only the keywords that CuPy's accepts."""
+    """Create the method of a reduction that accepts only the keywords that CuPy accepts."""
     allowed = frozenset({"out", "keepdims", *more})
 
     def method(self, axis=None, **keywords):

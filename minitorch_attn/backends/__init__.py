@@ -2,8 +2,8 @@
 
 `backends.cuda.matmul.allow_tf32` and `set_float32_matmul_precision` set the precision of products
 on a GPU. The products of NumPy always have the full precision of their dtype. The other settings
-belong to libraries that are not used here: programs set `backends.cudnn.benchmark = True` and the
-like, and nothing happens.
+belong to libraries that are not used here: a program can set them (such as
+`backends.cudnn.benchmark = True`), but they have no effect.
 """
 
 from ..errors import ArgumentError
@@ -23,9 +23,9 @@ def set_float32_matmul_precision(precision):
     Parameters
     ----------
     precision : {"highest", "high", "medium"}
-        "highest" computes in float32. "high" and "medium" allow TF32, which is faster and has 10
-        bits after the point, as `backends.cuda.matmul.allow_tf32 = True` does. On the CPU, the
-        precision is always "highest".
+        "highest" computes in float32. "high" and "medium" allow TF32, which is faster and has a
+        10-bit mantissa, as `backends.cuda.matmul.allow_tf32 = True` does. On the CPU, the precision
+        is always "highest".
 
     Examples
     --------

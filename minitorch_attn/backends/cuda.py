@@ -1,9 +1,9 @@
 """Settings of CUDA, `mt.backends.cuda`, with PyTorch's names.
 
 `matmul.allow_tf32 = True` lets products of float32 arrays use the tensor cores, which multiply with
-10 bits after the point instead of 23. The other flags can be set, and have no effect.
+a 10-bit mantissa instead of 23 bits. The other flags can be set, but have no effect.
 `mt.cuda.is_available()` says whether CUDA works. `nn.attention.sdpa_kernel` explains why the
-kernel of attention cannot be chosen.
+attention kernel cannot be chosen.
 """
 
 from ..backend.cublas import settings as matmul

@@ -1,4 +1,4 @@
-"""Stand-in for `torch.backends.cudnn`: its flags can be set, and have no effect."""
+"""Stand-in for `torch.backends.cudnn`: its flags can be set, but have no effect."""
 
 from contextlib import contextmanager
 

@@ -62,7 +62,7 @@ def opening(parts):
     Returns
     -------
     dict
-        "part", "head", "row" and "column", counted from 0. The column is the largest weight's.
+        "part", "head", "row" and "column", counted from 0. The column has the largest weight.
 
     Examples
     --------

@@ -62,7 +62,7 @@ class Look:
     first : int
         Number of the first part among the model's attention layers, counted from 0.
     note : str, default ""
-        What to say about the input, for example that the text was cut.
+        Note about the input, for example that the text was truncated.
     """
 
     title: str
@@ -152,7 +152,7 @@ def _trained_recipe(folder):
     name = run.config.get("command", "tour").removeprefix("train ")
     if name == "captions":
         raise ArgumentError(
-            f"{folder}: this command does not show captioners", hint=f"open {folder}/captions.png"
+            f"{folder}: captioning models are not supported", hint=f"open {folder}/captions.png"
         )
     recipe = load_recipe(name)(options)
     _, state = run.checkpoints.load(device="cpu")
@@ -224,7 +224,7 @@ def _pretrained_on_text(folder, text):
 
 
 def _cut_note(count, limit, which, unit):
-    """Return the line that says that the text is longer than what the model reads, or ""."""
+    """Return a note if the text is longer than the model can read, otherwise ""."""
     if count <= limit:
         return ""
     return f"The text has {count} {unit}; the model reads the {which} {limit} of them."
@@ -288,7 +288,7 @@ def _image_part(name, weights, look):
 def _watch(model, call):
     """Return the path and weights (batch, heads, query, key) of each attention layer that runs.
 
-    Weights of a recurrent decoder, which may attend token by token, are put together.
+    A recurrent decoder may attend token by token; its weights are then concatenated.
     """
     paths = {id(m): path for path, m in model.named_modules() if hasattr(m, "weight_hooks")}
     with evaluating(model) if model.training else nullcontext(), no_grad():

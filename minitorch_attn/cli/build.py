@@ -134,8 +134,8 @@ def build(context, file, as_json):
     """Write a GPT of your own from an empty file, in eight steps.
 
     Without a subcommand, continue with the current step: the functions to write are appended to
-    your file, and checked against the library: values, gradients and shapes. In a terminal the file
-    is checked again whenever you save it; otherwise it is checked once.
+    your file, and their values, gradients and shapes are checked against the library. In a terminal
+    the file is checked again whenever you save it; otherwise it is checked once.
     """
     context.obj = file
     if context.invoked_subcommand is not None:
@@ -296,9 +296,9 @@ def solution(number, yes):
 def notebook(group_file, fresh, answers, no_viewer, file):
     """Write your GPT in a notebook, my_gpt.ipynb: a cell for each function, and a check below it.
 
-    Its cells and my_gpt.py are kept equal: what you have written is filled in, and a check puts the
-    function of its cell into the file. The notebook links to your copies of the eight lessons on
-    the way, in runs/lessons. Requires the extra `notebooks` or `lessons`.
+    The cells and my_gpt.py are kept in sync: functions that you have already written are filled in,
+    and a check copies its cell's function to the file. The notebook links to your copies of the
+    eight related lessons, in runs/lessons. Requires the extra `notebooks` or `lessons`.
     """
     desk = Desk(file or group_file)
     return open_notebook(desk.file.path, desk.known, desk.out, fresh, answers, no_viewer)
@@ -310,7 +310,7 @@ def notebook(group_file, fresh, answers, no_viewer, file):
 @_FILE
 @click.pass_obj
 def train(group_file, steps, alone, file):
-    """Train your GPT on the text of `mta tour`, and the library's GPT of the same size.
+    """Train your GPT, and the library's GPT of the same size, on the text of `mta tour`.
 
     Both start with the same weights and get the same batches. It takes a few minutes; the weights
     are written next to your file.

@@ -1,4 +1,4 @@
-"""`mta build notebook`: make the notebook of the build, those of its lessons, and open it."""
+"""`mta build notebook`: create the build notebook and those of its lessons, and open the first."""
 
 import click
 
@@ -14,7 +14,7 @@ __all__ = ["open_notebook"]
 
 
 def open_notebook(file, known, out, fresh, answers, no_viewer):
-    """Make the notebook beside the learner's file unless it exists, and open it.
+    """Create the notebook next to the learner's file if it does not exist yet, and open it.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def _text(file):
 
 
 def _lessons(folder, name, known, out):
-    """Make the learner's copies of the lessons to which the notebook links, with a link back."""
+    """Create the learner's copies of the lessons that the notebook links to, with a link back."""
     from ..course.notebooks import make_cell, notebook, own_path, write_notebook
 
     items = [(find_lesson(number), step) for number, step in lesson_path(known)]

@@ -53,7 +53,7 @@ def _lessons(step):
 
 
 def _fitting(stub, out):
-    """Indent a stub, and wrap the lines that are too long for the terminal into the next line."""
+    """Indent a stub, and wrap the lines that are too long for the terminal."""
     width, lines, indent, rest = max(out.width, 60), [], "", ""
     for line in stub.splitlines():
         if rest and line.strip() in ("", '"""'):

@@ -79,7 +79,7 @@ def show_hints(out, exercise, count, causes=""):
 
 
 def hint_count(exercise, causes):
-    """Return the number of hints, which include the guess of the gradient check if it has one."""
+    """Return the number of hints, including the gradient check's guess if it has one."""
     return len(exercise.hints) + bool(causes)
 
 
@@ -128,7 +128,7 @@ def state_of(item, progress, work):
 
 
 def say_where(out, known, progress):
-    """Print the exercise that comes next, and the first unsolved one if that is another."""
+    """Print the exercise that comes next, and the first unsolved one if it is a different one."""
     following = progress.current(known)
     if following is None:
         out.print("all exercises are solved")

@@ -153,7 +153,7 @@ def _say_next(out, progress):
 
 
 def _say_path(out, number):
-    """Print what follows a lesson on the path to GPT, if it is on the path."""
+    """If a lesson is on the path to GPT, print what follows it there."""
     following = BuildProgress().after(number, load_steps())
     if isinstance(following, str):
         out.print(f"on the path to a GPT of your own: {command('lesson', 'step', following)}")

@@ -34,7 +34,7 @@ def _read_line():
 
 
 def _complete_from(names):
-    """Let the Tab key complete names, where there is readline."""
+    """Let the Tab key complete names, if readline is available."""
     try:
         import readline
         import rlcompleter

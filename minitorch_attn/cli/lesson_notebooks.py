@@ -34,8 +34,8 @@ _VIEWERS = (("jupyter-lab", "jupyter-lab"), ("jupyter-notebook", "jupyter-notebo
 def open_(number, fresh, answers, no_viewer):
     """Open your copy of a lesson as a notebook, in JupyterLab or Jupyter Notebook.
 
-    The notebook is in runs/lessons/NN. Your changes are kept. The cell below a function that you
-    write says what is wrong with it.
+    The notebook is in runs/lessons/NN. Your changes are kept. The cell below each function that you
+    write checks it and shows what is wrong.
     """
     from ..course.notebooks import notebook, own_path
 

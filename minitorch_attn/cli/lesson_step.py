@@ -46,7 +46,7 @@ class Stepper:
 
     Going back shows a cell with its stored output. In a terminal the stepper waits for a key after
     each cell, asks for guesses, and lets the learner write the functions of the lesson; the three
-    cells of a function are shown together. Otherwise it does not wait, and the answers run.
+    cells of a function are shown together. Otherwise it does not wait, and runs the answers.
 
     Parameters
     ----------
@@ -308,7 +308,7 @@ class Stepper:
             return "q"
 
     def _do(self, meant, at):
-        """Do what a key means that does not leave the cell."""
+        """Handle a key that does not leave the cell."""
         turn = self.turns.get(at)
         if meant == "expression":
             expressions(self.lesson_run, self._write)

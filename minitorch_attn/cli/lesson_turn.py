@@ -1,4 +1,4 @@
-"""Your turn in `mta lesson step`: edit a function, check it when it is saved, hint and answer."""
+"""Your turn in `mta lesson step`: edit and check a function, show a hint or the answer."""
 
 import os
 import shlex

@@ -70,7 +70,7 @@ def _read_config(context, parameter, path):
 
 
 def _kind(type):
-    """Return the kind of values that a file may give for an option. Click checks the ranges."""
+    """Return the type of value that a file may set for an option. Click checks the ranges."""
     if isinstance(type, click.types.IntParamType):
         return INTEGER
     return NUMBER if isinstance(type, click.types.FloatParamType) else TEXT

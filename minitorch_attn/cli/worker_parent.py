@@ -15,7 +15,7 @@ _RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK")
 
 
 def main(folder, *command):
-    """Run the command, and exit with its status, or with 128 plus the number of its signal."""
+    """Run the command, and exit with its status, or with 128 plus the signal that killed it."""
     _die_with_parent()
     pid = os.fork()
     if pid == 0:

@@ -51,7 +51,7 @@ def start_workers(workers, arguments):
 
 
 class _Supervisor:
-    """The process that the user started. It outlives the workers, and none of them outlives it."""
+    """The process that the user started. It waits for the workers, which end when it ends."""
 
     def __init__(self, workers, arguments, folder):
         self.workers, self.arguments, self.folder = workers, arguments, folder
@@ -175,7 +175,7 @@ class _Supervisor:
         return next((int(end) for end in ends if end not in (None, "0")), FAILED)
 
     def _end_all(self):
-        """Kill what still runs, after an error or if this process is interrupted."""
+        """Kill all workers that still run, after an error or if this process is interrupted."""
         if self.process.poll() is None:
             with contextlib.suppress(OSError):
                 os.killpg(self.process.pid, signal.SIGKILL)

@@ -28,7 +28,7 @@ _PATIENCE = 8.0  # seconds for worker 0 to report an error that all workers have
 
 
 def join():
-    """Join the other workers, which mpiexec or srun started, and return their number.
+    """Join the other workers, which mpiexec or srun started; return the number of workers.
 
     From then on, this process does not outlive its parent, and an exception ends all workers.
     """
@@ -72,7 +72,7 @@ def _say_how_it_ends(note):
 
 
 def _end_with_parent():
-    """Let Linux kill this process when its parent (of mpiexec or srun) ends, however it ends."""
+    """Ask Linux to kill this process when its parent (mpiexec or srun) ends, however it ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == 1:  # it ended before

@@ -52,7 +52,7 @@ def leaves(value, name=""):
 
 
 def as_array(value):
-    """Convert a tensor, on any device and with or without a graph, or a number to an array."""
+    """Convert a number, or a tensor on any device (with or without a graph), to an array."""
     return value.detach().numpy() if isinstance(value, Tensor) else np.asarray(value)
 
 
@@ -222,7 +222,7 @@ def _short(value):
 
 
 def _plain(value):
-    """Return `repr(value)`, but with numbers of four digits and without NumPy's types."""
+    """Return `repr(value)`, but with numbers rounded to four digits and without NumPy's types."""
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         start, *_, end = repr(value[:0])
         comma = "," if isinstance(value, tuple) and len(value) == 1 else ""

@@ -23,9 +23,9 @@ def digit_batch(rng, length, size=64, reverse=True, blanks=0):
     size : int, default 64
         Number of examples.
     reverse : bool, default True
-        Whether the target is the digits in reverse. Otherwise it is the digits.
+        Whether the target has the digits in reverse order; otherwise, in the order of the source.
     blanks : int, default 0
-        Number of blanks at random places of the source, which the target leaves out.
+        Number of blanks at random places in the source. The target does not contain them.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def digit_batch(rng, length, size=64, reverse=True, blanks=0):
 
 
 def train_on_digits(model, steps, rate, lengths, reverse=True, blanks=False):
-    """Train a model to write the digits of a source, with Adam, and return it.
+    """Train a model with Adam to write the digits of a source, and return the model.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def train_on_digits(model, steps, rate, lengths, reverse=True, blanks=False):
     rate : float
         Learning rate. In the last third of the steps it falls linearly to 0.
     lengths : sequence of int
-        Each step draws one of these numbers of digits.
+        Possible numbers of digits; each step draws one of them.
     reverse : bool, default True
     blanks : bool, default False
         Whether half of each source consists of blanks.
@@ -81,7 +81,7 @@ def train_on_digits(model, steps, rate, lengths, reverse=True, blanks=False):
 
 
 def train(model, steps, rate, draw):
-    """Train a model that is given the correct previous token with Adam, and return it.
+    """Train, with Adam, a model that is given the correct previous token; return the model.
 
     Parameters
     ----------

@@ -43,8 +43,8 @@ class Failure:
 def notebook(lesson, answers=False):
     """Convert a lesson to a notebook without outputs.
 
-    A function that the learner writes is unanswered. The hint stands folded below its task, and the
-    answer folded below its check. The code of checks and figures is folded, too.
+    Functions that the learner writes are left unanswered. The hint is folded below the task, and
+    the answer below the check. The code of checks and figures is folded, too.
 
     Parameters
     ----------

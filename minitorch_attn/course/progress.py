@@ -34,7 +34,7 @@ def state_folder():
 
 
 class Progress:
-    """Record of the finished lessons, and of the cell where the user stopped in each other lesson.
+    """Record of the finished lessons, and of where the user stopped in each unfinished lesson.
 
     A damaged file is renamed and never overwritten. If the file cannot be written, commands still
     work, but progress is lost.
@@ -131,7 +131,7 @@ class Progress:
         ----------
         number : str
         which : int
-            Which predict cell of the lesson, counted from 1.
+            Number of the predict cell within the lesson, counted from 1.
         text : str
         """
         guesses = self.entry(number).get("guesses")

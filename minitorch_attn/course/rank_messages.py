@@ -1,4 +1,4 @@
-"""Messages of a run of several ranks: who sent which values to whom, in which round."""
+"""Messages of a run on several ranks: who sent which values to whom, and in which round."""
 
 from collections import defaultdict, deque
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ __all__ = ["Message", "MessageLog", "in_rounds", "print_messages"]
 
 @dataclass
 class Message:
-    """One message from a rank to another one.
+    """One message from one rank to another.
 
     Attributes
     ----------
@@ -37,14 +37,14 @@ class Message:
 
 
 class MessageLog(Traffic):
-    """Counts that also keep every send and receive of this rank, in order."""
+    """Traffic counter that also records every send and receive of this rank, in order."""
 
     def __init__(self):
         super().__init__()
         self.entries = []  # (kind, rank of the run, values)
 
     def note(self, kind, group, array, root):
-        """Keep a copy of what is sent; of a receive, keep only from whom."""
+        """Keep a copy of each sent array; for a receive, keep only the source rank."""
         if kind in ("send", "recv") and root is not None:
             values = to_host(array).copy() if kind == "send" else None
             self.entries.append((kind, group.ranks[root], values))
@@ -56,8 +56,8 @@ def in_rounds(logs):
     Parameters
     ----------
     logs : list of list of (kind, rank, values)
-        Entries of each rank's MessageLog. The k-th send from rank a to rank b is the k-th receive
-        of b from a.
+        Entries of each rank's MessageLog. The k-th send from rank a to rank b matches the k-th
+        receive of b from a.
 
     Returns
     -------

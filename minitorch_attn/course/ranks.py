@@ -61,18 +61,18 @@ def run_ranks(ranks, function, *arguments, uses=(), limit=120.0):
         Number of processes.
     function : function
         Its source text may use `np`, `mt`, `dist` (`mt.distributed`) and the functions in `uses`,
-        and no other names from outside. The process group exists when it is called.
+        and no other names from outside. The process group exists when the function is called.
     *arguments
         Numbers, strings, tensors, arrays, and lists and dicts of them; the same on every rank.
     uses : sequence of function or class
-        What the function calls.
+        Functions and classes that the function calls.
     limit : float, default 120
-        Seconds after which the run is ended.
+        Time limit for the run, in seconds.
 
     Returns
     -------
     RankRun
-        List of the results; results may contain what arguments may contain.
+        List of the results, which may contain the same types as the arguments.
 
     Raises
     ------
@@ -126,8 +126,8 @@ def _program(function, uses, folder):
 def _source(part):
     """Return the source text of a function or class.
 
-    Before Python 3.13, inspect looks for a class in the file of its module. A cell of a notebook or
-    of `mta lesson step` is not that file, but the code of the class's methods names the cell.
+    Before Python 3.13, inspect looks for a class in the file of its module. A class from a cell of
+    a notebook or of `mta lesson step` is not in that file, but its methods' code names the cell.
     """
     if inspect.isclass(part):
         for method in filter(inspect.isfunction, vars(part).values()):
@@ -149,7 +149,7 @@ def _run(command, name, limit):
     except subprocess.TimeoutExpired:
         raise CommunicationError(
             f"run_ranks: {name} did not end within {limit:g} s",
-            hint="does every rank make the same calls, in the same order?",
+            hint="check that every rank makes the same calls, in the same order",
         ) from None
     print(done.stdout, end="")
     if done.returncode:

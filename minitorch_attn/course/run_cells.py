@@ -35,8 +35,8 @@ class LessonRun:
     ----------
     namespace : dict
     own : dict
-        Names that the learner has assigned in expressions. They hide the lesson's names there, and
-        only there, until a cell assigns them again.
+        Names that the learner has assigned in expressions. In expressions only, they hide the
+        lesson's names, until a cell assigns those again.
     outputs : list of str
         Text printed by each cell that has run.
     """
@@ -74,7 +74,7 @@ class LessonRun:
         return self.outputs[-1]
 
     def check_turn(self, turn, file=None):
-        """Check the learner's version of a function. The first check counts as the turn's cells.
+        """Check the learner's version of a function. The first check counts as running the cells.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ def _assigned(before, after):
 
 
 def _shown(value):
-    """Format a value; below a tensor or an array with axes stands its shape."""
+    """Format a value; for a tensor or an array with axes, add the shape on the next line."""
     text = repr(value)
     if len(text) > _LONGEST:
         text = text[:_LONGEST] + " ..."

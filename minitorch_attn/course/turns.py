@@ -1,4 +1,4 @@
-"""Your turns of a lesson: find the cells that a learner fills in, and the function without answer.
+"""Your turns in a lesson: find the cells that a learner fills in, and remove the answers.
 
 A lesson file has the answers filled in, in three consecutive cells with the tags "your-turn" (task
 and hint), "answer" (one function) and "check" (a call of `check`). A Markdown cell with the tag
@@ -107,7 +107,7 @@ def is_predict(cell):
 
 
 def unanswered(code):
-    """Replace the body of a function by `raise NotImplementedError`. Its docstring stays.
+    """Replace the body of a function with `raise NotImplementedError`. Its docstring stays.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def _function(lesson, cell):
     try:
         body = ast.parse(cell.text).body
     except SyntaxError as error:
-        raise _malformed(lesson, cell, f"the answer is not Python: {error}", "") from None
+        raise _malformed(lesson, cell, f"the answer is not valid Python: {error}", "") from None
     if len(body) != 1 or not isinstance(body[0], ast.FunctionDef) or not ast.get_docstring(body[0]):
         raise _malformed(
             lesson, cell, "an answer has the wrong form", "one function, with docstring"

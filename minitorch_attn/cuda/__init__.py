@@ -1,4 +1,4 @@
-"""CUDA devices through CuPy, `mt.cuda`: whether they work, which are there, their memory."""
+"""CUDA devices through CuPy, `mt.cuda`: availability, names, selection, memory and CUDA graphs."""
 
 from ..backend import manual_seed as _manual_seed
 from ..backend.cuda import (
@@ -43,5 +43,5 @@ def manual_seed_all(seed):
 
 
 def is_bf16_supported():
-    """Return False: NumPy does not have bfloat16, and CuPy has no batched products of it."""
+    """Return False: NumPy does not have bfloat16, and CuPy does not batch its products."""
     return False

@@ -1,4 +1,4 @@
-"""The older names of `mt.amp`, `torch.cuda.amp`: autocast and GradScaler for CUDA devices."""
+"""Older names of `mt.amp`, as in `torch.cuda.amp`: autocast and GradScaler for CUDA devices."""
 
 from .. import amp as _amp
 from ..named_errors import names_arguments

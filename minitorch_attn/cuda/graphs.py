@@ -69,7 +69,7 @@ class GraphedStep:
 
     Notes
     -----
-    Each graph occupies the memory of a whole step. PyTorch's equivalents are `torch.cuda.graph` and
+    Each graph occupies the memory of a full step. PyTorch's equivalents are `torch.cuda.graph` and
     `torch.cuda.make_graphed_callables`.
 
     Examples
@@ -99,7 +99,7 @@ class GraphedStep:
             raise ArgumentError(
                 "GraphedStep: num_warmup_iters must be an int, at least 1",
                 got=f"{num_warmup_iters!r}",
-                hint="use 3, the default: the first call compiles kernels, which a capture cannot",
+                hint="use 3, the default: kernels cannot be compiled during a capture",
             )  # fmt: skip
         self._step = step
         self._warmups, self._max_graphs, self._copy = num_warmup_iters, max_graphs, copy_outputs
@@ -228,7 +228,7 @@ class _Graph:
 
     @contextmanager
     def _own_stream(self):
-        """Use this graph's stream and pool; its work runs between that of the caller's stream."""
+        """Use this graph's stream and pool; the caller's stream waits for its work."""
         outside = self.cupy.cuda.get_current_stream()
         self.stream.wait_event(outside.record())
         with self.stream, self.cupy.cuda.using_allocator(self.pool.malloc):

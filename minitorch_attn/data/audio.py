@@ -1,6 +1,6 @@
 """Audio features: frames, windows, the STFT, mel filters and the log-mel spectrogram.
 
-Every function takes arrays of any device and returns arrays of the same device and dtype. Leading
+Every function takes arrays on any device and returns arrays of the same device and dtype. Leading
 axes, such as a batch or channel axis, are kept. `wav.py` reads and writes files.
 """
 
@@ -170,8 +170,8 @@ def hertz_to_mel(frequency, mel_scale="htk"):
     ----------
     frequency : float or array
     mel_scale : {"htk", "slaney"}
-        "htk": 2595 log10(1 + f / 700). "slaney": 3 f / 200 below 1000 Hz, and above
-        15 + 27 ln(f / 1000) / ln 6.4.
+        "htk": 2595 log10(1 + f / 700). "slaney": 3 f / 200 up to 1000 Hz,
+        15 + 27 ln(f / 1000) / ln 6.4 above.
 
     Returns
     -------
@@ -249,9 +249,9 @@ def mel_filters(
     Notes
     -----
     Let p_0 < ... < p_(num_mels + 1) be edges that are equally spaced in mel and converted to
-    Hz. The value of filter m at frequency f is max(0, min((f - p_m) / (p_(m+1) - p_m), (p_(m+2)
-    - f) / (p_(m+2) - p_(m+1)))). A filter that lies between two neighboring frequencies of the
-      transform is zero everywhere.
+    Hz. The value of filter m at frequency f is
+    max(0, min((f - p_m) / (p_(m+1) - p_m), (p_(m+2) - f) / (p_(m+2) - p_(m+1)))).
+    A filter that lies between two neighboring frequencies of the transform is zero everywhere.
 
     Examples
     --------

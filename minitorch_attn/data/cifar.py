@@ -56,7 +56,7 @@ def read_cifar10(path):
         raise DataError(
             f"{name} is not a file of CIFAR-10's binary release",
             got=f"label {labels[worst]} in record {worst}", expected="0 to 9",
-            hint="CIFAR-100 has another format; use cifar-10-binary.tar.gz",
+            hint="CIFAR-100 has a different format; use cifar-10-binary.tar.gz",
         )  # fmt: skip
     return records[:, 1:].reshape(-1, 3, 32, 32).copy(), labels
 

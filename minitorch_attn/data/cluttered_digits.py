@@ -42,7 +42,7 @@ class ClutteredDigits(NamedTuple):
 
 @names_arguments
 def draw_cluttered(count, images, labels, generator, side=32, size=12, margin=6, pieces=6):
-    """Draw images of a digit at a random place, and fragments of other digits.
+    """Draw images of a digit at a random place among fragments of other digits.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def draw_cluttered(count, images, labels, generator, side=32, size=12, margin=6,
     side : int, default 32
         Height and width of an image.
     size : int, default 12
-        Height and width of a digit, to which it is resized.
+        Height and width to which a digit is resized.
     margin : int, default 6
         Smallest distance of a digit from the edges.
     pieces : int, default 6

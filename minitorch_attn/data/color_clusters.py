@@ -23,8 +23,8 @@ class ColorClusters(NamedErrors):
 
     References
     ----------
-    .. [1] Chen et al. 2020, "Generative Pretraining from Pixels", ICML 2020, section 3.2: 512
-       clusters of RGB values make a sequence three times shorter than one of channels.
+    .. [1] Chen et al. 2020, "Generative Pretraining from Pixels", ICML 2020, section 3.2: with 512
+       clusters of RGB values, a sequence is a third as long as one of channel values.
 
     Examples
     --------
@@ -53,9 +53,9 @@ class ColorClusters(NamedErrors):
         ----------
         images : uint8 array of shape (image, height, width, channel)
         num_clusters : int
-            Number of colors. If the images have fewer, some of the palette's entries are equal.
+            Number of colors. If the images have fewer colors, some entries are equal.
         seed : int, default 0
-            Random seed of the first centers, which k-means++ draws.
+            Random seed of the initial centers, which k-means++ draws.
         iterations : int, default 20
             Maximum number of steps of Lloyd's algorithm.
 
@@ -102,7 +102,7 @@ class ColorClusters(NamedErrors):
             ) from error
 
     def encode(self, images):
-        """Return the palette entry of each pixel, in raster order.
+        """Return the index of the palette entry of each pixel, in raster order.
 
         Parameters
         ----------
@@ -119,7 +119,7 @@ class ColorClusters(NamedErrors):
         return np.concatenate(nearest).reshape(count, height * width)
 
     def decode(self, ids, height, width):
-        """Return the images of sequences of palette entries.
+        """Convert sequences of palette indices back to images.
 
         Parameters
         ----------

@@ -49,8 +49,8 @@ def draw_detection_scenes(
     side : int, default 64
         Height and width of a scene in pixels.
     smallest, largest : int, default 12 and 24
-        Range of the height of a digit in pixels. The width is in proportion, up to 20 % more or
-        less.
+        Range of the height of a digit in pixels. The width follows in proportion, varied at random
+        by up to 20 %.
     most : int, default 4
         Largest number of digits in a scene. Each number from 1 to `most` is equally likely.
     clutter : int, default 8

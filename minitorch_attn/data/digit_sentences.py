@@ -97,7 +97,7 @@ def draw_sentences(scenes, generator, places=False):
 
 
 def prompts(places=False):
-    """Return the sentences that name one digit alone, for each digit.
+    """For each digit, return the sentences that name only that digit.
 
     Parameters
     ----------

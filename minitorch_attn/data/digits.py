@@ -64,7 +64,7 @@ def digits_split(test_share=0.2, seed=0):
     test_count = math.ceil(test_share * len(labels))  # as scikit-learn rounds
     if not 10 <= test_count <= len(labels) - 10:
         raise ArgumentError(
-            "digits_split: one of the two parts would have fewer images than there are digits",
+            "digits_split: one of the two parts would have fewer than 10 images",
             got=f"test_share={test_share!r}, {test_count} of {len(labels)} images",
             expected="at least 10 images in each part",
         )

@@ -47,7 +47,7 @@ def download(url, sha256, *, folder=None, max_bytes=4 << 30, timeout=30.0):
     url : str
         URL that starts with http or https.
     sha256 : str
-        Checksum of the file (64 hexadecimal digits). A file with another checksum is deleted.
+        Checksum of the file (64 hexadecimal digits). A file with a different checksum is deleted.
     folder : str or path, optional
         Target folder. Default: `cache_folder()`.
     max_bytes : int, default 4 GiB
@@ -82,7 +82,7 @@ def download(url, sha256, *, folder=None, max_bytes=4 << 30, timeout=30.0):
 
 
 def _checked_url(url):
-    """Return the parts of a URL, its path in ASCII. Messages do not repeat a password."""
+    """Return the parts of a URL, with an ASCII path. Error messages do not repeat a password."""
     shown = _SHOWN.match(url)[0]
     shown += "..." if shown != url else ""
     try:
@@ -97,7 +97,7 @@ def _checked_url(url):
         raise ArgumentError(
             "download: url must be an http or https address",
             got=ascii(shown), expected="https://...",
-            hint="to use a file on this machine, pass its path where the downloaded file is read",
+            hint="to use a file on this machine, pass its path to the function that reads the file",
         )  # fmt: skip
     if parts.username is not None:
         raise ArgumentError(
@@ -122,7 +122,7 @@ def shown_path(path):
 
 
 def local_path(source, sha256=None):
-    """Return the local path of `source`, after downloading a URL and unpacking an archive.
+    """Return the local path of `source`. Download it if it is a URL; unpack it if it is an archive.
 
     Parameters
     ----------

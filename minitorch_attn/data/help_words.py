@@ -1,8 +1,8 @@
 """Words of Python's help topics: sentences for language models, and words with two meanings.
 
 Many Python keywords are also English words: `for` starts a loop, or is a preposition; `class`
-starts a definition, or is a noun. The help topics use both. Which meaning an occurrence has
-follows from a rule about the text, not from its neighbors; see `HelpWords`.
+starts a definition, or is a noun. The help topics use both. The meaning of each occurrence is
+determined by a rule about the text, not by neighboring words; see `HelpWords`.
 """
 
 import ast

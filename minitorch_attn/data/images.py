@@ -119,7 +119,7 @@ class ImageProcessor(NamedErrors):
         self.channels = channels if mean is None else len(mean)
         if self.channels not in (1, 3) or (mean is not None and len(std) != self.channels):
             raise ArgumentError(
-                "ImageProcessor: the number of channels must be 1 or 3, in mean as in std",
+                "ImageProcessor: the number of channels must be 1 or 3, the same in mean and std",
                 got=f"{self.channels} channels, std {std}",
             )
         self.new_size = new_size
@@ -167,7 +167,7 @@ class ImageProcessor(NamedErrors):
         Returns
         -------
         ImageProcessor
-            Processor with the same results as the class in transformers, if that uses Pillow.
+            Processor with the same results as its class in transformers, if that class uses Pillow.
         """
         check(config, PREPROCESSOR, where)
         kind = config.get("image_processor_type") or config.get("feature_extractor_type") or "ViT"

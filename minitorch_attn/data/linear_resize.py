@@ -21,8 +21,8 @@ def linear_weights(start, length, size, total, dtype="float64"):
     Returns
     -------
     array of shape (size, total) or (image, size, total)
-        Row i contains the weights for new pixel i. The new pixel's center lies at the same
-        fraction of the part as before, and its value is interpolated from the two nearest
+        Row i contains the weights for new pixel i. The center of this pixel lies at the fraction
+        (i + 1/2) / size of the part, and its value is interpolated from the two nearest old
         pixels. Beyond an edge, the outermost pixel is repeated.
 
     Examples

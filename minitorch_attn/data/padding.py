@@ -70,7 +70,7 @@ class BucketedBatches(NamedErrors):
 
     Each epoch shuffles the examples, cuts the order into pools of `pool` batches, sorts each pool
     by length, cuts it into batches and shuffles the batches. Every example occurs once in an epoch,
-    batches need little padding, and they differ between epochs. Epoch n depends only on
+    batches need little padding, and the batches differ between epochs. Epoch n depends only on
     (seed, n), so the stream can resume at any position.
 
     Parameters

@@ -33,7 +33,7 @@ def read_parallel(source, target, *, sha256=(None, None)):
         raise DataError(
             f"{paths[0]} and {paths[1]} must have the same number of lines",
             got=f"{len(sides[0]):,} and {len(sides[1]):,} lines",
-            hint="make line n of one file the translation of line n of the other",
+            hint="line n of one file must be the translation of line n of the other",
         )
     return _pairs(zip(*sides, strict=True), " and ".join(paths))
 

@@ -22,7 +22,7 @@ def pixel_table_bits(training, test, levels, offsets, position=False):
     """Return the bits per pixel of the best table for the given neighbors.
 
     The table counts how often each level occurs after each combination of the neighbors' levels.
-    Its prior is the table without the last neighbor, and so on down to equally likely levels:
+    A table's prior is the table without the last neighbor; without neighbors, it is uniform:
     p(x | context) = (count(context, x) + s p(x | shorter context)) / (count(context) + s).
 
     Parameters
@@ -35,13 +35,13 @@ def pixel_table_bits(training, test, levels, offsets, position=False):
         Row and column offsets of the neighbors. A neighbor outside the image has a special
         level.
     position : bool, default False
-        Whether each position has its own table, whose prior is the table of all positions.
+        Whether each position has its own table, with the table for all positions as its prior.
 
     Returns
     -------
     float
-        Bits per pixel of the test images, with the prior strength s for which they need the
-        fewest. Choosing s on the test images favors the table.
+        Bits per pixel of the test images, for the prior strength s that minimizes them. Because s
+        is chosen on the test images, the result is slightly too good.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def pixel_table_bits(training, test, levels, offsets, position=False):
 
 
 def _contexts(images, levels, offsets, position):
-    """Return the index of each context of 0, 1, ... neighbors: a list of (image * pixel,)."""
+    """Return each pixel's context index for 0, 1, ... neighbors: a list of (image * pixel,)."""
     count, height, width = images.shape
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)), constant_values=levels)
     found = [np.zeros(images.size, np.int64)]
@@ -76,7 +76,7 @@ def _contexts(images, levels, offsets, position):
 
 
 def _counts(contexts, training, wanted, levels):
-    """Count how often each level follows each `wanted` context in training: (pixel, level)."""
+    """Count each level's occurrences in training after the `wanted` contexts: (pixel, level)."""
     _, numbers = np.unique(np.concatenate([contexts, wanted]), return_inverse=True)
     known, wanted = numbers[: len(contexts)], numbers[len(contexts) :]
     cells = known * levels + training.reshape(-1)

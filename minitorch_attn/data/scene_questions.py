@@ -1,7 +1,7 @@
 """Scene questions: digits as image regions, with captions and questions about their places.
 
-A question is "what is left of the seven ?", for example. The regions are crops of the digits;
-they take the place of the objects that a detector finds for UNITER (Chen et al. 2020,
+One of the questions is "what is left of the seven ?". The regions are crops of the digits; they
+stand in for the objects that UNITER obtains from a detector (Chen et al. 2020,
 arXiv:1909.11740v3).
 """
 
@@ -74,7 +74,7 @@ def draw_region_scenes(count, images, labels, generator, *, fewest=1, most=4, no
     ----------
     count : int
     images : array of shape (digit, 1, 8, 8)
-        Handwritten digits of all ten classes, as from `digits_split`.
+        Handwritten digits of all ten classes, such as those from `digits_split`.
     labels : int array of shape (digit,)
     generator : numpy.random.Generator
     fewest, most : int, default 1 and 4
@@ -114,7 +114,7 @@ def draw_region_scenes(count, images, labels, generator, *, fewest=1, most=4, no
 
 
 def true_relations(scenes):
-    """Return the true relations: whether a digit is directly left of, right of, ... another one.
+    """Return the true relations: whether one digit is directly left of, right of, ... another.
 
     The relations are left of, right of, above and below. Two digits of a row or column are
     neighbors if no digit is between them.
@@ -140,7 +140,7 @@ def true_relations(scenes):
 
 
 def _middle_between(same, along, present):
-    """Return where a and b are at the two ends of a row (or column) with a digit in its middle."""
+    """Return True where a and b are at the ends of a row (or column) with a digit between them."""
     middle = present & (along == 1)
     filled = (middle[:, None] & (same[:, :, None] == same[:, None])).any(2)  # (scene, region)
     return (abs(along[:, :, None] - along[:, None]) == 2) & filled[:, :, None]
@@ -154,7 +154,7 @@ def _drawn_relation(true, generator):
 
 
 def draw_captions(scenes, generator):
-    """Describe each scene: "seven top left , two below seven", or only one half.
+    """Describe each scene: "seven top left , two below seven", or only half of this.
 
     Parameters
     ----------
@@ -164,11 +164,11 @@ def draw_captions(scenes, generator):
     Returns
     -------
     ids : int64 array of shape (scene, 9)
-        [CLS], the place of a digit, a comma, a relation of two digits, [SEP] and padding. Three
-        of eight captions do not name a place. One of eight, and all those of scenes without
-        relations, do not state a relation.
+        [CLS], the place of a digit, a comma, a relation of two digits, [SEP] and padding. Three in
+        eight captions do not name a place. One in eight does not state a relation, nor does any
+        caption of a scene without relations.
     regions : int64 array of shape (scene, 9)
-        Region that each word is about; -1 for words about no region or two.
+        Region that each word refers to; -1 if it refers to none or to two.
     """
     scene, number = np.arange(len(scenes.digits)), (scenes.digits >= 0).sum(1)
     c = (generator.random(len(scene)) * number).astype(int)

@@ -79,5 +79,5 @@ def draw_shape_pairs(count, generator, noise=0.1):
 
 
 def _are_close(corners):
-    """Return for which pairs of corners the shapes are less than 9 pixels apart on both axes."""
+    """Return True for pairs of corners whose shapes are under 9 pixels apart on both axes."""
     return np.abs(corners[:, 0] - corners[:, 1]).max(1) < SHAPE + GAP

@@ -66,7 +66,7 @@ def spec_augment(
     in_range = lengths.shape == (batch,) and np.all((lengths >= 0) & (lengths <= frames))
     if lengths.dtype.kind not in "iu" or not in_range:
         raise ArgumentError(
-            "spec_augment: lengths must hold one number of frames for each spectrogram",
+            "spec_augment: lengths must contain one number of frames for each spectrogram",
             got=f"{lengths.tolist()!r:.60}", expected=f"{batch} integers from 0 to {frames}",
         )  # fmt: skip
     widest = np.minimum(time_width, (time_fraction * lengths).astype(int))

@@ -107,7 +107,7 @@ class SpeechFolder(NamedErrors):
 
 
 def _files(folder, ending):
-    """Return the paths in a folder and its subfolders with this ending, in alphabetical order."""
+    """Return the paths with this ending in a folder and its subfolders, in alphabetical order."""
     found = []
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -156,7 +156,7 @@ def _column(path, names, wanted):
     found = [number for number, name in enumerate(names) if name.strip().lower() in wanted]
     if len(found) != 1:
         raise DataError(
-            f"{path}: the first line must name one column {wanted[0]} and one column text",
+            f"{path}: the first line must name one {wanted[0]} column and one text column",
             got=f"{', '.join(names)!r:.80}", expected=f"one of {', '.join(wanted)}",
         )  # fmt: skip
     return found[0]
@@ -174,7 +174,7 @@ def _inside(table, name, place):
 
 
 def _check_line(place, path, text, seen):
-    """Raise DataError if a line has no text, no WAV file, or the WAV file of an earlier line."""
+    """Raise DataError if a line lacks text or a WAV file, or repeats an earlier line's WAV file."""
     if not text:
         raise DataError(f"{place}: the transcript is empty", hint="remove the line")
     if not os.path.isfile(path):
@@ -186,5 +186,5 @@ def _check_line(place, path, text, seen):
             hint=f"convert it: ffmpeg -i {other[0]} {path}" if other else None,
         )
     if path in seen:
-        raise DataError(f"{place}: {path} has another transcript", got=f"the one in {seen[path]}")
+        raise DataError(f"{place}: {path} already has a transcript", got=f"the one in {seen[path]}")
     seen[path] = place

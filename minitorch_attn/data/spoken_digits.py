@@ -251,7 +251,7 @@ class _Tracks:
         self.knots, self.values = knots, values  # (knot,), (knot, curve)
 
     def at(self, times):
-        """Return the formants (time, 3), voice, noise and pitch (time,) at some samples."""
+        """Return the formants (time, 3), voice, noise and pitch (time,) at given samples."""
         curves = [np.interp(times, self.knots, curve) for curve in self.values.T]
         return np.stack(curves[:3], axis=-1), *curves[3:]
 

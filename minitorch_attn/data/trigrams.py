@@ -11,7 +11,7 @@ class InterpolatedTrigram:
     """Trigram model: a mixture of uniform, unigram, bigram and trigram probabilities.
 
     The weights of the mixture are fitted to held-out sentences by expectation-maximization (Jelinek
-    and Mercer 1980). The weight of a context that never occurred goes to the other parts of the
+    and Mercer 1980). If a context never occurred, its weight is given to the other parts of the
     mixture.
 
     Parameters
@@ -51,7 +51,7 @@ class InterpolatedTrigram:
                 self.contexts[gram[3 - length : -1], length] += 1
 
     def _parts(self, sentences):
-        """Yield a word's probability in each part of the mixture; None for an unknown context."""
+        """Yield each word's probability in every part of the mixture; None for unknown contexts."""
         for gram in _grams(sentences):
             parts = [1 / self.vocab_size]
             for length in (1, 2, 3):
@@ -118,7 +118,7 @@ class KneserNeyTrigram:
 
 
 def _mean_loss(probabilities):
-    """Return the mean of -log p, or 0 if there are none."""
+    """Return the mean of -log p, or 0 if there are no probabilities."""
     total, count = 0.0, 0
     for p in probabilities:
         total -= math.log(p)
@@ -134,7 +134,7 @@ def _grams(sentences):
 
 
 def _split(sentences):
-    """Split the sentences: nine tenths to count, and every tenth one to tune on."""
+    """Split the sentences: nine in ten for counting, and every tenth for tuning."""
     kept = [sentence for number, sentence in enumerate(sentences) if number % 10 != 3]
     return kept, [sentence for number, sentence in enumerate(sentences) if number % 10 == 3]
 

@@ -48,7 +48,7 @@ class Sound(NamedTuple):
 
 
 class _Format(NamedTuple):
-    """Content of the chunk "fmt "."""
+    """Contents of the "fmt " chunk."""
 
     kind: int  # _PCM or _FLOAT
     channels: int
@@ -67,8 +67,8 @@ def read_wav(path, *, dtype="float32", allow_truncated=False):
         Dtype of the samples. float32 rounds 32-bit integers and 64-bit floats.
     allow_truncated : bool, default False
         Whether to read the complete samples of a file that ends early, or whose header has
-        wrong or missing sizes, as after an interrupted recording. By default, such a file
-        raises an error.
+        wrong or missing sizes, for example after an interrupted recording. By default, reading
+        such a file raises an error.
 
     Returns
     -------
@@ -258,7 +258,7 @@ def write_wav(path, samples, sample_rate, sample_format="int16"):
     sample_rate : int
         Samples per second.
     sample_format : {"int16", "uint8", "int24", "int32", "float32", "float64"}
-        Integers are rounded to the nearest one; 1.0 becomes the largest integer.
+        Integer formats round to the nearest integer; 1.0 becomes the largest integer.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Distributed computing: several processes work together, with the names of `torch.distributed`.
+"""Distributed computing: processes that work together, with the API names of `torch.distributed`.
 
 Each process of a run is a rank. `init_process_group` joins the ranks, collectives such as
-`all_reduce` combine their tensors, and `functional` has the differentiable versions. MPI (mpi4py)
+`all_reduce` combine their tensors, and `functional` has differentiable versions. MPI (mpi4py)
 sends tensors on the CPU, and NCCL (CuPy) tensors on GPUs. See docs/distributed.md.
 """
 

@@ -1,7 +1,7 @@
 """Exit of a rank: an exception aborts all ranks, and a clean exit closes MPI.
 
-If one rank ends, the others would wait for its messages forever. So an uncaught exception, or
-`sys.exit` with a status other than 0, ends every rank: MPI's `Abort` tells `mpiexec` to kill them.
+If only one rank ended, the others would wait for its messages forever. So an uncaught exception,
+or `sys.exit` with a nonzero status, ends every rank: MPI's `Abort` tells `mpiexec` to kill them.
 If a rank is killed from outside, this file is not needed, because `mpiexec` and `srun` kill the
 other processes of a run when one of them ends without closing MPI.
 """
@@ -47,7 +47,7 @@ def _is_ours():
 def _exit(status=None, /):
     """Do what `sys.exit` does, and keep the status for `_at_exit`.
 
-    Click and argparse call it; Python does not tell the functions of `atexit` the status.
+    Click and argparse call `sys.exit`; Python does not pass the status to `atexit` handlers.
     """
     _installed["status"] = status
     raise SystemExit(status)

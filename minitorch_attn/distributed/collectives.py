@@ -37,7 +37,7 @@ class ReduceOp(Enum):
 
 
 class _Reduction:
-    """A reduction of one tensor: the dtype in which it runs, and what follows it."""
+    """One tensor's reduction: its dtype, its operation, and the divisor for an average."""
 
     def __init__(self, group, tensor, op, where):
         if not isinstance(op, ReduceOp):
@@ -60,7 +60,7 @@ class _Reduction:
             self.name = {"SUM": "MAX", "PRODUCT": "MIN"}.get(self.name, self.name)
 
     def finish(self, buffer):
-        """Divide the sum, if an average is wanted, and write it into the tensor."""
+        """Write the result into the tensor, after dividing it if an average is wanted."""
         if self.divisor > 1:
             buffer.array /= self.divisor
         buffer.write_back()
@@ -77,7 +77,7 @@ def member(group, where):
 
 
 def root_of(group, root, group_root, where, argument):
-    """Return the rank in the group that `src=` or `group_src=` stands for; by default 0."""
+    """Return the group rank that `src=` or `group_src=` specifies; by default 0."""
     if root is not None and group_root is not None:
         raise ArgumentError(f"{where}: {argument} and group_{argument} must not both be given")
     if group_root is not None:
@@ -142,12 +142,12 @@ def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_
     tensor : Tensor
         Input; on rank `dst` also the output. On the other ranks it does not change.
     dst : int, optional
-        Rank of the run that receives the result; by default the first of the group.
+        Receiver's rank in the run; by default the first rank of the group.
     op : ReduceOp
     group : ProcessGroup, optional
     async_op : bool
     group_dst : int, optional
-        Rank in the group, instead of `dst`.
+        Receiver's rank in the group; an alternative to `dst`.
 
     Returns
     -------
@@ -179,11 +179,11 @@ def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
     tensor : Tensor
         Input on rank `src`, output on the others.
     src : int, optional
-        Rank of the run that sends; by default the first of the group.
+        Sender's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
     async_op : bool
     group_src : int, optional
-        Rank in the group, instead of `src`.
+        Sender's rank in the group; an alternative to `src`.
 
     Returns
     -------
@@ -400,11 +400,11 @@ def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group
     gather_list : list of Tensor, optional
         Outputs, on rank `dst` only.
     dst : int, optional
-        Rank of the run that receives; by default the first of the group.
+        Receiver's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
     async_op : bool
     group_dst : int, optional
-        Rank in the group, instead of `dst`.
+        Receiver's rank in the group; an alternative to `dst`.
 
     Returns
     -------
@@ -437,11 +437,11 @@ def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, gro
     scatter_list : list of Tensor, optional
         Inputs, on rank `src` only.
     src : int, optional
-        Rank of the run that sends; by default the first of the group.
+        Sender's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
     async_op : bool
     group_src : int, optional
-        Rank in the group, instead of `src`.
+        Sender's rank in the group; an alternative to `src`.
 
     Returns
     -------
@@ -520,7 +520,7 @@ def _check_dtypes(one, other, where):
 
 
 def _check_parts(whole, part, group, where, whole_name, part_name, whole_written):
-    """Check the two tensors of an all-gather or reduce-scatter, one N times the other."""
+    """Check an all-gather's or reduce-scatter's tensors: one must have N times the other's size."""
     check_tensor(whole, group, where, whole_name, whole_written)
     check_tensor(part, group, where, part_name, not whole_written)
     _check_dtypes(whole, part, where)

@@ -1,8 +1,8 @@
 """Count messages: how many messages and bytes each kind of call sends.
 
 The counts follow from the sizes of the buffers, so they are exact and do not depend on time or on
-the machine. A collective counts as the messages of the algorithm that sends the fewest bytes over
-every link (`ring.py` has it for three of them). An MPI library may use another algorithm.
+the machine. A collective is counted as if it used the algorithm that sends the fewest bytes over
+every link (`ring.py` implements three of these). An MPI library may use a different algorithm.
 """
 
 from dataclasses import dataclass, field
@@ -77,7 +77,7 @@ class Traffic:
         return self.total.bytes
 
     def note(self, kind, group, array, root):
-        """Do nothing. `course.rank_messages` overrides it, and keeps the arrays, too."""
+        """Do nothing. `course.rank_messages` overrides this method to keep the arrays as well."""
 
     def table(self):
         """Return the counts as a text table, one kind of call per line.
@@ -107,7 +107,7 @@ class count_messages:
     Parameters
     ----------
     traffic : Traffic, optional
-        Object that counts. Default: a new one.
+        Object that stores the counts. Default: a new one.
 
     Examples
     --------
@@ -138,9 +138,9 @@ def record(kind, group, array, root=None, sizes=None):
         Name of the collective.
     group : ProcessGroup
     array : array
-        Tensor that the caller passed: the one to send, or the one that is reduced or received.
+        Tensor that the caller passed, to be sent, reduced or overwritten with received values.
     root : int, optional
-        Rank in the group of the source or destination; None if there is none, or any source.
+        Group rank of the source or destination; None if there is none or any source is allowed.
     sizes : list of int, optional
         For all_to_all: the number of elements for each rank.
     """

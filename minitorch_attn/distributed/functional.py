@@ -125,7 +125,7 @@ class AllGather(Function):
 
 
 class ReduceScatter(Function):
-    """Sum over the ranks, of which each rank receives its part along one axis.
+    """Sum over the ranks, split along one axis so that each rank receives one part.
 
     Forward:  y = this rank's part of x_0 + x_1 + ...
     Backward: grad_x = the concatenation of the grad_y of all ranks, on every rank
@@ -312,10 +312,10 @@ def broadcast(tensor, src=None, group=None, group_src=None):
     tensor : Tensor
         Values on rank `src`; on the others a tensor of the same shape, whose gradient will be 0.
     src : int, optional
-        Rank of the run that sends; by default the first of the group.
+        Sender's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
     group_src : int, optional
-        Rank in the group, instead of `src`.
+        Sender's rank in the group; an alternative to `src`.
 
     Returns
     -------
@@ -338,10 +338,10 @@ def reduce(tensor, dst=None, group=None, group_dst=None):
     ----------
     tensor : Tensor
     dst : int, optional
-        Rank of the run that receives; by default the first of the group.
+        Receiver's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
     group_dst : int, optional
-        Rank in the group, instead of `dst`.
+        Receiver's rank in the group; an alternative to `dst`.
 
     Returns
     -------
@@ -349,7 +349,7 @@ def reduce(tensor, dst=None, group=None, group_dst=None):
 
     Notes
     -----
-    Derivative in `Reduce`. The other ranks must run the backward pass, too, from their zeros.
+    Derivative in `Reduce`. The other ranks must also run the backward pass, from their zeros.
     """
     tensor, group = _taking_part(tensor, group, "reduce")
     dst = root_of(group, dst, group_dst, "functional.reduce", "dst")
@@ -381,7 +381,7 @@ def all_gather(tensor, dim=0, group=None):
 
 @names_arguments
 def reduce_scatter(tensor, dim=0, group=None):
-    """Sum of a tensor over the ranks, of which each rank receives its part along the axis `dim`.
+    """Sum of a tensor over the ranks, split along the axis `dim` so that each rank gets one part.
 
     Parameters
     ----------
@@ -416,7 +416,7 @@ def all_to_all(tensor, split_dim=0, concat_dim=0, group=None):
     Returns
     -------
     Tensor
-        Axis `split_dim` is shorter by the number of ranks, and axis `concat_dim` is longer.
+        Axis `split_dim` is N times shorter, and axis `concat_dim` N times longer, for N ranks.
 
     Notes
     -----
@@ -521,7 +521,7 @@ def gather_from_ranks(tensor, dim=-1, group=None):
 
 
 def _taking_part(tensor, group, name):
-    """Return the arguments, checked; a rank that is not in the group raises an error."""
+    """Check and return the arguments; raise an error if this rank is not in the group."""
     where = f"functional.{name}"
     found = resolve(group, where)
     if found is None:
@@ -534,7 +534,7 @@ def _taking_part(tensor, group, name):
 
 
 def _divisible(tensor, dim, group, name):
-    """Return the axis, which must be divisible by the number of ranks."""
+    """Return the axis; raise an error if its size is not divisible by the number of ranks."""
     axis = axis_of(dim, tensor.ndim, name)
     if tensor.shape[axis] % group.size():
         raise ShapeError(

@@ -11,18 +11,18 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def mpiexec():
-    """Return the path of the mpiexec beside the interpreter, else of the one on PATH, or None."""
+    """Return the path of mpiexec, next to the interpreter or else on PATH; None if not found."""
     beside = Path(sys.executable).parent / "mpiexec"
     return str(beside) if beside.exists() else shutil.which("mpiexec")
 
 
 def rank_environment(**more):
-    """Return the environment of ranks: this one, this package, and one BLAS thread for each rank.
+    """Return an environment for ranks: the current one, plus this package and one BLAS thread.
 
     Parameters
     ----------
     **more : str
-        Further variables.
+        Additional environment variables.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""MPI engine: collectives on NumPy arrays, each one call of mpi4py with the arrays as buffers.
+"""MPI engine: collectives on NumPy arrays, each a single mpi4py call on the arrays' memory.
 
 mpi4py's methods with an upper-case letter (`Allreduce`) pass the memory of an array to MPI without
 a copy; those with a lower-case letter pickle their arguments, and are not used here. A method whose
@@ -51,13 +51,13 @@ def _not_installed(what, error):
 
 
 def close():
-    """Close MPI at the end of the process, if `load` has started it. It waits for all ranks."""
+    """Wait for all ranks and close MPI at the end of the process, if `load` has started it."""
     if _known.pop("started", False):
         _known.pop("MPI").Finalize()
 
 
 def is_available():
-    """Return True if mpi4py and an MPI library are installed. It does not start MPI."""
+    """Return True if mpi4py and an MPI library are installed, without starting MPI."""
     if "MPI" in _known:
         return True
     try:
@@ -111,14 +111,14 @@ class MpiEngine:
     """Collectives of one group of ranks, on C-contiguous NumPy arrays.
 
     Every method works in place or writes into its first argument. With `later=True` it returns a
-    Request at once; otherwise it returns None when the result is there. Roots and partners are
+    Request at once; otherwise it returns None once the result is available. Roots and partners are
     ranks of the group.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Comm, optional
-        Communicator of the group; by default a duplicate of the one of all processes, so that
-        messages of the caller's own MPI calls do not mix with these.
+        Communicator of the group. By default, the world communicator is duplicated, so that these
+        messages do not mix with those of the caller's own MPI calls.
     """
 
     name, device = "mpi", "cpu"
@@ -135,7 +135,7 @@ class MpiEngine:
         ----------
         ranks : list of int
         number : int
-            Number of groups created so far, which keeps their messages apart.
+            Number of groups created so far; it distinguishes the messages of different groups.
         """
         if self.rank not in ranks:
             return None
@@ -223,7 +223,7 @@ class MpiEngine:
         return self._run("Barrier", later=later)
 
     def together(self):
-        """Context in which several sends and receives are started; MPI does not need one."""
+        """Context for starting several sends and receives together; MPI does not need one."""
         from contextlib import nullcontext
 
         return nullcontext()
@@ -247,7 +247,7 @@ class MpiEngine:
         return getattr(self.MPI, {"PRODUCT": "PROD"}.get(op, op))
 
     def _bytes(self, array):
-        """Return the memory of an array as MPI's buffer of bytes, which fits every dtype."""
+        """Return the memory of an array as an MPI buffer of bytes, which works for every dtype."""
         return [array, self.MPI.BYTE]
 
     def _pieces(self, array, sizes):
@@ -267,7 +267,7 @@ def _check_length(got, expected, source):
 
 
 def _translated(function, *arguments):
-    """Call a function of MPI, and replace its exception with an error of the library."""
+    """Call an MPI function, and convert its exceptions to this library's errors."""
     MPI = load()
     try:
         return function(*arguments)

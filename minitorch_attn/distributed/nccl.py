@@ -1,8 +1,8 @@
-"""NCCL engine: collectives on CuPy arrays, each one call of `cupy.cuda.nccl` with their addresses.
+"""NCCL engine: collectives on CuPy arrays, each a `cupy.cuda.nccl` call with their addresses.
 
 Each process uses one GPU. NCCL adds its work to a CUDA stream and returns before the work is done.
-A call for which the caller waits uses the current stream, so that later operations see its result.
-A call with `later=True` uses the engine's own stream, and overlaps with the current stream.
+By default, a call uses the current stream, so that later operations see its result. With
+`later=True`, it uses the engine's own stream, and overlaps with the current stream.
 
 The tests run this file in threads, with a stand-in for CuPy's classes. It has not run on GPUs.
 """
@@ -38,7 +38,7 @@ def _has_nccl(cuda):
 
 
 def connect(init_method=None, world_size=-1, rank=-1):
-    """Meet the other ranks, choose this rank's device, and return the engine of all ranks.
+    """Connect to the other ranks, choose this rank's device, and return the engine of all ranks.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Request:
     ----------
     cuda : module
     event : cupy.cuda.Event
-        Recorded after the work; None in a `together` block, which sets it.
+        Recorded after the work. In a `together` block, None until the block ends.
     """
 
     def __init__(self, cuda, event):
@@ -223,7 +223,7 @@ class NcclEngine:
     def together(self):
         """Context in which several sends and receives start together, so that none blocks.
 
-        NCCL launches them when the group ends, so their requests get their event then.
+        NCCL launches them when the block ends, and only then do the requests receive their event.
         """
         self._together = []
         self.nccl.groupStart()

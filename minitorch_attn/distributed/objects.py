@@ -26,7 +26,7 @@ def all_gather_object(object_list, obj, group=None):
     object_list : list
         Entry r receives the object of rank r.
     obj : object
-        Anything that JSON can express.
+        Object that can be represented in JSON.
     group : ProcessGroup, optional
 
     Raises
@@ -62,10 +62,10 @@ def broadcast_object_list(object_list, src=None, group=None, group_src=None):
     object_list : list
         Input on rank `src`; on the others, a list of the same length, which is overwritten.
     src : int, optional
-        Rank of the run that sends; by default the first of the group.
+        Sender's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
     group_src : int, optional
-        Rank in the group, instead of `src`.
+        Sender's rank in the group; an alternative to `src`.
 
     Raises
     ------
@@ -116,5 +116,5 @@ def _bytes(data, size, group):
 
 
 def _on(array, group):
-    """Return a tensor on the device that the group's backend carries."""
+    """Return a tensor on the device that the group's backend supports."""
     return wrap(from_host(array, as_device(group.engine.device)))

@@ -9,7 +9,7 @@ __all__ = ["part_slices", "part_sizes"]
 
 @names_arguments
 def part_sizes(count, parts):
-    """Return the sizes of consecutive parts whose sizes differ by at most 1, the larger ones first.
+    """Return the sizes of consecutive parts, which differ by at most 1, with the larger ones first.
 
     Examples
     --------

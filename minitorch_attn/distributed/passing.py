@@ -28,7 +28,7 @@ class Ring:
         """Yield (source, arrays of rank `source`) for every rank, starting with this one.
 
         While the caller computes with these arrays, they are sent to the next rank, and the next
-        arrays are received. One message contains all arrays of a rank; shapes are equal on all.
+        arrays are received. One message contains all arrays of a rank. All ranks use equal shapes.
         """
         held = packed(arrays)
         for step in range(self.size):
@@ -38,7 +38,7 @@ class Ring:
             held = held if last else arriving.wait()
 
     def pass_on(self, array):
-        """Start to send an array to the next rank, and to receive one from the previous rank.
+        """Start sending an array to the next rank, and receiving one from the previous rank.
 
         Returns
         -------
@@ -57,7 +57,7 @@ class Ring:
 
 
 class _Passing:
-    """An array on its way to the next rank, and another one from the previous rank."""
+    """An array being sent to the next rank, and one being received from the previous rank."""
 
     def __init__(self, sent, received, works):
         self.sent, self.received, self.works = sent, received, works

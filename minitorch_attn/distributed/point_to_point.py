@@ -1,6 +1,6 @@
 """Point-to-point messages between two ranks: send, recv, isend, irecv, batch_isend_irecv.
 
-`send` returns when the tensor may be changed again, which may be only after the other rank received
+`send` returns once the tensor may be changed again, possibly not until the other rank has received
 it. Two ranks that both `send` before they `recv` can therefore wait for each other forever; use
 `isend`, or `batch_isend_irecv`, which starts all its messages before it waits for any.
 """
@@ -23,29 +23,29 @@ def send(tensor, dst=None, group=None, tag=0, group_dst=None):
     ----------
     tensor : Tensor
     dst : int
-        Rank of the run that receives.
+        Receiver's rank in the run.
     group : ProcessGroup, optional
     tag : int, default 0
         Number of the message; `recv` must use the same. NCCL does not have tags.
     group_dst : int, optional
-        Rank in the group, instead of `dst`.
+        Receiver's rank in the group; an alternative to `dst`.
     """
     _send("send", tensor, dst, group, tag, group_dst, False)
 
 
 @names_arguments
 def isend(tensor, dst=None, group=None, tag=0, group_dst=None):
-    """Start to send a tensor, which must not change before `work.wait()`.
+    """Start sending a tensor, which must not change until `work.wait()` returns.
 
     Parameters
     ----------
     tensor : Tensor
     dst : int
-        Rank of the run that receives.
+        Receiver's rank in the run.
     group : ProcessGroup, optional
     tag : int, default 0
     group_dst : int, optional
-        Rank in the group, instead of `dst`.
+        Receiver's rank in the group; an alternative to `dst`.
 
     Returns
     -------
@@ -75,16 +75,16 @@ def recv(tensor, src=None, group=None, tag=0, group_src=None):
     tensor : Tensor
         Output, with the shape and dtype of the tensor that is sent.
     src : int, optional
-        Rank of the run that sends; by default any, which NCCL does not support.
+        Sender's rank in the run; by default any rank, which NCCL does not support.
     group : ProcessGroup, optional
     tag : int, default 0
     group_src : int, optional
-        Rank in the group, instead of `src`.
+        Sender's rank in the group; an alternative to `src`.
 
     Returns
     -------
     int
-        Rank of the run that has sent the tensor; -1 on a rank that is not in the group.
+        Sender's rank in the run; -1 on a rank that is not in the group.
 
     Raises
     ------
@@ -102,18 +102,18 @@ def recv(tensor, src=None, group=None, tag=0, group_src=None):
 
 @names_arguments
 def irecv(tensor, src=None, group=None, tag=0, group_src=None):
-    """Start to receive a tensor, which is valid after `work.wait()`.
+    """Start receiving a tensor, which is valid after `work.wait()`.
 
     Parameters
     ----------
     tensor : Tensor
         Output.
     src : int, optional
-        Rank of the run that sends; by default any, which NCCL does not support.
+        Sender's rank in the run; by default any rank, which NCCL does not support.
     group : ProcessGroup, optional
     tag : int, default 0
     group_src : int, optional
-        Rank in the group, instead of `src`.
+        Sender's rank in the group; an alternative to `src`.
 
     Returns
     -------
@@ -143,7 +143,7 @@ def _work(group, request, finish):
 
 
 def _partner(group, rank, group_rank, where, argument):
-    """Return the rank in the group of the other side, which must not be this rank."""
+    """Return the group rank of the other process; raise an error if it is this process."""
     if rank is None and group_rank is None:
         raise ArgumentError(f"{where}: {argument} is missing", expected="a rank of the run")
     partner = root_of(group, rank, group_rank, where, argument)
@@ -165,7 +165,7 @@ class P2POp:
         `isend` or `irecv`.
     tensor : Tensor
     peer : int
-        Rank of the run that receives or sends.
+        Rank of the other process (receiver or sender) in the run.
     group : ProcessGroup, optional
     tag : int, default 0
     """

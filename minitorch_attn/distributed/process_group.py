@@ -1,4 +1,4 @@
-"""Process groups: join the ranks of a run, and make groups of some of them.
+"""Process groups: join the ranks of a run, and form groups of some of them.
 
 Every process of a run executes the same program. Its rank, a number from 0 to world size - 1, is
 the only difference. The names are those of `torch.distributed`.
@@ -63,7 +63,7 @@ class ProcessGroup:
 
 
 class GroupMember:
-    """Marks of ranks that are not in a group.
+    """Marker for ranks that are not in a group.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ def is_initialized():
 
 @names_arguments
 def init_process_group(backend="mpi", init_method=None, world_size=-1, rank=-1):
-    """Join the ranks of this run. Every rank must call this before it communicates.
+    """Join the ranks of this run. Every rank must call this before it can communicate.
 
     `mpiexec -n 4 python program.py` starts the ranks. A process that was started without it is
     the only rank, with world size 1, and every call works.
@@ -134,8 +134,8 @@ def init_process_group(backend="mpi", init_method=None, world_size=-1, rank=-1):
 
     Notes
     -----
-    A rank that ends by an exception prints its traceback, with its rank, and aborts all ranks, so
-    that none waits for its messages. A clean exit closes MPI, after all ranks have reached it.
+    If an exception ends a rank, the rank prints its traceback, labeled with its number, and aborts
+    all ranks, so that none waits for its messages. A clean exit closes MPI once all ranks reach it.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def init_process_group(backend="mpi", init_method=None, world_size=-1, rank=-1):
             "init_process_group: the backend is unknown",
             got=f"{backend!r}",
             expected='"mpi" or "nccl"',
-            hint="PyTorch's gloo is not part of this library; MPI takes its place",
+            hint="this library does not include PyTorch's gloo; use MPI instead",
         )
     engine = _mpi_engine(init_method) if backend == "mpi" else _nccl_engine(
         init_method, world_size, rank
@@ -196,7 +196,7 @@ def _close_at_exit():
 
 @names_arguments
 def destroy_process_group(group=None):
-    """Wait for unfinished calls and free a group, by default all groups. All its ranks must call.
+    """Wait for unfinished calls, and free a group (default: all). All its ranks must call this.
 
     Parameters
     ----------
@@ -227,8 +227,8 @@ def new_group(ranks=None):
     Returns
     -------
     ProcessGroup, or GroupMember.NON_GROUP_MEMBER
-        The second on a rank that is not in the group. Passed to a collective, it makes the call
-        do nothing, with a warning.
+        The latter on a rank that is not in the group. A collective that receives it as its group
+        does nothing but issue a warning.
 
     Raises
     ------
@@ -291,7 +291,7 @@ def get_rank(group=None):
 
 @names_arguments
 def get_world_size(group=None):
-    """Return the number of ranks in a group or in the run; -1 if this one is not in the group."""
+    """Return the number of ranks in a group or in the run; -1 if this rank is not in the group."""
     found = resolve(group, "get_world_size")
     return -1 if found is None else found.size()
 
@@ -305,20 +305,20 @@ def get_backend(group=None):
 
 @names_arguments
 def get_process_group_ranks(group=None):
-    """Return the list of the ranks (in the run) of a group."""
+    """Return a list of the ranks of the run that are in a group."""
     found = resolve(group, "get_process_group_ranks")
     return [] if found is None else list(found.ranks)
 
 
 @names_arguments
 def get_group_rank(group, global_rank):
-    """Return the rank in `group` of a rank of the run."""
+    """Convert a rank of the run to the corresponding rank in `group`."""
     return rank_in(resolve(group, "get_group_rank"), global_rank, "get_group_rank", "global_rank")
 
 
 @names_arguments
 def get_global_rank(group, group_rank):
-    """Return the rank in the run of a rank of `group`."""
+    """Convert a rank in `group` to the corresponding rank of the run."""
     found = resolve(group, "get_global_rank")
     size = 0 if found is None else found.size()
     if not isinstance(group_rank, int) or not 0 <= group_rank < size:
@@ -331,12 +331,12 @@ def get_global_rank(group, group_rank):
 
 
 def rank_in(group, rank, where, argument):
-    """Return the rank in a group of a rank of the run, or raise an error that names `argument`."""
+    """Convert a rank of the run to a rank in a group, or raise an error that names `argument`."""
     if not isinstance(rank, int) or rank not in (() if group is None else group.ranks):
         raise ArgumentError(
             f"{where}: {argument} is not a rank of the group",
             got=f"{argument}={rank!r}",
             expected=f"one of {[] if group is None else list(group.ranks)}",
-            hint="it is a rank of the whole run, also for a group of some ranks",
+            hint="pass the rank in the whole run, not in the group",
         )
     return group.ranks.index(rank)

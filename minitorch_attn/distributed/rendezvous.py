@@ -1,4 +1,4 @@
-"""Rendezvous: how the ranks of an NCCL run meet, and exchange NCCL's unique id.
+"""Rendezvous: how the ranks of an NCCL run find each other and exchange NCCL's unique id.
 
 Rank 0 makes the id, 128 bytes, and every rank needs it before NCCL can connect them. It travels
 through MPI, a file on a shared disk, or a TCP connection.
@@ -24,13 +24,13 @@ _PAUSE = 0.05
 
 @dataclass
 class Place:
-    """The place of a rank in a run, and the way to the others.
+    """A rank's position in a run, and how it exchanges data with the other ranks.
 
     Attributes
     ----------
     rank, world_size : int
     local_rank : int
-        Rank among those on the same machine, which chooses the GPU.
+        Rank among the processes on the same machine, which determines the GPU.
     exchange : callable
         `exchange(make)` returns on every rank the bytes that `make()` returns on rank 0.
     abort : callable or None
@@ -50,7 +50,7 @@ def encoded(unique_id):
 
 
 def decoded(data):
-    """Convert bytes to NCCL's id: signed numbers from -128 to 127, which both kinds of char accept.
+    """Convert bytes to NCCL's id: numbers from -128 to 127, valid for signed and unsigned char.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def decoded(data):
 
 
 def find(init_method=None, world_size=-1, rank=-1):
-    """Find out how the ranks of this run meet.
+    """Determine how the ranks of this run find each other.
 
     Parameters
     ----------
@@ -146,13 +146,13 @@ def _by_mpi():
 
 
 def through_file(make, path, rank, limit=LIMIT):
-    """Return the bytes that rank 0 makes and writes to a file, which must not exist before.
+    """Return the bytes that rank 0 makes and writes to a file, which must not already exist.
 
     Parameters
     ----------
     make : callable
     path : path
-        File on a disk that all ranks share; a new one for every run.
+        File on a disk that all ranks share. Every run needs a new file.
     rank : int
     limit : float
         Seconds to wait for rank 0.

@@ -4,7 +4,7 @@ Rank r sends only to rank r + 1 and receives only from rank r - 1. The tensor is
 one per rank. In a reduce-scatter, part p starts at rank p + 1 and travels once around the ring;
 every rank that it passes adds its own values, so that rank p receives the complete sum. In an
 all-gather, the complete part p starts at rank p and travels around once more. Each of the two
-takes N - 1 steps, in which every rank sends one part: together 2 (N - 1) / N of the tensor's bytes,
+takes N - 1 steps, in which every rank sends one part: in total 2 (N - 1) / N of the tensor's bytes,
 which hardly depends on N. No algorithm sends less [1]_.
 
 The engine's own collectives are faster. These are meant to be read and stepped through.
@@ -67,7 +67,7 @@ def ring_reduce_scatter(output, input, op=ReduceOp.SUM, group=None):
     output : Tensor of shape (n, ...)
         Part r of the reduction, on rank r.
     input : Tensor of shape (ranks * n, ...)
-        Is not changed.
+        Left unchanged.
     op : ReduceOp
     group : ProcessGroup, optional
     """

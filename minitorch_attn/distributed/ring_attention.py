@@ -35,9 +35,9 @@ class RingAttention(Function):
     Backward: as in `TiledAttention`; the gradients of keys and values travel with their part
 
     A rank holds n = tokens / N queries, keys and values. In step t = 0 ... N - 1, rank r computes
-    with the keys and values of rank (r - t) mod N. Before it starts, it posts the sending of this
-    part to rank r + 1 and the receiving of the next part from rank r - 1, so that messages travel
-    while it computes. The softmax is the online softmax of `TiledAttention`, whose sums do not
+    with the keys and values of rank (r - t) mod N. Before computing, it starts sending this part to
+    rank r + 1 and receiving the next part from rank r - 1, so that communication and computation
+    overlap. The softmax is the online softmax of `TiledAttention`, whose sums do not
     depend on the order of the keys: for part P of the keys,
         m' = max(m, max_{j in P} s_ij),   r = exp(m - m')
         l' = r l + sum_{j in P} exp(s_ij - m'),   o' = r o + sum_{j in P} exp(s_ij - m') z_ij v_j
@@ -198,7 +198,7 @@ class _Plan:
                                         settings)  # fmt: skip
 
     def tiles(self, source):
-        """Yield the (rows, columns) of all tiles of the keys of rank `source` that are visible."""
+        """Yield the (rows, columns) of all visible tiles of the keys of rank `source`."""
         for rows in self.rows:
             for columns in self.columns[source]:
                 if not self.is_causal or columns.everywhere.start < rows.everywhere.stop:
@@ -287,10 +287,10 @@ def ring_attention(
     query, key, value : Tensor of shape (..., heads, token, dim)
         The rank's tokens, as `split_sequence` returns them. Shapes must be equal on all ranks.
     attn_mask : Tensor or Mask, optional
-        Boolean or additive. The axis of the keys has all keys, in the order of the whole sequence,
-        or size 1. The axis of the queries has the rank's own queries, all queries (the function
-        then selects the rank's own), or size 1. The mask's gradient is the part of it that comes
-        from the rank's own queries; for a mask shared by the ranks, add up their gradients.
+        Boolean or additive. The key axis covers all keys, in the order of the whole sequence, or
+        has size 1. The query axis covers the rank's own queries or all queries (the function then
+        selects the rank's own), or has size 1. The mask's gradient includes only the contribution
+        of the rank's own queries; if the ranks share a mask, add up their gradients.
     dropout_p, is_causal, scale, enable_gqa
         See `scaled_dot_product_attention`.
     group : ProcessGroup, optional
@@ -315,8 +315,8 @@ def ring_attention(
     Notes
     -----
     The derivation is in `RingAttention`. Each rank computes on one core; the ranks run in parallel.
-    With dropout, all ranks must have the same seed, set by `mt.manual_seed`, and must have drawn
-    the same masks before.
+    With dropout, all ranks must have been seeded identically with `mt.manual_seed` and must have
+    drawn the same masks since then.
 
     Examples
     --------

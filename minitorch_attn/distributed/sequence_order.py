@@ -17,7 +17,7 @@ def sequence_slices(tokens, rank, size, order="zigzag"):
     ----------
     tokens : int
         Length of the whole sequence. It must be divisible by `size` in contiguous order, and by
-        2 * size in zigzag order. One rank holds the sequence as it is.
+        2 * size in zigzag order. A single rank holds the sequence in its original order.
     rank, size : int
         The rank, and the number of ranks.
     order : {"zigzag", "contiguous"}
@@ -77,7 +77,7 @@ def chunks_per_rank(order):
 
 @names_arguments
 def split_sequence(x, rank, size, dim=1, order="zigzag"):
-    """Return the part of a sequence that a rank holds; it is differentiable.
+    """Return the part of a sequence that a rank holds. The operation is differentiable.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def split_sequence(x, rank, size, dim=1, order="zigzag"):
 
 @names_arguments
 def join_sequence(parts, dim=1, order="zigzag"):
-    """Return the whole sequence from the parts of all ranks; it is differentiable.
+    """Return the whole sequence from the parts of all ranks. The operation is differentiable.
 
     Parameters
     ----------

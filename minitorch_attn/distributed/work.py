@@ -85,7 +85,7 @@ class Buffer:
         self.array = own.astype(dtype, order="C") if self.is_copy else own.view(dtype)
 
     def write_back(self):
-        """Write the array into the tensor, if it is a copy, and note that the tensor changed."""
+        """If the array is a copy, write it into the tensor. Record that the tensor has changed."""
         if self.is_copy:
             self.tensor.array[...] = self.array
         self.tensor.changed_in_place()
@@ -94,7 +94,7 @@ class Buffer:
 def check_tensor(tensor, group, where, argument="tensor", written=True):
     """Raise an error unless a collective can read, or write, this tensor.
 
-    A leaf that requires grad may be written, as in PyTorch, where parameters are broadcast so. For
+    A leaf that requires grad may be written, as in PyTorch: parameters are broadcast this way. For
     the result of an operation, PyTorch warns that the gradient may be wrong; here it is an error.
     """
     if not isinstance(tensor, Tensor):

@@ -1,7 +1,7 @@
 """Let einops compute with tensors of this library: `einops.rearrange(x, "b t d -> t b d")`.
 
-einops knows a library by a backend, a class that has to exist when einops first sees a tensor. The
-backend is defined as soon as both packages are imported, in either order. Programs that do not use
+einops recognizes a library by its backend, a class that must exist when einops first sees a tensor.
+It is defined as soon as both packages are imported, in either order. Programs that do not use
 einops never import it. `minitorch_attn.einops.layers` has the layers.
 """
 
@@ -13,7 +13,7 @@ __all__ = ["define_backend"]
 
 
 def define_backend():
-    """Define the backend now if einops has been imported, else when it is."""
+    """Define the backend now if einops has been imported, otherwise as soon as it is imported."""
     if "einops" in sys.modules:
         import_module(f"{__name__}.backend")
     else:

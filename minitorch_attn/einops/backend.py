@@ -1,4 +1,4 @@
-"""The backend by which einops recognizes tensors of this library and computes with them."""
+"""Backend that lets einops recognize this library's tensors and compute with them."""
 
 from einops._backends import AbstractBackend
 

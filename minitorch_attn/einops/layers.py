@@ -1,6 +1,6 @@
-"""Layers of einops: Rearrange, Reduce and EinMix, as in `einops.layers.torch`.
+"""einops layers: Rearrange, Reduce and EinMix, as in `einops.layers.torch`.
 
-`einops.layers.torch` itself makes layers of PyTorch, so a program imports these instead:
+`einops.layers.torch` itself creates PyTorch layers, so import these instead:
 `from minitorch_attn.einops.layers import Rearrange`.
 """
 

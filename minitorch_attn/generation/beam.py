@@ -33,7 +33,7 @@ class BeamSearch:
         Uses `num_beams`, `num_return_sequences`, `length_penalty`, `early_stopping`, `max_length`.
     candidates : int
         Number of continuations considered for each input. With (1 + number of end tokens) * beams
-        candidates, at least `beams` of them continue even if all possible endings are among them.
+        candidates, at least `beams` of them do not end, even if every possible ending is included.
     fill : int
         Token id that fills positions after the end of a sequence.
     dtype : dtype

@@ -136,7 +136,7 @@ class PrefixConstrainedLogitsProcessor(LogitsProcessor):
 
 
 class InfNanRemoveLogitsProcessor(LogitsProcessor):
-    """Replace NaN scores by 0, and infinite scores by the largest or smallest finite number."""
+    """Replace NaN scores with 0, and infinite scores with the largest or smallest finite number."""
 
     def __call__(self, input_ids, scores):
         largest = float(np.finfo(scores.dtype).max)

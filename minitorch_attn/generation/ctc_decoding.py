@@ -19,7 +19,7 @@ __all__ = ["ctc_decode"]
 @computes("CTC decoding")
 @names_arguments
 def ctc_decode(log_probs, input_lengths=None, blank=0, beam_width=None):
-    """Decode the output of a CTC model: label sequences without blanks and repeats.
+    """Decode the output of a CTC model: label sequences without blanks or repeats.
 
     Parameters
     ----------
@@ -31,14 +31,14 @@ def ctc_decode(log_probs, input_lengths=None, blank=0, beam_width=None):
         Class that stands for no label.
     beam_width : int, optional
         Number of prefixes that prefix beam search keeps after each frame. By default, decoding is
-        greedy: the best label of each frame, the first of equals.
+        greedy: the best label of each frame, the first one in a tie.
 
     Returns
     -------
     list of (Tensor, float)
         For each sequence, its labels (int64, shape (length,), on the device of `log_probs`) and its
         score: the log-probability of the best alignment (greedy), or the logarithm of the summed
-        probability of the alignments that the search has kept (beam).
+        probability of the alignments that the search kept (beam).
 
     Raises
     ------
@@ -83,7 +83,7 @@ def ctc_decode(log_probs, input_lengths=None, blank=0, beam_width=None):
 
 
 def _check(log_probs, blank, beam_width):
-    """Reject arguments that do not fit together."""
+    """Raise an error if the arguments do not match."""
     if not isinstance(log_probs, Tensor) or log_probs.dtype.kind != "f":
         raise DTypeError(
             "ctc_decode: log_probs must be a floating-point tensor",
@@ -161,8 +161,8 @@ def _beam(rows, blank, width):
 def _step(prefixes, ends_blank, ends_label, row, blank):
     """Read one frame: log-probabilities of the prefixes, and of the prefixes with one more label.
 
-    A blank keeps a prefix. Its last label keeps it too if no blank came in between, and otherwise
-    extends it, as every other label does.
+    A blank leaves a prefix unchanged. Repeating the prefix's last label also leaves it unchanged if
+    no blank came in between; otherwise the label extends the prefix, as every other label does.
     """
     total = np.logaddexp(ends_blank, ends_label)
     grown = total[:, None] + row  # (prefix, class)

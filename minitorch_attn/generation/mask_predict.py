@@ -97,8 +97,8 @@ def mask_predict(predict, lengths, mask_token_id, pad_token_id=0, iterations=10)
         Function `predict(ids)` from token ids, int64 of shape (batch, target), some of which are
         `mask_token_id`, to logits of shape (batch, target, vocabulary).
     lengths : int64 Tensor of shape (batch,), or sequence of int
-        Number of tokens of each target. Padding follows the tokens, up to the longest target. A
-        tensor decides on which device `ids` are.
+        Number of tokens of each target. Padding follows the tokens, up to the longest target. If
+        a tensor, it also determines the device of `ids`.
     mask_token_id : int
     pad_token_id : int, default 0
     iterations : int, default 10
@@ -113,15 +113,15 @@ def mask_predict(predict, lengths, mask_token_id, pad_token_id=0, iterations=10)
     Raises
     ------
     ArgumentError, DTypeError, ShapeError
-        If a length is negative, `iterations` is less than 1, or the logits have another shape.
+        If a length is negative, `iterations` is less than 1, or the logits have the wrong shape.
 
     Notes
     -----
-    With Y_mask the masked and Y_obs the other tokens (section 3.1), pass t = 0 predicts all tokens.
-    Each further pass t = 1, ..., T - 1 computes
+    Let Y_mask be the masked tokens, and Y_obs the others (section 3.1). Pass t = 0 predicts all
+    tokens. Each later pass t = 1, ..., T - 1 computes
 
         n = floor(N (T - t) / T)                          number of masks
-        Y_mask = the n tokens with the smallest p_i       (Eq. 1; of equals, the earlier)
+        Y_mask = the n tokens with the smallest p_i       (Eq. 1; earliest first in a tie)
         y_i = argmax_w P(y_i = w | X, Y_obs)              for i in Y_mask (Eq. 3)
         p_i = max_w P(y_i = w | X, Y_obs)                 for i in Y_mask (Eq. 4)
 

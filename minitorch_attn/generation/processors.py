@@ -170,7 +170,7 @@ class EncoderRepetitionPenaltyLogitsProcessor(LogitsProcessor):
 
 
 def _without_followers(windows, prefix, scores):
-    """Set the scores of the tokens to -inf that follow `prefix` in one of the windows.
+    """Set the scores of tokens that follow `prefix` in one of the windows to -inf.
 
     Parameters
     ----------

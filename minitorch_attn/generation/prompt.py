@@ -163,7 +163,7 @@ def _first_tokens(config, mask, device):
 
 
 def _mask_of_padding(config, ids):
-    """Return a mask (0 at padding), or None without padding or if an end token is the padding."""
+    """Return a mask (0 at padding); None without padding or if the pad token is an end token."""
     pad, ends = config.pad_token_id, config.eos_token_id
     ends = ends if isinstance(ends, (list, tuple)) else [ends]
     if pad is None or pad in ends:

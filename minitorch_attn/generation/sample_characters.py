@@ -74,7 +74,7 @@ def sample_stream(model, ids, num_tokens, temperature=1.0, top_k=None, top_p=Non
         raise ArgumentError(
             "sample: temperature must be at least 0, and top_k at least 1",
             got=f"temperature={temperature}, top_k={top_k}",
-            hint="use temperature=0 to take the most likely token, top_k=None to allow all tokens",
+            hint="use temperature=0 for the most likely token, or top_k=None to allow all tokens",
         )
     choose, shape = Draw(seed), LogitsProcessorList()
     if temperature == 0:

@@ -215,7 +215,7 @@ class EtaLogitsWarper(EpsilonLogitsWarper):
 
 
 class TopHLogitsWarper(LogitsProcessor):
-    """Keep the most likely tokens while their entropy is at most `top_h` times the top 100's.
+    """Keep the most likely tokens whose total entropy is at most `top_h` times the top 100's.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ __all__ = ["edit_distance", "word_error_rate"]
 
 @names_arguments
 def edit_distance(found, expected):
-    """Count the fewest substitutions, insertions and deletions that make two sequences equal.
+    """Return the minimum number of substitutions, insertions and deletions between two sequences.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def edit_distance(found, expected):
     Notes
     -----
     Let d(i, j) be the distance between the first i entries of `expected` and the first j of
-    `found`. The last entries are aligned with each other, or one of them with nothing:
+    `found`. Either the last entries are aligned with each other, or one is aligned with nothing:
 
         d(i, j) = min(d(i-1, j-1) + [the entries differ], d(i-1, j) + 1, d(i, j-1) + 1)
 
@@ -70,7 +70,7 @@ def word_error_rate(found, expected):
     Raises
     ------
     ArgumentError
-        If the numbers of transcripts differ, or no word is expected.
+        If the numbers of transcripts differ, or there are no expected words.
 
     Examples
     --------

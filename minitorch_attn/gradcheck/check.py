@@ -157,7 +157,7 @@ class Check:
                 raise DTypeError(
                     f"{self.options.title}: the function must return float64 for float64 inputs",
                     got=str(output.dtype),
-                    hint="remove the cast or constant in the function that lowers the precision",
+                    hint="remove the cast or constant that lowers the precision in the function",
                 )
 
     def _gradients(self, outputs, weights, leaves=None):
@@ -291,7 +291,7 @@ class Check:
 
 
 def second_order_check(fn, inputs, options, grad_outputs=None):
-    """Create a Check of second derivatives: those of `fn` in its inputs and cotangents.
+    """Create a Check of the second derivatives of `fn` with respect to inputs and cotangents.
 
     Parameters
     ----------
@@ -330,7 +330,7 @@ def second_order_check(fn, inputs, options, grad_outputs=None):
 
 
 def _gradients(outputs, leaves, cotangents, recorded):
-    """Return a function's gradients as Tensors, zeros for inputs that it does not use."""
+    """Return a function's gradients as Tensors, with zeros for inputs that it does not use."""
     found = engine.run_backward(
         outputs, cotangents, targets=leaves, retain_graph=recorded, create_graph=recorded
     )

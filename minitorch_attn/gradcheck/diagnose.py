@@ -1,7 +1,7 @@
 """Diagnose which mistake causes a wrong gradient.
 
 Each hint is based on a formula for the gradient that the mistake would give. A hint is reported
-only if its formula matches to six digits, so hints are rarely wrong, but often there is none.
+only if its formula matches to six digits, so a hint is rarely wrong, but often there is no hint.
 """
 
 import math
@@ -209,7 +209,7 @@ def _names_of(c, clue):
 
 
 def _sizes(clue):
-    """Return (size, axes of this size): the batch, then axes of input, outputs, other inputs."""
+    """Return (size, axes with this size): the batch, axes of the input, outputs, other inputs."""
     found = {}
 
     def add(size, axes):
@@ -238,7 +238,7 @@ def _sizes(clue):
 def _batch(shapes, outputs):
     """Return the size and a name of the batch axis, or None if no input seems to have one.
 
-    It is axis 0 of an input with several axes, as long as axis 0 of all outputs that have axes.
+    It is axis 0 of an input with several axes. Axis 0 of non-scalar outputs must have that size.
     """
     firsts = {shape[0] for shape in outputs if shape}
     for name, shape in shapes:

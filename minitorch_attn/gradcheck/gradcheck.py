@@ -41,7 +41,7 @@ def gradcheck(fn, inputs, *, raise_exception=True, **options):
     Raises
     ------
     GradcheckError
-        If the check fails; the error message is the report, also in the attribute `report`.
+        If the check fails. Its message is the report, which is also in the attribute `report`.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def gradcheck_report(fn, inputs, **options):
     eps : float, default 1e-5
         Step size of the differences.
     tol : float, default 1e-6
-        Relative error above which a gradient is wrong, for a whole input and for each entry.
+        Relative error above which a gradient counts as wrong, for a whole input and for each entry.
     seed : int, default 0
         Random seed for the cotangent.
     fast : bool, default False
@@ -78,7 +78,7 @@ def gradcheck_report(fn, inputs, **options):
     names : sequence of str, optional
         Names of the inputs. Default: the parameter names of `fn`.
     localize : bool, default True
-        Whether to look, after a failure, for the operation whose gradient is wrong.
+        Whether, after a failure, to search for the operation whose gradient is wrong.
     allow_float32 : bool, default False
         Whether to allow float32, where rounding causes errors of 1e-2 at the default `eps`.
 
@@ -144,9 +144,9 @@ def gradgradcheck(fn, inputs, grad_outputs=None, *, raise_exception=True, **opti
 def gradgradcheck_report(fn, inputs, grad_outputs=None, **options):
     """Compare second derivatives with central differences of the first, and return a report.
 
-    The differences are taken of the backward pass that training runs. The second derivatives come
-    from the backward pass recorded with `create_graph=True`. So a fused operation fails the check
-    if its composed version computes a different function.
+    The central differences are computed from the backward pass that training uses, and the second
+    derivatives from the one recorded with `create_graph=True`. A fused operation therefore fails
+    the check if its composed version computes a different function.
 
     Parameters
     ----------

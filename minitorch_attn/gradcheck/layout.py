@@ -51,7 +51,7 @@ def _transposed(clue):
 
 
 def _reshaped(clue):
-    """Return a hint if the backward used `reshape` where it must transpose the axes."""
+    """Return a hint if the backward used `reshape` where it should have transposed the axes."""
     shape = clue.numeric.shape
     for i, j in _pairs(shape):
         swapped = list(shape)

@@ -1,8 +1,8 @@
 """Localize the operation whose backward is wrong.
 
 Each operation that ran is checked on its own with its actual inputs, from the output backwards. The
-first that disagrees with its central differences is the fault. If none does, the fault is between
-operations: gradients of a tensor used several times were not added up, or a value was detached.
+first whose gradient disagrees with central differences is at fault. If none does, the fault is
+between operations: a tensor's gradients from several uses were not summed, or a value was detached.
 """
 
 from contextlib import ExitStack
@@ -50,7 +50,7 @@ class Fault:
         return "\n".join(self.lines())
 
     def lines(self, known=()):
-        """Return the lines that describe the fault, without the hints in `known`."""
+        """Return the lines that describe the fault, omitting the hints in `known`."""
         step = self.step
         lines = wrapped(self.headline, "    ", "  ")
         lines += _place("used at", step.line)

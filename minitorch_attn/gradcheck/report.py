@@ -77,7 +77,7 @@ class GradcheckItem:
 
 @dataclass(repr=False)
 class GradcheckReport:
-    """Result of a gradient check. As a condition, it is true if the check passed.
+    """Result of a gradient check. It is truthy if the check passed.
 
     Attributes
     ----------
@@ -129,11 +129,11 @@ class GradcheckReport:
     __repr__ = __str__  # a notebook shows the report as it is printed
 
     def facts(self):
-        """Return the report as text, without the guesses at the cause of wrong gradients."""
+        """Return the report as text, without the possible causes of wrong gradients."""
         return "\n".join([*self._values(), *self._remarks()])
 
     def causes(self):
-        """Return the guesses at the cause of wrong gradients as text; "" if there is none."""
+        """Return the possible causes of wrong gradients as text; "" if there are none."""
         return "\n".join(self._causes()).strip("\n")
 
     def _values(self):

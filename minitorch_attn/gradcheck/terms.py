@@ -1,7 +1,7 @@
 """Hints about formulas with a missing or extra term, or with the wrong cotangent.
 
-Most of these hints need the Jacobian. With it they compute what a correct backward would return for
-another incoming gradient: transposed, shifted, of one batch item only, or divided by a weight.
+Most of these hints use the Jacobian to compute what a correct backward would return for a different
+incoming gradient: transposed, shifted, of one batch item only, or divided by a weight.
 """
 
 from itertools import combinations, permutations
@@ -15,7 +15,7 @@ __all__ = ["term_hints"]
 
 
 def term_hints(clue):
-    """Yield hints about terms that a backward formula lacks, or should not have.
+    """Yield hints about terms that are missing from a backward formula or should not be in it.
 
     Parameters
     ----------

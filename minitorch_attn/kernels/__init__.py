@@ -5,7 +5,7 @@ the kernel in place of the operation of the same name in `ops`. A kernel compute
 what the array operations compute in ten. This matters on a GPU, where an operation on a small
 array takes less time than its launch.
 
-The backend imports this package when CUDA is first used. It never compiles on import.
+The backend imports this package when CUDA is first used. The import does not compile any kernel.
 """
 
 from . import (

@@ -12,8 +12,8 @@ saves the log-sum-exp L_i of each row, from which the backward kernels recompute
 
 Dropout draws each z_ij from its counter where it is needed. The CUDA code is in `attention_source`.
 
-Launches: 1 forward and 2 backward. The array operations take 12 and 15; 28 and 34 for causal
-attention with 65 to 128 tokens; and hundreds with dropout, whose masks they draw step by step.
+Launches: 1 forward and 2 backward. The array operations need 12 and 15; for causal attention with
+65 to 128 tokens, 28 and 34; with dropout, hundreds, because they draw its masks step by step.
 The memory is linear in the number of tokens, except for the gradient of a mask. The sums are
 computed in the same order in every run, so the results are bitwise reproducible.
 """

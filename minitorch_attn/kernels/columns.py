@@ -4,9 +4,9 @@
 
 A block processes a few neighbouring columns, and its threads divide the rows into stripes.
 Thread (j, s) adds up the rows s, s + stripes, s + 2 stripes, ... of column j; then the stripes
-are added pairwise. Every block sums its columns over all rows, so one launch is enough. The
-order of the additions is the same in every run, so the sums are bitwise reproducible. The order
-of atomic additions would change from run to run.
+are added pairwise. Every block sums its columns over all rows, so one launch is enough. Unlike
+with atomic additions, the order of the additions is the same in every run, so the sums are
+bitwise reproducible.
 """
 
 from ..backend import array_module

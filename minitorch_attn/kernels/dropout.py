@@ -5,8 +5,8 @@
 
 Each entry's random number comes from its counter (`philox`), so the mask is bitwise equal to
 the one that `backend.keep_mask` draws with about 380 launches of array operations. The backward
-pass takes one launch, which multiplies by the mask. It also takes one launch with a residual
-path, where the gradient of x is the gradient of y.
+pass takes one launch, which multiplies by the mask. With a residual path, it also takes one
+launch, because the gradient of x is simply the gradient of y.
 """
 
 import numpy as np

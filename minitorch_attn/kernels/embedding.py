@@ -1,6 +1,6 @@
 """Gradient of an embedding on a GPU: the sum of the rows of each id, bitwise reproducible.
 
-    y[r] = sum of x[i] over the positions i with ids[i] = r,   divided by their number on request
+    y[r] = sum of x[i] over the positions i with ids[i] = r,   optionally divided by their number
 
 The order of atomic additions changes from run to run, so a resumed run could differ from an
 uninterrupted one. Here, one thread adds up each element of y in the order of the positions. A

@@ -13,8 +13,8 @@ generation, the forward pass takes two launches and no product (`few_rows`).
 
 `FeedForwardInBlocks` runs the same kernels. On a GPU it would have a single block, and its
 backward pass would need a seventh product to recompute the hidden layer. Instead, h and the
-slope are kept: two arrays of the hidden layer's size. Use `checkpoint` where that memory is
-scarce.
+slope are kept: two arrays of the hidden layer's size. Use `checkpoint` if memory is too
+scarce for them.
 """
 
 from ..backend import array_module, matmul

@@ -2,14 +2,14 @@
 
     y_rj = f(sum over k of x_rk weight_jk + bias_j),   for at most 4 rows r
 
-Generation computes one token at a time. Such a product reads the whole weight but uses every
-number of it only once or a few times. The time to read the weight therefore dominates in any
+Generation computes one token at a time. Each product then reads the full weight matrix, but uses
+each number in it only once or a few times. The time to read the weight therefore dominates in any
 implementation. One warp of 32 threads processes one row of the weight: it reads 32 neighbouring
 numbers at once, each thread keeps one partial sum for each row of x, and the warp adds up the
 32 partial sums at the end.
 
-Several layers of the same x take one launch: for the query, key and value projections, in place
-of 3 products and 3 launches.
+Several layers with the same input x share one launch. The query, key and value projections take
+one launch instead of 3 products and 3 launches.
 """
 
 import numpy as np
@@ -73,7 +73,7 @@ template <typename T, typename A> __global__ void few_rows(
 
 
 def are_few(rows, *weights):
-    """Return True if `few_rows` is for these rows and weights."""
+    """Return True if `few_rows` supports these rows and weights."""
     return 0 < len(rows) <= ROWS and all(w.flags.c_contiguous and w.size for w in weights)
 
 

@@ -255,7 +255,7 @@ def _adam_numbers(group, step):
 
 @register(Adam)
 class AdamKernel:
-    """Update of all parameters of a flat buffer by `optim.Adam`, in one launch."""
+    """Update all parameters in a flat buffer as `optim.Adam` does, in one launch."""
 
     decoupled = False
 
@@ -291,6 +291,6 @@ class AdamKernel:
 
 @register(AdamW)
 class AdamWKernel(AdamKernel):
-    """Update of all parameters of a flat buffer by `optim.AdamW`, in one launch."""
+    """Update all parameters in a flat buffer as `optim.AdamW` does, in one launch."""
 
     decoupled = True

@@ -7,9 +7,9 @@
 (`side_by_side`), one batched product computes all layers. One launch adds all biases in place,
 one computes the column sums of all g_i, and one adds up the products for grad_x.
 
-The three projections of attention take 1 product and 1 launch forward, and 2 products and 2
-launches backward. Separate layers take 3 and 3, and 6 and 5. For a few rows, as in generation,
-the forward pass is one launch without a product (`few_rows`).
+The three projections of attention take 1 product and 1 launch forward, and 2 and 2 backward.
+Separate layers take 3 products and 3 launches forward, and 6 and 5 backward. For a few rows, as in
+generation, the forward pass is one launch without a product (`few_rows`).
 """
 
 from ..backend import array_module, matmul
@@ -77,7 +77,7 @@ template <typename T, typename A> __global__ void add_all(const Table<T> table, 
 
 
 def products(lefts, rights):
-    """Return the products of pairs of matrices, as one batched product where memory allows.
+    """Return the products of pairs of matrices, in one batched product if their layout allows it.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def products(lefts, rights):
 
 
 def batch_of(matrices):
-    """Return the matrices as one array of three axes that uses their memory, or None."""
+    """Return the matrices as one 3-D array that shares their memory, or None if impossible."""
     first = matrices[0]
     if all(matrix is first for matrix in matrices):
         return first[None]
@@ -116,7 +116,7 @@ def add_biases(ys, biases):
 
 
 def column_sums(matrices, wanted):
-    """Return the column sums of the contiguous matrices (rows, n_i), or None where not wanted."""
+    """Return the column sums of contiguous matrices (rows, n_i), and None for those not wanted."""
     if not any(wanted):
         return [None] * len(matrices)
     xp, dtype, rows = array_module(*matrices), matrices[0].dtype, len(matrices[0])

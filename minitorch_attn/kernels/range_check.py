@@ -3,9 +3,9 @@
     here = max(here, max over i of (index_i - lowest)),   as unsigned integers
 
 A negative difference becomes a very large unsigned number, so one comparison finds an index that is
-too small or too large. The host compares when it next reads from the device (`backend.deferred`).
-One block of threads is enough, because there are few indices compared with the data of the rows
-that they select.
+too small or too large. The host makes that comparison when it next reads from the device
+(`backend.deferred`). One block of threads is enough, because there are few indices compared with
+the amount of data in the rows that they select.
 """
 
 from ..backend.deferred import store_largest

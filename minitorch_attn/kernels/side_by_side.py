@@ -1,12 +1,12 @@
 """Arrays side by side in one block of memory, which one batched product can read.
 
-cuBLAS multiplies a batch of matrices in one call if consecutive matrices are at equal distances
-in memory. The weights of the query, key and value projections, their gradients, and the
-gradients of query, key and value are three arrays each. Side by side, they take 3 products in
-place of 9.
+cuBLAS multiplies a batch of matrices in one call if they are equally spaced in memory. The
+weights of the query, key and value projections, their gradients, and the gradients of query, key
+and value are three arrays each. If the three arrays lie side by side, the layers take 3 products
+instead of 9.
 
-The arrays remain separate objects. Each uses a part of the same memory, which is freed together
-with the last of them.
+The arrays remain separate objects. Each uses a part of the same block, which is freed when the last
+of them is deleted.
 """
 
 from math import prod
@@ -20,7 +20,7 @@ __all__ = ["SideBySideKernel", "as_one", "empty_side_by_side", "parts_of"]
 
 
 def as_one(arrays):
-    """Return arrays at equal distances in one memory as one array; None if they are not.
+    """Return equally spaced arrays in one block of memory as one array; otherwise, return None.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def empty_side_by_side(arrays):
     Parameters
     ----------
     arrays : sequence of CuPy arrays
-        Each fills its memory, in any order of the axes, as the heads of attention do.
+        Each fills its memory without gaps; its axes may be in any order, as in attention heads.
     """
     xp, first = load(), arrays[0]
     if len({(a.shape, a.strides, a.dtype) for a in arrays}) > 1 or not first.size:
@@ -72,7 +72,7 @@ def empty_side_by_side(arrays):
 
 @register(side_by_side)
 class SideBySideKernel:
-    """`nn.linear.side_by_side`: copy arrays to one block of memory, unless they share one."""
+    """`nn.linear.side_by_side`: copy arrays to one block of memory unless they share one."""
 
     @staticmethod
     def accepts(arrays):

@@ -194,7 +194,7 @@ class MemoryTracker(Listener):
             keep.stop = len(self._moments)  # from the next change on, the block is not kept
 
     def _settle(self):
-        """Stop counting the arrays of contexts freed since the last event, as by a backward."""
+        """Stop counting arrays of contexts freed since the last event, such as by `backward`."""
         pending, self._pending = self._pending, []
         for reference in pending:
             ctx = reference()

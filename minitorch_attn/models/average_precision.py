@@ -39,7 +39,7 @@ def average_precision(predictions, targets):
     dict of float
         `AP`: mean over the IoU thresholds 0.5, 0.55, ..., 0.95; `AP50` and `AP75`: at one
         threshold; `APs`, `APm` and `APl`: for targets below 32^2 pixels, up to 96^2, and above. A
-        figure without any target is -1.
+        figure is -1 if it has no targets.
 
     Notes
     -----
@@ -47,12 +47,12 @@ def average_precision(predictions, targets):
     correct if it is matched with a target (see `match_by_score`). The precision after k
     predictions is the fraction of correct ones among them, and the recall is the number of
     correct ones divided by the number of targets. The average precision is the mean of the
-    precision at 101 recalls 0, 0.01, ..., 1. The precision at a recall is the largest one at
-    this or any higher recall, or 0 if none reaches it.
+    precision at 101 recalls 0, 0.01, ..., 1. The precision at a recall is the maximum precision
+    at this recall or above, or 0 if this recall is never reached.
 
-    Crowds, and targets of another size, are ignored: they are not counted as targets, and matched
-    predictions count neither as correct nor as wrong. Unmatched predictions of another size are
-    ignored as well.
+    Crowds, and targets outside the size range, are ignored: they are not counted as targets, and
+    predictions matched with them are neither correct nor wrong. Unmatched predictions outside
+    the size range are also ignored.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def average_precision(predictions, targets):
         raise ArgumentError(
             "average_precision: predictions and targets have different lengths",
             got=f"{len(predictions)} predictions and {len(targets)} targets",
-            expected="one dict of each for each image",
+            expected="one dict of predictions and one of targets for each image",
         )
     found = [_arrays(p, ("scores", "labels"), i, "prediction") for i, p in enumerate(predictions)]
     wanted = [_arrays(t, ("class_labels",), i, "target") for i, t in enumerate(targets)]
@@ -87,7 +87,7 @@ def average_precision(predictions, targets):
 
 
 def match_by_score(iou, crowd, ignored, thresholds=THRESHOLDS):
-    """Match an image's predictions one by one, by descending score, with its targets.
+    """Match an image's predictions, sorted by descending score, with its targets, one by one.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def match_by_score(iou, crowd, ignored, thresholds=THRESHOLDS):
         `crowd` marks targets that can be matched any number of times, and `ignored` marks
         targets that do not count.
     thresholds : array of shape (threshold,)
-        Smallest IoU of a match.
+        Minimum IoU of a match.
 
     Returns
     -------
@@ -105,8 +105,8 @@ def match_by_score(iou, crowd, ignored, thresholds=THRESHOLDS):
 
     Notes
     -----
-    A prediction is matched with the free target of the largest IoU. Targets that count take
-    precedence over ignored ones. Among targets with equal IoU, the last one is chosen.
+    A prediction is matched with the free target that has the largest IoU with it. Targets that
+    count take precedence over ignored ones. If several have the same IoU, the last is chosen.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Captioner: a model that describes an image, with a small convolutional encoder.
 
 Xu et al. 2015, arXiv:1502.03044v3, section 3.1.1, take the annotations from a convolutional
-layer of a pretrained network, because the positions are still known before the last pooling.
+layer of a pretrained network, because its features still correspond to positions in the image.
 """
 
 from .. import nn, ops
@@ -12,7 +12,7 @@ __all__ = ["Captioner", "ConvEncoder"]
 
 
 class ConvEncoder(nn.Module):
-    """Convolutional encoder: an image becomes one annotation per position of its last map.
+    """Convolutional encoder: turns an image into one annotation per position of the last map.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ class ConvEncoder(nn.Module):
         Height and width of an image in pixels.
     in_channels : int, default 1
     channels : sequence of int, default (32, 64, 64)
-        Channels of the 3 x 3 convolutions. The first two halve the map, rounded up.
+        Channels of the 3 x 3 convolutions. The first two halve the map's size, rounded up.
 
     Attributes
     ----------
@@ -31,9 +31,9 @@ class ConvEncoder(nn.Module):
 
     Notes
     -----
-    In the paper, the annotation a_i depends on the position i only through what the
-    convolutions see. Here, a learned vector for each position is added, because a small network
-    does not see the whole image.
+    In the paper, the annotation a_i depends on the position i only through the part of the image
+    that the convolutions see. In a small network, this part is small, so a learned vector for
+    each position is added here.
 
     Examples
     --------

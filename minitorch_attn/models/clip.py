@@ -233,8 +233,8 @@ class TextTower(nn.Module):
         ----------
         ids : int64 Tensor of shape (batch, token)
         mask : Mask or bool Tensor, optional
-            True where attention is allowed, besides the causal mask; broadcasts to
-            (batch, heads, query, key). Padding after the end token does not need one.
+            True where attention is allowed, in addition to the causal mask; broadcasts to
+            (batch, heads, query, key). Padding after the end token does not need a mask.
 
         Returns
         -------
@@ -380,7 +380,7 @@ class CLIP(nn.Module):
         return similarity(self.image_vectors(images), class_vectors, self.logit_scale)
 
     def limit_scale(self, largest=LARGEST_SCALE):
-        """Limit the scale factor of the logits in place, as after every step in section 2.5."""
+        """Limit the scale factor of the logits in place, as section 2.5 does after every step."""
         with no_grad():
             self.logit_scale.clamp_(max=math.log(largest))
 

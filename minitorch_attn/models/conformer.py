@@ -80,7 +80,7 @@ class ConvolutionModule(nn.Module):
         check_sizes("ConvolutionModule", embed_dim=embed_dim, kernel_size=kernel_size)
         if kernel_size % 2 == 0:
             raise ArgumentError(
-                "ConvolutionModule: kernel_size must be odd, so that the number of frames is kept",
+                "ConvolutionModule: kernel_size must be odd to preserve the number of frames",
                 got=f"kernel_size={kernel_size}",
                 hint=f"use kernel_size={kernel_size + 1}",
             )
@@ -130,10 +130,10 @@ class ConformerBlock(nn.Module):
         Dropout probability in all modules.
     activation : str or callable, default "silu"
     inner_dropout, attention_dropout, convolution_dropout : float, optional
-        Dropout probabilities inside the feed-forward modules, of the output of the attention
-        module and of the convolution module. Default: `dropout`.
+        Dropout probabilities inside the feed-forward modules, after the attention layer and
+        in the convolution module. Default: `dropout`.
     hidden_dim : int, optional
-        Hidden size of the feed-forward modules, instead of `expansion`.
+        Hidden size of the feed-forward modules, which overrides `expansion`.
     bias : bool, default True
         Whether the convolutions have a bias.
     attention : Module, optional
@@ -255,7 +255,7 @@ class ConvSubsampling(nn.Module):
         return self.linear(x.transpose(1, 2).flatten(2))  # (batch, frame, channel * frequency)
 
     def output_lengths(self, lengths):
-        """Return the number of frames that remain of sequences with `lengths` frames.
+        """Return the number of frames left after subsampling sequences of `lengths` frames.
 
         Parameters
         ----------

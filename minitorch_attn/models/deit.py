@@ -124,7 +124,7 @@ def hard_distillation_loss(logits, distillation_logits, labels, teacher_logits):
 def soft_distillation_loss(
     logits, distillation_logits, labels, teacher_logits, temperature=3.0, weight=0.1
 ):
-    """Return a weighted sum of the cross-entropy with the labels and the teacher's KL divergence.
+    """Return a weighted sum of cross-entropy with the labels and KL divergence from the teacher.
 
     Parameters
     ----------

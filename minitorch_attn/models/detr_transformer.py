@@ -17,8 +17,8 @@ __all__ = [
 class PositionedAttention(nn.Attention):
     """Attention in which positions are added to the queries and keys, but not to the values.
 
-    The information that a token passes on then does not depend on its position. The parameters
-    are those of `nn.Attention`.
+    The information that a token passes on therefore does not depend on its position. The
+    parameters are those of `nn.Attention`.
 
     Examples
     --------

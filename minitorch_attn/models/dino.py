@@ -5,7 +5,7 @@ arXiv:2104.14294v2. Student and teacher have the same architecture. The teacher 
 views of an image, and the student sees all views. The student learns to predict the teacher's
 output for another view (Eq. 3). No gradient reaches the teacher; it is a moving average of the
 student. Two operations on the teacher's output prevent a collapse, in which every image has the
-same output: centering prevents that one entry dominates, and sharpening prevents a uniform
+same output: centering prevents one entry from dominating, and sharpening prevents a uniform
 distribution (section 3.1).
 """
 
@@ -124,7 +124,7 @@ class NormedLinear(nn.Module):
 
 @names_arguments
 def dino_loss(student, teacher, center, student_temperature=0.1, teacher_temperature=0.04):
-    """Return the cross-entropy between the teacher's and the student's output for other views.
+    """Return the cross-entropy between the teacher's and the student's outputs for different views.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ def update_teacher(teacher, student, momentum):
         Modules with the same parameter names and shapes.
     momentum : float
         λ in `teacher = λ teacher + (1 - λ) student`. It is close to 1, and reaches 1 at the end
-        of the training.
+        of training.
 
     Raises
     ------
@@ -324,7 +324,7 @@ def _linear(step, start, end, steps):
 
 
 class DINO(nn.Module):
-    """Student, teacher and center, with the loss of a batch of views and the teacher's update.
+    """Student, teacher and center; computes the loss of a batch and updates the teacher.
 
     Parameters
     ----------
@@ -397,7 +397,7 @@ class DINO(nn.Module):
 
 
 def _by_size(network, views):
-    """Return the outputs for all views. Views of the same size are one batch."""
+    """Return the outputs for all views. Views of the same size form one batch."""
     outputs = [None] * len(views)
     for size in dict.fromkeys(view.shape for view in views):
         places = [i for i, view in enumerate(views) if view.shape == size]

@@ -2,7 +2,7 @@
 
 Oquab et al. 2023, "DINOv2: Learning Robust Visual Features without Supervision",
 arXiv:2304.07193v2. Darcet et al. 2023, "Vision Transformers Need Registers", arXiv:2309.16588v2,
-adds tokens that store global information, so that the model does not use patches for it.
+adds tokens that store global information, so that the model does not use patches to store it.
 """
 
 from .. import nn, ops
@@ -15,8 +15,8 @@ __all__ = ["DINOv2", "dinov2_b_14", "dinov2_g_14", "dinov2_l_14", "dinov2_s_14",
 def swiglu_dim(hidden_dim):
     """Return the hidden size of a SwiGLU network: 2/3 of `hidden_dim`, as a multiple of 8.
 
-    The result is rounded up. At two thirds of the size, the three matrices of SwiGLU have as
-    many weights as two matrices of the full size.
+    The result is rounded up. With two thirds of the hidden size, SwiGLU's three matrices have
+    as many weights as the two matrices of an ordinary feed-forward network.
 
     Examples
     --------

@@ -97,7 +97,7 @@ class CharacterEncoder(nn.Module):
         self.projection = nn.Linear(total, output_dim)
 
     def forward(self, characters):
-        """Return word vectors (batch, token, output) of characters (batch, token, character)."""
+        """Return word vectors (batch, token, output) for characters (batch, token, character)."""
         if characters.ndim != 3:
             raise ShapeError(
                 "CharacterEncoder: characters must have 3 axes",
@@ -244,7 +244,7 @@ class ScalarMix(nn.Module):
     Attributes
     ----------
     weight : Parameter of shape (num_layers,)
-        Starts at 0: all layers count the same.
+        Starts at 0, so that all layers have equal weight.
     gamma : Parameter of shape ()
         Starts at 1.
 
@@ -336,9 +336,9 @@ def character_ids(sentences, max_characters=50):
     Returns
     -------
     int64 Tensor of shape (batch, token, max_characters)
-        UTF-8 bytes of each word between a start and an end mark, plus 1, padded with the id
-        261. The words "<S>" and "</S>" mark the start and end of a sentence. Rows are padded
-        with 0.
+        Each word is a start mark, its UTF-8 bytes and an end mark, padded with 261. The id of
+        a byte is its value plus 1. The words "<S>" and "</S>" mark the start and end of a
+        sentence. Sentences are padded with words of zeros.
 
     Examples
     --------

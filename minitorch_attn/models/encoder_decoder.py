@@ -1,4 +1,4 @@
-"""Encoder and decoder of the Transformer: the layers, stacks, embeddings and the whole model.
+"""Encoder and decoder of the Transformer: the layers, stacks, embeddings and the full model.
 
 Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762v7, section 3 and Figure 1. The
 Transformer, BART and Marian use this architecture with different embeddings and sizes.
@@ -109,7 +109,7 @@ class DecoderLayer(nn.Module):
     """Decoder layer: causal self-attention, cross-attention and a feed-forward network.
 
     Vaswani et al. 2017, Figure 1, right. The parameters are the same as those of `EncoderLayer`,
-    and one more.
+    plus `causal`.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Decoder: a stack of `DecoderLayer`. The parameters are those of `Encoder`, and `causal`."""
+    """Decoder: a stack of `DecoderLayer`. Its parameters are those of `Encoder`, plus `causal`."""
 
     def __init__(self, num_layers, embed_dim, num_heads, ff_dim, *, layer_drop=0.0, **options):
         super().__init__()
@@ -245,8 +245,8 @@ class SequenceEmbedding(nn.Module):
         Module whose call `positions(x, offset)` adds position embeddings to x. `offset` is the
         position of the first token.
     scale : float, default 1
-        Factor of the token embeddings: sqrt(embed_dim) in Vaswani et al., section 3.4. It makes
-        token embeddings, of norm about 1, about as large as the position embeddings.
+        Factor that multiplies the token embeddings: sqrt(embed_dim) in Vaswani et al., section
+        3.4. It scales token embeddings of norm about 1 to the size of the position embeddings.
     norm : Module, optional
         Normalization layer applied to the sum.
     dropout : float, default 0
@@ -275,7 +275,7 @@ class SequenceEmbedding(nn.Module):
         return x if self.scale == 1 else x * self.scale
 
     def place(self, x, offset=0):
-        """Add positions, from `offset` on, to `x` (batch, token, embed); apply norm and dropout."""
+        """Add positions starting at `offset` to x (batch, token, embed); apply norm and dropout."""
         x = self.positions(x, offset)
         return self.dropout(x if self.norm is None else self.norm(x))
 
@@ -295,8 +295,8 @@ class EncoderDecoder(nn.Module):
         Whether source and target have the same vocabulary.
     tie_weights : bool
         Whether the head shares the matrix of the target embedding (Press and Wolf 2017,
-        arXiv:1608.05859v3). If source and target have one vocabulary, the source embedding shares
-        the same matrix.
+        arXiv:1608.05859v3). If source and target share a vocabulary, the source embedding shares
+        the matrix too.
     pad_id : int, optional
         Id of the token that pads short source sentences.
     """

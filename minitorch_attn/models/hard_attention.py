@@ -1,9 +1,9 @@
 """Hard attention: attend to one sampled position, and train the sampling with REINFORCE.
 
 Xu et al. 2015, "Show, Attend and Tell", arXiv:1502.03044v3, section 4.1. A sampled position is
-not differentiable with respect to the weights that it was drawn from. The expected reward is,
-and Eq. 12 estimates its gradient from samples. `show_attend_tell.py` contains the model and
-soft attention.
+not differentiable with respect to the weights that it was drawn from. The expected reward is
+differentiable, and Eq. 12 estimates its gradient from samples. `show_attend_tell.py` contains the
+model and soft attention.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ __all__ = ["SampledCaption", "hard_attention", "reinforce_loss", "update_baselin
 
 
 class SampledCaption(NamedTuple):
-    """Result of `ShowAttendTell.sample`. Each tensor begins with (sample, batch, word).
+    """Result of `ShowAttendTell.sample`. The first axes of each tensor are (sample, batch, word).
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ def reinforce_loss(
         L_s = sum_s p(s) log p(y|s) <= log p(y)                                        Eq. 10
         dL_s/dW = sum_s p(s) [d log p(y|s)/dW + log p(y|s) d log p(s)/dW]              Eq. 11
         dL_s/dW ~ 1/N sum_n [d log p(y|s_n)/dW + log p(y|s_n) d log p(s_n)/dW]         Eq. 12
-    The second term of Eq. 11 is p(s) d log p(s)/dW = d p(s)/dW (the REINFORCE rule). Since the
+    The second term of Eq. 11 follows from p(s) d log p(s)/dW = d p(s)/dW (REINFORCE). Since the
     probabilities sum to 1, sum_s p(s) b d log p(s)/dW = b d(sum_s p(s))/dW = 0: a baseline b that
     does not depend on s changes only the variance. The factor (reward - b) must be treated as a
     constant: its derivative would add lambda_r log p(s) d log p(y|s)/dW, a term that Eq. 11

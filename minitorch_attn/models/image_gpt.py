@@ -76,7 +76,7 @@ class ImageGPT(GPT):
         nn.init.zeros_(self.head.weight)
 
     def shifted(self, pixels):
-        """Return the inputs that predict the pixels: the start token and all but the last pixel.
+        """Return the inputs for predicting the pixels: the start token and all but the last pixel.
 
         Parameters
         ----------

@@ -54,12 +54,12 @@ class SinePositions(nn.Module):
         Number of features, a multiple of 4.
     temperature : float, default 10000
     scale : float, default 2 pi
-        Position of the last real row and column, which is the same for all images.
+        Number that stands for the last real row or column, the same for all images.
 
     Notes
     -----
-    Let y = 1, 2, ..., H be the number of real rows up to and including a position. Its row is
-    encoded as the number scale y / (H + 1e-6). The column is encoded in the same way.
+    A position in real row y = 1, 2, ..., H is encoded by the sines and cosines of the number
+    scale y / (H + 1e-6). The column is encoded in the same way.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class SinePositions(nn.Module):
         if embed_dim % 4:
             raise ArgumentError(
                 "SinePositions: embed_dim is not divisible by 4",
-                got=str(embed_dim), expected="sines and cosines of row and column",
+                got=str(embed_dim), expected="a multiple of 4",
             )  # fmt: skip
         self.embed_dim, self.temperature, self.scale = embed_dim, temperature, scale
 

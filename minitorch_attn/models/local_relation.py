@@ -2,8 +2,8 @@
 
 Hu et al. 2019, "Local Relation Networks for Image Recognition", arXiv:1904.11491v2. A
 convolution has one fixed weight for each position of its window. A local relation layer
-computes the weights from its input. They are the softmax of two terms: how well each position
-fits the center (appearance), and where the position is (geometry). Ramachandran et al. 2019,
+computes the weights from its input. They are the softmax of a sum: how well each position fits
+the center (appearance), plus a term for where the position is (geometry). Ramachandran et al. 2019,
 "Stand-Alone Self-Attention in Vision Models", arXiv:1906.05909v1, use self-attention in the
 same windows, with relative positions.
 """
@@ -40,7 +40,7 @@ class LocalRelation(nn.Module):
     stride : int
         Step between the centers of the windows. The first is at the first row and column.
     composability : {"product", "squared_difference", "absolute_difference"}
-        The function Phi of query q and key k, with one number each per group (Eqs. 3 to 5): q
+        The function Phi of query q and key k, which are one number per group (Eqs. 3 to 5): q
         k, -(q - k)^2 or -|q - k|.
     geometry_dim : int
         Hidden size of the network that maps an offset to its geometry term.
@@ -275,7 +275,7 @@ class LRBlock(nn.Module):
 
 
 class LRNet(nn.Module):
-    """Local relation network: a ResNet with local relation layers for its spatial convolutions.
+    """Local relation network: a ResNet with local relation layers as its spatial convolutions.
 
     Parameters
     ----------
@@ -288,8 +288,8 @@ class LRNet(nn.Module):
     widths, channels : sequence of int
         For each stage, the numbers of channels of the local relation layers and of the output.
     small_stem : bool
-        Whether to use a first layer for small images, without a stride and without max pooling
-        after it.
+        Whether to use a first layer for small images, with stride 1 and without max pooling after
+        it.
     kernel_size, channels_per_group, composability, geometry_dim, mask_padding
         See `LocalRelation`.
 

@@ -1,7 +1,7 @@
-"""Marian: the Transformer in the translation toolkit with which the OPUS-MT models were trained.
+"""Marian: the Transformer of the translation toolkit used to train the OPUS-MT models.
 
 Junczys-Dowmunt et al. 2018, "Marian: Fast Neural Machine Translation in C++", arXiv:1804.00344v3.
-The model differs from the original Transformer in the feature order of the sinusoidal positions.
+It differs from the original Transformer in the order of the features of the sinusoidal positions.
 The OPUS-MT models also use swish instead of ReLU.
 """
 
@@ -26,7 +26,7 @@ def split_sinusoidal_positions(num_positions, embed_dim):
     Parameters
     ----------
     num_positions, embed_dim : int
-        Size of the table. If `embed_dim` is odd, the table has one more sine than cosines.
+        Size of the table. If `embed_dim` is odd, the table has one more sine than cosine.
 
     Returns
     -------
@@ -74,7 +74,7 @@ class Marian(EncoderDecoder):
     vocab_size : int
         Vocabulary size of the source language, or of both languages.
     target_vocab_size : int, optional
-        Vocabulary size of the target language, which then has a separate matrix. By default both
+        Vocabulary size of the target language. If given, it has a separate matrix. By default, both
         languages share a vocabulary and one matrix for both embeddings and the output layer.
     embed_dim : int, default 512
     num_heads : int, default 8
@@ -144,7 +144,7 @@ class Marian(EncoderDecoder):
 
 
 def marian_base(**changes):
-    """Build a Marian model of the size used by OPUS-MT, that of the base Transformer.
+    """Build a Marian model of OPUS-MT's size, which is that of the base Transformer.
 
     With OPUS-MT's English-German vocabulary, it has 73,886,208 parameters.
 

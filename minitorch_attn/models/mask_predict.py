@@ -215,8 +215,8 @@ def cmlm_loss(logits, target, masked, length_logits, pad_id=0, num_masked=None):
     length_logits : Tensor of shape (batch, length)
     pad_id : int, default 0
     num_masked : float, optional
-        Divisor of the summed loss of the masked tokens. Default: their number. A constant number
-        per row makes the loss a mean over rows, so that threads can share a batch.
+        Divisor of the masked tokens' summed loss. Default: the number of masked tokens. If it is a
+        constant times the number of rows, the loss is a mean over rows: threads can share a batch.
 
     Returns
     -------

@@ -151,8 +151,8 @@ class MViT(nn.Module):
         `stride_q`, so that all layers have the same number of keys (section 4.1).
     qkv_bias, class_token : bool, default True
     positions : {"separate", "joint", None}, default "separate"
-        Position embeddings: one for the frame plus one for the position in it, one for each
-        token, or none.
+        Position embeddings: the sum of a vector for the frame and one for the position in the
+        frame; one vector for each token; or none.
     pooling : {"conv", "max", "avg"}, default "conv"
     dropout : float, default 0
         Dropout probability before the head.
@@ -349,7 +349,7 @@ def _add_positions(tokens, table):
         raise ShapeError(
             "MViT: the number of tokens does not match the number of positions",
             got=f"{tokens.shape[1]} tokens", expected=f"{table.shape[1]} tokens",
-            hint="create the model with another input_size",
+            hint="create the model with a different input_size",
         )  # fmt: skip
     return tokens + table
 

@@ -41,7 +41,7 @@ def relative_distances(queries, keys, device=None):
     Returns
     -------
     int64 Tensor of shape (query, key)
-        Query minus key, counted from 0 for the first query and the last key.
+        Query position minus key position, shifted so that the smallest result is 0.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def place_units(size, dtype, device):
 class RelativePoolingAttention(PoolingAttention):
     r"""Pooling attention with relative positions and residual pooling.
 
-    Query i and key j lie at the places p(i) and p(j) of two maps. Their score is
+    Query i and key j are at positions p(i) and p(j) of two maps. Their score is
 
         s_ij = q_i k_j / sqrt(head_dim) + q_i R_{p(i), p(j)},   R = R^h + R^w (+ R^t),
 

@@ -144,7 +144,7 @@ class NonLocalBlock(nn.Module):
         return self._pair_scores(query, key) @ value / key.shape[1]
 
     def _pair_scores(self, query, key):
-        """Return relu(w_f . [theta_i; phi_j]), as the sum of a number per query and per key."""
+        """Return relu(w_f . [theta_i; phi_j]), as a sum of one number per query and one per key."""
         inner = query.shape[-1]
         for_query, for_key = self.w_f.weight[0, :inner], self.w_f.weight[0, inner:]
         # (batch, position, 1) + (batch, 1, key)

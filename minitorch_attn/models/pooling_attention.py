@@ -141,7 +141,7 @@ class PoolingAttention(nn.Attention):
 
     @computes("attention layer")
     def forward(self, x, size):
-        """Attend from the pooled tokens of `x` to its pooled tokens.
+        """Attend from the pooled queries of `x` to its pooled keys and values.
 
         Parameters
         ----------

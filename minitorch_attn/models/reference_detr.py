@@ -2,7 +2,7 @@
 
 DETR learns slowly, because its queries have to learn where to look. Carion et al. 2020,
 arXiv:2005.12872v3, section 4, train for 300 to 500 epochs. Later models give each query a
-point, and the code of the point's position replaces the learned query position: Anchor DETR
+point, and an encoding of this point replaces the learned query position: Anchor DETR
 (Wang et al. 2021, arXiv:2109.07107v2, section 3.1) and DAB-DETR (Liu et al. 2022,
 arXiv:2201.12329v4, section 4). Here the point moves from layer to layer, as the boxes do in
 Deformable DETR (Zhu et al. 2020, arXiv:2010.04159v4, appendix A.4).

@@ -1,7 +1,7 @@
 """Relative attention: scores that depend on the query, the key and their distance in the sequence.
 
 Dai et al. 2019, "Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context",
-arXiv:1901.02860v3, section 3.3 and appendix B. The Conformer uses it for the frames of a sound.
+arXiv:1901.02860v3, section 3.3 and appendix B. The Conformer applies it to audio frames.
 """
 
 from .. import nn, ops
@@ -53,9 +53,9 @@ def relative_shift(scores):
 
     Row i of the input contains the scores of the distances T - 1, ..., -(T - 1). Key j is at
     distance i - j, so row i of the result starts at column T - 1 - i: each row starts one
-    column before the previous row. To shift the rows, a column of zeros makes them 2T long. The
-    numbers are then read as rows of length 2T - 1, skipping the first T entries, so row i
-    starts at column T - 1 - i.
+    column before the previous row. To shift the rows, a column of zeros is added to make them 2T
+    long. The numbers are then read as rows of length 2T - 1, skipping the first T entries, so
+    row i starts at column T - 1 - i.
 
     Parameters
     ----------

@@ -116,11 +116,11 @@ class ResNet(nn.Module):
     stem_channels : int
         Number of channels of the first convolution.
     small_stem : bool
-        Whether the first convolution is 3 x 3 without a stride and without max pooling after it,
-        for small images (section 4.2), instead of 7 x 7 with both.
+        Whether the first convolution is 3 x 3 with stride 1 and no max pooling after it, for small
+        images (section 4.2). Otherwise, it is 7 x 7 with stride 2, followed by max pooling.
     groups, width_per_group : int
-        Number of groups of a bottleneck's 3 x 3 convolution, and the width of each group for
-        every 64 channels of the stage.
+        Number of groups of a bottleneck's 3 x 3 convolution, and the width of each group in a
+        stage of width 64. Other stages scale this width in proportion to their own.
     replace_stride_with_dilation : sequence of bool, one for each stage after the first
         Which stages keep the size of their input. Their convolutions are dilated instead, which
         keeps the receptive field. (False, False, True) is the backbone of DETR-DC5.
@@ -256,7 +256,7 @@ def _conv3x3(in_channels, out_channels, stride, dilation, groups=1):
 
 
 def _stage(block, in_channels, width, stride, dilations, drop_paths, shared):
-    """Build the blocks of a stage. Only the first has the stride and the previous dilation."""
+    """Build the blocks of a stage. The first has the stride and the previous stage's dilation."""
     out_channels, (before, dilation) = width * block.expansion, dilations
     blocks = []
     for i, drop_path in enumerate(drop_paths):

@@ -1,4 +1,4 @@
-"""Rotary position embeddings: the frequencies and their scaling for texts longer than in training.
+"""Rotary position embeddings: the frequencies and how they are scaled for longer texts.
 
 A rotary embedding rotates feature pair i of the token at position m by the angle m f_i, with
 f_i = base^(-2i / head_dim) (Su et al. 2021, arXiv:2104.09864v5, section 3.2.2). A model does not
@@ -166,7 +166,7 @@ def _yarn(head_dim, base, settings):
     factor = settings.get("factor") or settings["context_length"] / trained
 
     def pair_with(turns):
-        """Return which pair (a fraction) turns `turns` times within the trained context."""
+        """Return the fractional index of the pair with `turns` turns in the trained context."""
         return head_dim * math.log(trained / (turns * 2 * math.pi)) / (2 * math.log(base))
 
     first, last = (

@@ -102,7 +102,7 @@ class RecurrentEncoder(nn.Module):
         return memory, _as_tuple(state)
 
     def _order(self, source, lengths):
-        """Return the positions (batch, source) that reverse the words and leave the padding."""
+        """Return the positions (batch, source) that reverse the words but not the padding."""
         batch, size = source.shape
         position = ops.arange(size, device=source.device)  # (source,)
         if lengths is None:
@@ -397,5 +397,5 @@ def _check_attention(attention, hidden_dim, input_feeding, additive):
         raise ArgumentError(
             "RecurrentDecoder: input_feeding requires a LuongAttention",
             got=type(attention).__name__,
-            hint="an additive attention feeds its context to the cell already",
+            hint="additive attention already feeds its context to the cell",
         )

@@ -73,7 +73,7 @@ def box_losses(boxes, target_boxes, num_boxes):
 
 
 def cardinality_error(logits, targets):
-    """Return the mean error of the number of predicted objects, without a gradient.
+    """Return the mean error in the number of predicted objects, without a gradient.
 
     Parameters
     ----------

@@ -101,8 +101,8 @@ class Block(nn.Module):
     Attributes
     ----------
     pad_first : bool
-        Whether a map whose size is not divisible by the window size is padded before the shift,
-        as in the authors' code for detection, or after it.
+        Whether to pad maps before the shift, as in the authors' code for detection, or after it.
+        Only maps whose size is not divisible by the window size are padded.
     """
 
     attention_class = WindowAttention
@@ -207,7 +207,7 @@ class Swin(nn.Module):
     absolute_positions : bool
         Whether to add a learned position embedding (Swin, Table 4, "abs. pos.").
     fit_windows : bool
-        Whether windows shrink to fit smaller maps, without a shift along axes that they cover.
+        Whether windows shrink to fit smaller maps. They are not shifted along axes they cover.
     activation : str or callable
     eps : float
         Epsilon added to the variance in the blocks' layer norms and in the last one.

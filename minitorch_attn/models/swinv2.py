@@ -1,10 +1,10 @@
 """Swin Transformer V2: Swin with post-norm, cosine attention and continuous position bias.
 
 Liu et al. 2021, "Swin Transformer V2: Scaling Up Capacity and Resolution", arXiv:2111.09883v2.
-To keep activations from growing with depth, the norms follow attention and feed-forward network
-(section 3.2), and scores are cosines times a learned scale. To support window sizes that were not
-trained, a small network replaces the learned table and computes the position bias from the
-logarithm of the offset (section 3.3). The rest is the same as in Swin.
+To keep activations from growing with depth, norms come after the attention and the feed-forward
+network (section 3.2), and scores are cosines times a learned scale. To support window sizes not
+seen in training, a small network replaces the learned table and computes the position bias from
+the logarithm of the offset (section 3.3). The rest is the same as in Swin.
 """
 
 import math
@@ -150,7 +150,7 @@ class SwinV2(Swin):
     Parameters
     ----------
     image_size, patch_size, in_channels, num_classes, embed_dim, depths, num_heads, window_size
-        See `Swin`, which also describes all further arguments.
+        See `Swin`, which also describes the remaining arguments.
     pretrained_window_size : int, or list with an int or a pair of int for each stage
         Window sizes during pre-training. 0 selects the window sizes of this model.
 

@@ -2,10 +2,10 @@
 
 Raffel et al. 2019, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
 Transformer", arXiv:1910.10683v4. Section 2.1 lists the differences from the original Transformer:
-RMS norms before each sub-block, linear layers without biases, and relative position biases: each
-head adds to its scores a learned number for the distance between query and key. All layers share
-these numbers. The scores are not divided by sqrt(head_dim), because the initial query projections
-include this factor. The published sizes are in `t5_sizes.py`.
+RMS norms before each sub-block, linear layers without biases, and relative position biases. Each
+head adds a learned number to each score, according to the distance between query and key. All
+layers share these numbers. The scores are not divided by sqrt(head_dim), because the initial query
+projections include this factor. The published sizes are in `t5_sizes.py`.
 """
 
 import math
@@ -25,7 +25,7 @@ def relative_position_bucket(
     """Map each relative position to a bucket of distances.
 
     Each small distance has a separate bucket. For larger distances, the bucket index grows with the
-    logarithm of the distance. All distances from `max_distance` on are in the last bucket.
+    logarithm of the distance. Distances of `max_distance` or more share the last bucket.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def relative_position_bucket(
     Notes
     -----
     arXiv:1910.10683v4, section 2.1. The logarithm is computed in float32, as in the published code.
-    Rounding decides the bucket of a distance at a boundary.
+    At a boundary between two buckets, rounding therefore determines the bucket of a distance.
 
     Examples
     --------
@@ -96,7 +96,7 @@ class RelativePositionBias(nn.Module):
         self.embedding = nn.Embedding(num_buckets, num_heads)
 
     def forward(self, query_len, key_len):
-        """Return the bias (1, heads, query, key). The queries are at the last positions."""
+        """Return the bias (1, heads, query, key). The queries occupy the last positions."""
         device = self.embedding.weight.device
         key = ops.arange(key_len, device=device)
         query = key[key_len - query_len :].unsqueeze(1)

@@ -240,7 +240,7 @@ class TimeSformer(nn.Module):
         batch : int
         positions : Tensor of shape (1 + patch, embed)
         time_positions : Tensor of shape (frame, embed), or None
-            If None, the frames are not joined.
+            If None, each frame remains a separate sequence.
 
         Returns
         -------

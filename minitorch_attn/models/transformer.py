@@ -124,8 +124,8 @@ def transformer_base(vocab_size=37000, **changes):
     Notes
     -----
     The model has 63,082,496 parameters: 44,138,496 in the layers and 512 for each vocabulary entry.
-    Table 3 reports 65 million, which implies a vocabulary of 41,000, as do the rows of Table 3 with
-    other depths and widths. The 213 million of the big model imply a vocabulary of 36,000.
+    Table 3 reports 65 million, which implies a vocabulary of 41,000. So do its rows for models of
+    other depths and widths. The big model's 213 million imply a vocabulary of 36,000.
     """
     return Transformer(vocab_size, **changes)
 

@@ -1,6 +1,6 @@
 """Optimal transport between the words of a sentence and the regions of an image, by IPOT.
 
-UNITER aligns words and regions with it (Chen et al. 2020, arXiv:1909.11740v3, section 3.2). IPOT,
+UNITER uses it to align words and regions (Chen et al. 2020, arXiv:1909.11740v3, section 3.2). IPOT,
 the inexact proximal point method, is from Xie et al. 2018, arXiv:1802.04307v3, Algorithm 1.
 """
 
@@ -117,7 +117,7 @@ def word_region_alignment(
     Parameters
     ----------
     words : Tensor of shape (batch, word, embed)
-        Vectors of the words, usually of the last layer.
+        Vectors of the words, usually from the last layer.
     regions : Tensor of shape (batch, region, embed)
     word_padding_mask, region_padding_mask, beta, iterations, inner
         See `transport_plan`.
@@ -137,7 +137,7 @@ def word_region_alignment(
     The gradient treats the plan as a constant: d distance / d cost_ij = T_ij. At the optimum,
     this is the exact derivative (envelope theorem). The plan minimizes the sum, so a small
     change of the plan does not change the sum to first order. Differentiating through the
-    iterations would need the memory of all iterations together.
+    iterations would require keeping the intermediate results of all of them in memory.
 
     References
     ----------
@@ -164,7 +164,7 @@ def word_region_alignment(
 
 
 def _divided(numerator, denominator):
-    """Return numerator / denominator, and 0 where the numerator is 0: at padding."""
+    """Return numerator / denominator, or 0 where the numerator is 0 (at padding)."""
     real = numerator != 0
     return ops.where(real, numerator / ops.where(real, denominator, 1.0), 0.0)
 

@@ -164,7 +164,7 @@ class UNITER(BERT):
                 "UNITER: features and boxes do not match the words or the model",
                 got=f"ids {ids.shape}, features {features.shape}, boxes {boxes.shape}",
                 expected=f"(batch, region, {self.feature_dim}) and (batch, region, {self.box_dim})",
-                hint="mt.models.uniter.box_features makes seven numbers of each box",
+                hint="mt.models.uniter.box_features computes seven numbers for each box",
             )
 
 

@@ -87,7 +87,7 @@ class VATT(nn.Module):
     audio_length, audio_patch : int
         Number of samples in the audio of a clip and in a segment; see `AudioTokens`.
     vocab_size, text_length : int
-        Number of words, and largest number of words in a sentence.
+        Size of the vocabulary, and maximum number of words in a sentence.
     embed_dim, num_layers, num_heads, mlp_dim : int or (int, int, int)
         Sizes of the Transformers, or three numbers for video, audio and text.
     in_channels, audio_channels : int, default 3 and 1

@@ -28,8 +28,8 @@ def nce_loss(a, b, temperature=0.07, symmetric=False):
         Embeddings of two modalities; rows with the same index belong together. The function
         does not normalize them. Normalize them first to compare cosine similarities.
     temperature : float, default 0.07
-        Divisor T of the products. The smaller it is, the more the loss depends on the most
-        similar rows only.
+        Divisor T of the products. The smaller it is, the more the most similar rows dominate
+        the loss.
     symmetric : bool, default False
         Whether to average with the loss in the other direction, in which row i of `b` must find
         row i of `a`.
@@ -73,9 +73,9 @@ def nce_loss(a, b, temperature=0.07, symmetric=False):
 def mil_nce_loss(video, text, temperature=0.07, valid=None):
     """MIL-NCE: each clip must find its own sentences among those of all clips.
 
-    The loss is the mean over the clips of `-log(sum over own sentences / sum over all sentences)`
-    of `exp(video text / T)`. It is small if at least one of a clip's sentences fits, so an
-    unrelated sentence does little harm.
+    The loss is the mean over the clips of `-log(own / all)`, where `own` and `all` sum
+    `exp(video text / T)` over the clip's own sentences and over those of all clips. It is small if
+    at least one of a clip's sentences fits, so an unrelated sentence does little harm.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ class Tokens(nn.Module):
     Attributes
     ----------
     aggregation : Parameter of shape (1, 1, embed)
-        The output at this token represents the whole input, as at ViT's class token.
+        The output at this token represents the whole input, as with ViT's class token.
     """
 
     def __init__(self, embed_dim):
@@ -208,8 +208,8 @@ class AudioTokens(Tokens):
 
     Notes
     -----
-    The paper uses waveforms. The authors' code also has a model for spectrograms, which it also
-    cuts along the frequency axis.
+    The paper uses waveforms. The authors' code also has a model for spectrograms, which are cut
+    along the frequency axis as well.
 
     Examples
     --------
@@ -245,10 +245,10 @@ class AudioTokens(Tokens):
         values = audio.unsqueeze(-1) if audio.ndim == 2 else audio
         if values.ndim != 3 or values.shape[1:] != (self.length, self.in_channels):
             raise ShapeError(
-                "AudioTokens: the shape of the sound does not match the model",
+                "AudioTokens: the shape of the audio does not match the model",
                 got=f"shape {audio.shape}",
                 expected=f"(batch, {self.length}, {self.in_channels})",
-                hint="cut the sound, or append silence, to the length of the model",
+                hint="truncate the audio, or pad it with silence, to the length the model expects",
             )
         segments = values.reshape(values.shape[0], -1, self.patch_size * self.in_channels)
         return self.positions(self.projection(segments))

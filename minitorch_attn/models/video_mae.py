@@ -26,7 +26,10 @@ def tube_masking(noise, num_steps, mask_ratio=0.9):
     noise : Tensor of shape (batch, place)
     num_steps : int
         Number of cubes along the time axis.
-    mask_ratio : float, default 0.9 Fraction of the places that is masked. Returns
+    mask_ratio : float, default 0.9
+        Fraction of the positions to mask.
+
+    Returns
     -------
     bool Tensor of shape (batch, num_steps * place)
         True for masked cubes. Each row has the same number of them.
@@ -261,7 +264,7 @@ class VideoMAE(nn.Module):
     decoder_dim, decoder_layers, decoder_heads, decoder_mlp_dim : int
         Sizes of the decoder. Default: 4 blocks of width 384 (section 4.2, Table 1a).
     mask_ratio : float, default 0.9
-        Fraction of the places that is masked.
+        Fraction of the positions to mask.
     normalise_pixels : bool, default True
         Whether to normalize each target cube, in each channel, by its mean and standard deviation.
     **options
@@ -326,7 +329,7 @@ class VideoMAE(nn.Module):
         return self.decoder(self.encoder(video, visible), visible, masked), mask
 
     def target(self, video):
-        """Return the pixels to predict, normalized if asked for, (batch, cube, pixels)."""
+        """Return the pixels to predict, (batch, cube, pixels), normalized if requested."""
         cubes = cubes_of(video, self.tubelet_size, self.patch_size)
         return (normalised_cubes(cubes) if self.normalise_pixels else cubes).flatten(2)
 

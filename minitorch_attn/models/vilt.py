@@ -22,13 +22,13 @@ class ViLT(nn.Module):
     ----------
     vocab_size : int
     image_size, patch_size : int or (int, int)
-        Height and width in pixels of the images for which positions are learned, and of a patch.
+        Height and width in pixels of an image and of a patch. Positions are learned for this size.
     embed_dim, num_heads, num_layers, mlp_dim : int
     in_channels : int, default 3
     max_positions : int, default 40
         Maximum number of words.
     num_segments, num_modalities : int, default 2
-        Number of segments of the text, and of modalities: words, images.
+        Number of text segments, and number of modalities (words and images).
     dropout, attention_dropout : float, default 0
     activation : str or callable, default "gelu"
     qkv_bias : bool, default True
@@ -47,7 +47,7 @@ class ViLT(nn.Module):
     -----
     Images of one batch may have different sizes; `pixel_mask` marks the pixels that are not
     padding. The position embeddings are interpolated bilinearly to the grid of each image
-    (section 3.1 of the paper; the corners of both grids agree).
+    (section 3.1 of the paper; the corners of the two grids are aligned).
 
     References
     ----------
@@ -121,7 +121,7 @@ class ViLT(nn.Module):
         return self.embeddings(tokens, segments)
 
     def embed_images(self, images, pixel_mask=None):
-        """Return the embeddings of the class token and the patches, and which of them are real.
+        """Return the embeddings of the class token and the patches, and which are not padding.
 
         Parameters
         ----------
@@ -190,7 +190,7 @@ class ViLT(nn.Module):
         return x
 
     def pool(self, hidden):
-        """Return one vector (batch, embed): tanh of a linear layer, applied to the first word."""
+        """Return one vector (batch, embed): tanh of a linear layer applied to the first word."""
         return ops.tanh(self.pooler(hidden[:, 0]))
 
     def _real_patches(self, pixel_mask, batch, grid, device):

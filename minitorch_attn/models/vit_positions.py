@@ -181,8 +181,8 @@ class RelativeAttention(nn.Attention):
 def _by_pair(scores):
     """Convert scores by distance, (..., i, j - i), to scores by pair of tokens, (..., i, j).
 
-    Row i holds the distances 1 - n to n - 1, of which -i to n - 1 - i are needed. With one column
-    appended, a row has length 2n. Read in rows of 2n - 1 from index n - 1 on, row i starts at -i.
+    Row i holds the distances 1 - n to n - 1, of which -i to n - 1 - i are needed. Append a column,
+    so rows have length 2n, and flatten. In rows of 2n - 1 from index n - 1 on, row i starts at -i.
     """
     *lead, n, _ = scores.shape
     flat = ops.pad(scores, (0, 1)).reshape(*lead, 2 * n * n)

@@ -88,7 +88,7 @@ class FeatureEncoder(nn.Module):
         return x.transpose(1, 2)
 
     def output_lengths(self, lengths):
-        """Return the number of frames of waveforms of `lengths` samples, an int or a Tensor."""
+        """Return the number of frames for waveforms of `lengths` samples (int or Tensor)."""
         for kernel, stride in zip(self.kernels, self.strides, strict=True):
             lengths = (lengths - kernel) // stride + 1
         return lengths

@@ -23,7 +23,7 @@ class RelativePositionBias(nn.Module):
 
     Notes
     -----
-    B in Eq. 4 of Swin. For M x M windows, a head looks up M^2 x M^2 values in (2M - 1)^2 entries.
+    B in Eq. 4 of Swin. For M x M windows, each head reads M^2 x M^2 values from (2M - 1)^2 entries.
     """
 
     def __init__(self, window_size, num_heads):

@@ -111,7 +111,7 @@ class CBOW(nn.Module):
     Parameters
     ----------
     vocab_size, embed_dim : int
-        See `SkipGram`, also for the attributes `input` and `output`.
+        See `SkipGram`, which also describes the attributes `input` and `output`.
 
     Examples
     --------
@@ -158,8 +158,8 @@ class CBOW(nn.Module):
 class HierarchicalSoftmax(nn.Module):
     """Hierarchical softmax: predicts a word by predicting the turns on its path in a Huffman tree.
 
-    Instead of a softmax over all words, the probability of a word takes one sigmoid for each
-    inner node on its path: about log2(vocab_size) of them. Frequent words have short paths.
+    Instead of a softmax over all words, a word's probability requires one sigmoid for each inner
+    node on its path, about log2(vocab_size) in total. Frequent words have short paths.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ class HierarchicalSoftmax(nn.Module):
         self.register_buffer("lengths", lengths, persistent=False)
 
     def forward(self, center):
-        """Return log p(word | center) (batch, word) of all words: the sum of p over words is 1."""
+        """Return log p(word | center) for all words, (batch, word). The p of all words sum to 1."""
         scores = self.input(center) @ self.nodes.weight.T  # (batch, node)
         return self._log_path(scores[:, self.points], self.codes, self.lengths)
 
@@ -208,7 +208,7 @@ class HierarchicalSoftmax(nn.Module):
         return self.loss_of(self.input(center), context)
 
     def loss_of(self, vectors, words):
-        """Return the mean of -log p(word | vector), such as for the mean vectors of CBOW.
+        """Return the mean of -log p(word | vector), for example for CBOW's mean vectors.
 
         Parameters
         ----------

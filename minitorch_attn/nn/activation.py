@@ -200,8 +200,8 @@ class PReLU(Module):
 
     Notes
     -----
-    He et al. 2015, arXiv:1502.01852v1, section 2.1. Weight decay pulls the slopes towards 0, a
-    ReLU, so that the authors do not apply it to them.
+    He et al. 2015, arXiv:1502.01852v1, section 2.1. Weight decay would pull the slopes towards
+    0, which makes the layer a ReLU, so the authors do not apply it to them.
 
     Examples
     --------

@@ -122,8 +122,8 @@ class Attention(Module):
         bias : float Tensor, optional
             Added to the scores; broadcasts to (batch, heads, query, key).
         is_causal : bool
-            Whether each query attends only to keys up to its own position. The queries are the
-            last tokens of the keys; with a cache, they are the tokens that it does not hold yet.
+            Whether each query attends only to keys up to its own position. The queries
+            correspond to the last keys; with a cache, they are the tokens not yet in the cache.
         rotary : callable, optional
             Function that rotates (batch, heads, token, head_dim) queries and keys by position.
         cache : layer of a KVCache, optional

@@ -1,4 +1,4 @@
-"""Checks of the inputs and masks of attention without heads, and the hooks for its weights."""
+"""Checks of inputs and masks for attention with a single head, and the hooks for its weights."""
 
 from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
@@ -8,7 +8,7 @@ __all__ = ["attend_mask", "check_tokens", "show_weights"]
 
 
 def show_weights(layer, weights):
-    """Call the hooks of a layer with its weights; its single head gets an axis of its own."""
+    """Call a layer's hooks with its weights, after adding an axis for the single head."""
     for hook in layer.weight_hooks:
         hook(layer, weights.unsqueeze(-3))  # (batch, 1, query, key)
 
@@ -31,7 +31,7 @@ def check_tokens(where, name, x, size, query, batched=False):
 
 
 def attend_mask(where, mask, key):
-    """Convert `mask` to a bool Tensor that broadcasts to the scores, True where attended."""
+    """Convert `mask` to a bool Tensor that broadcasts to the scores, True where allowed."""
     if mask is None:
         return None
     shape = key.shape[:-1]  # (batch, key) or (key,)

@@ -20,8 +20,8 @@ def split_batch(batch, parts, dim=0):
     Parameters
     ----------
     batch : Tensor, or tuple, list or dict of tensors and masks
-        Tensors whose axes `dim` have the same size. Other values, 0-d tensors, and a mask shared
-        by all examples, are passed to each part.
+        Tensors with the same size along axis `dim`. Other values, 0-d tensors, and a mask that all
+        examples share are passed to each part unchanged.
     parts : int, or list of int
         Number of parts, or their sizes.
     dim : int, default 0
@@ -142,7 +142,7 @@ def check_separate(whole, alone, size, dim):
             difference = (a - b).abs().max().item()
             raise ArgumentError(
                 "DataParallel: the result for an example depends on the other examples",
-                got=f"a largest difference of {difference:.3g} between the results for the last of "
+                got=f"a maximum difference of {difference:.3g} between the results for the last of "
                 f"{size} examples in the batch and alone",
                 hint="use a module that treats each example separately, and has the batch on axis "
                 f"{dim}",

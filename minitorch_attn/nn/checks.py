@@ -52,7 +52,7 @@ def check_module(where, module, name="module"):
 
 
 def check_layers(where, **counts):
-    """Check that numbers of layers are integers from 0 to 10,000, so that a typo cannot hang.
+    """Check that numbers of layers are integers from 0 to 10,000; a typo could hang the program.
 
     Examples
     --------

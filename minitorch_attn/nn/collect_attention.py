@@ -16,9 +16,9 @@ __all__ = ["collect_attention", "collect_outputs", "watch_attention"]
 def watch_attention(module, hook):
     """Call `hook` with the weights of every attention layer of `module`, in a `with` block.
 
-    A layer is watched if it has a list `weight_hooks`, and calls each function in it with itself
-    and its weights: `Attention` and its subclasses, `AdditiveAttention` and `LuongAttention`. Your
-    own attention layer can do the same.
+    A layer can be watched if it has a list `weight_hooks` and calls each function in the list with
+    the layer and its weights. `Attention` and its subclasses, `AdditiveAttention` and
+    `LuongAttention` do this, and your own attention layer can do the same.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def watch_attention(module, hook):
     Raises
     ------
     ArgumentError
-        If no layer of the module can be watched, or one that is called attention cannot.
+        If no layer can be watched, or a layer with "attention" in its class name cannot.
     """
     check_module("watch_attention, collect_attention", module)
     layers = [layer for layer in module.modules() if hasattr(layer, "weight_hooks")]
@@ -55,7 +55,7 @@ def watch_attention(module, hook):
 
 
 def _is_hidden(layer):
-    """Return whether a layer is called attention, but neither it nor a part of it has hooks."""
+    """Return True if a class is named attention, but the layer and its parts have no hooks."""
     is_attention = "attention" in type(layer).__name__.lower()
     return is_attention and not any(hasattr(part, "weight_hooks") for part in layer.modules())
 
@@ -77,7 +77,7 @@ def collect_attention(module):
     Raises
     ------
     ArgumentError
-        If no layer of the module can be watched, or one that is called attention cannot.
+        If no layer can be watched, or a layer with "attention" in its class name cannot.
 
     Examples
     --------

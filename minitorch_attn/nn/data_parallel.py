@@ -30,7 +30,7 @@ class DataParallel(Module):
     One line makes a training loop use all cores: `model = nn.DataParallel(model)`. The outputs are
     those of the module on the whole batch, and the gradients are equal up to rounding, because the
     loss is computed outside, from all outputs. PyTorch's class splits the batch among GPUs; this
-    one uses threads, and calls the module as it is on a GPU.
+    one uses CPU threads. On a GPU, it calls the module directly.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class DataParallel(Module):
     dim : int, default 0
         The batch axis of every tensor argument and of every result.
     threads : int, optional
-        Number of parts. Default: as many as NumPy uses for a matrix product.
+        Number of parts. Default: the number of threads NumPy uses for a matrix product.
 
     Attributes
     ----------
@@ -51,20 +51,20 @@ class DataParallel(Module):
     Raises
     ------
     ArgumentError
-        If the module does not treat each example separately: batch normalization in training, or
-        a batch axis other than `dim`.
+        If the module does not treat each example separately, for example because of batch
+        normalization in training or a batch axis other than `dim`.
     ShapeError
-        If an argument or a result does not have the batch as its axis `dim`, such as a loss.
+        If axis `dim` of an argument or a result is not the batch axis. A loss has no batch axis.
 
     Notes
     -----
     The whole batch runs in one piece if there is one example or one thread, if the module has
     hooks, or while a recording, a checkpoint or anomaly mode watches this thread. Each part draws
-    random numbers from its own range, so that a seed gives the same masks of dropout in every run
-    with the same number of parts; other random numbers in the forward pass raise an error. What a
-    module stores on itself in the forward pass belongs to one of the parts. The first call also
-    calls the module, in eval mode, with the whole batch and with its last example alone, and
-    compares the results.
+    random numbers from its own range, so that a seed gives the same dropout masks in every run with
+    the same number of parts; drawing other random numbers in the forward pass raises an error. If
+    the module sets attributes in the forward pass, their values are those of one of the parts. The
+    first call also runs the module in eval mode, once on the whole batch and once on the last
+    example alone, and compares the results.
 
     Examples
     --------

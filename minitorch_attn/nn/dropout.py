@@ -56,7 +56,7 @@ def add_residual(x, branch, dropout):
     x, branch : Tensor of the same shape
         Residual stream, and the output of a branch.
     dropout : Module
-        A `Dropout` layer. With hooks, or another module, it is called.
+        Module to apply. A plain `Dropout` without hooks is fused with the addition.
     """
     if is_plain(dropout, Dropout) and dropout.training and dropout.p and not is_taken_apart():
         return add_dropped(x, branch, dropout.p)

@@ -6,8 +6,8 @@ __all__ = ["name_module"]
 def name_module(error, module):
     """Add a note such as `in blocks.0.k_proj = Linear(in_features=9, ...)` to an exception.
 
-    Every module that the exception leaves calls this function, from the inside out. Each one adds
-    its name for the module before it, so that the note finally has the path from the outermost one.
+    Every module that the exception passes through calls this function, starting with the innermost.
+    Each one prepends its name for the module below it, so the note ends up with the whole path.
 
     Parameters
     ----------

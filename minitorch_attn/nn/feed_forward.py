@@ -96,8 +96,8 @@ class GatedFeedForward(Module):
     embed_dim : int
         Number of features of the input and the output.
     hidden_dim : int, optional
-        Number of hidden features, by default two thirds of 4 * embed_dim, which gives as many
-        weights as in `FeedForward`.
+        Number of hidden features, by default two thirds of 4 * embed_dim, which gives the same
+        number of weights as `FeedForward`.
     activation : str or callable, default "silu"
         Activation f; "gelu" gives GEGLU, and "sigmoid" gives GLU.
     dropout : float, default 0

@@ -17,7 +17,7 @@ _GRADIENT = (Tensor, type(None))
 def is_plain(module, kind):
     """Return True if `type(module)` is `kind`, not a subclass, and it does not have hooks.
 
-    A fused operation takes the parameters of such modules, and does not call them.
+    A fused operation uses the parameters of such a module directly instead of calling it.
     """
     return type(module) is kind and (module._hooks is None or not module._hooks.any())
 
@@ -142,7 +142,7 @@ def _before(module, args, kwargs):
 
 
 def _pair(result):
-    """Return what a forward pre-hook with keywords returned, if it is a pair (args, kwargs)."""
+    """Return a keyword pre-hook's result, after checking that it is a pair (args, kwargs)."""
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
         return result
     raise DTypeError(
@@ -173,8 +173,8 @@ class Seam(Function):
 class BackwardSeams:
     """Two identity operations (`Seam`) around one call of a module, at its inputs and outputs.
 
-    In the backward pass, the output gradients pass one before the module's own backward starts,
-    and the input gradients pass the other when it ends. The backward hooks then receive both.
+    In the backward pass, output gradients go through one before the module's own backward starts,
+    and input gradients go through the other when it ends. The backward hooks then receive both.
     """
 
     def __init__(self, module):

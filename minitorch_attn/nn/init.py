@@ -218,21 +218,21 @@ _calculate_fan_in_and_fan_out = fans  # PyTorch's name, which its users import
 
 @names_arguments
 def orthogonal_(tensor, gain=1.0, generator=None):
-    """Fill a tensor with orthonormal rows, or columns if it has fewer of these, times `gain`.
+    """Fill a tensor with orthonormal rows (columns, if there are fewer of them) times `gain`.
 
     Parameters
     ----------
     tensor : Tensor of shape (row, ...)
-        Weight; the axes after the first are one axis of columns here.
+        Weight, treated as a matrix: the axes after the first are flattened into columns.
     gain : float
-        Norm of each row, or column. The product with the tensor keeps norms if `gain` is 1.
+        Norm of each row (or column). With a gain of 1, multiplying by the tensor preserves norms.
     generator : numpy.random.Generator, optional
 
     Notes
     -----
-    Saxe et al. 2013, arXiv:1312.6120v3, section 3. A random Gaussian matrix is decomposed into QR.
-    Without the signs of R's diagonal, Q would not be uniformly distributed (Mezzadri 2007,
-    arXiv:math-ph/0609050v2, section 5).
+    Saxe et al. 2013, arXiv:1312.6120v3, section 3. From the QR decomposition of a random Gaussian
+    matrix, the function takes Q and multiplies its columns by the signs of R's diagonal; otherwise,
+    Q would not be uniformly distributed (Mezzadri 2007, arXiv:math-ph/0609050v2, section 5).
 
     Examples
     --------

@@ -73,12 +73,12 @@ class _Static(_Layer):
 
     @property
     def key(self):
-        """Keys of the tokens so far: a view, or None without a token."""
+        """Keys of the tokens so far: a view, or None if there are no tokens yet."""
         return wrap(self._keys.array[:, :, : self.length]) if self.length else None
 
     @property
     def value(self):
-        """Values of the tokens so far: a view, or None without a token."""
+        """Values of the tokens so far: a view, or None if there are no tokens yet."""
         return wrap(self._values.array[:, :, : self.length]) if self.length else None
 
     def update(self, key, value):
@@ -160,7 +160,7 @@ def store(keys, values, start, key, value):
     keys, values : array of shape (batch, heads, capacity, head_dim)
         Memory to write into, on one device.
     start : int, or integer array of shape (1,) on that device
-        Position of the first new token. As an array, it is not read by the host.
+        Position of the first new token. If it is an array, the host does not read it.
     key, value : array of shape (batch, heads, token, head_dim)
 
     Examples
@@ -247,7 +247,7 @@ class KVCache(NamedErrors):
         return self._layers[0].length if self._layers else 0
 
     def next_position(self):
-        """Return the position of the next token; a model adds its position embedding.
+        """Return the position of the next token, for the model's position embedding.
 
         Returns
         -------

@@ -98,9 +98,9 @@ def project(x, *layers):
 
 @with_kernel
 def side_by_side(arrays):
-    """Return arrays with the values of `arrays`, such that one matrix product can read all of them.
+    """Return `arrays`, laid out so that one matrix product can read all of them.
 
-    On a GPU, arrays of one shape are copied to one block of memory. On the CPU, nothing is copied.
+    On a GPU, arrays of equal shape are copied to one memory block. On the CPU, nothing is copied.
 
     Parameters
     ----------
@@ -123,8 +123,8 @@ def lay_side_by_side(*layers):
 class LazyLinear(Linear):
     """Linear layer that infers `in_features` from its first input, and then becomes a `Linear`.
 
-    Before that, the weight has 0 columns. The parameters stay the same objects, so that an
-    optimizer can be created first. Loading a state dict also sets the size.
+    Before that, the weight has 0 columns. The parameter objects are not replaced, so an optimizer
+    can be created before the first input. Loading a state dict also sets the size.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ __all__ = [
 
 
 def _creates(init):
-    """Raise a helpful error if the constructor of a loss gets the tensors to compare."""
+    """Raise a helpful error if the tensors to compare are passed to a loss's constructor."""
 
     @wraps(init)
     def create(self, *args, **settings):
@@ -120,7 +120,7 @@ class CTCLoss(_Loss):
     reduction : {"mean", "sum", "none"}
         How the losses are combined. The mean divides each loss by its target length first.
     zero_infinity : bool, default False
-        Whether infinite losses, of targets that do not fit into the input, are replaced by 0.
+        Whether to replace infinite losses by 0. A loss is infinite if the input is too short.
 
     Notes
     -----

@@ -34,7 +34,7 @@ class LuongAttention(Module):
     window : float, default 10
         Distance D from the center of the window to its last key on each side.
     max_length : int, optional
-        Number of positions that the "location" score knows; keys after them get weight 0.
+        Number of positions that the "location" score covers; later keys get weight 0.
     hidden_dim : int, optional
         Size of the hidden layer of the "concat" score. Default: `query_dim`.
 
@@ -56,8 +56,8 @@ class LuongAttention(Module):
     does not sum to 1. Its gradient reaches p_t through the Gaussian; the ends of the window are
     constants. Positions count from 0, and S does not count padding.
 
-    In the paper, W_c does not have a bias, and the sizes are equal. A query without any key in its
-    window has weights of zero and a context of zeros.
+    In the paper, W_c does not have a bias, and queries and keys have the same size. If there is no
+    key in a query's window, its weights and its context are zeros.
 
     References
     ----------
@@ -106,7 +106,7 @@ class LuongAttention(Module):
 
         Parameters
         ----------
-        query : Tensor of shape (batch, query, query_dim), or without the batch
+        query : Tensor of shape (batch, query, query_dim), or without the batch axis
         key : Tensor of shape (batch, key, key_dim)
         key_padding_mask : bool Tensor of shape (batch, key), or Mask, optional
             A tensor is True where the key is blocked.
@@ -124,7 +124,7 @@ class LuongAttention(Module):
 
     @names_arguments
     def project(self, key):
-        """Compute the part of the scores that only depends on the keys; a decoder does so once.
+        """Compute the part of the scores that depends only on the keys; a decoder needs it once.
 
         Parameters
         ----------
@@ -263,7 +263,7 @@ class InputFeedingDecoder(Module):
         self.attention = LuongAttention(hidden_dim, key_dim)
 
     def forward(self, x, memory, state=None, key_padding_mask=None):
-        """Decode input tokens, which are all known (teacher forcing), or one at a time.
+        """Decode several known input tokens (teacher forcing), or one token at a time.
 
         Parameters
         ----------

@@ -121,7 +121,7 @@ class Mask(NamedErrors):
 
 
 class CompleteMask(NamedErrors):
-    """A mask that replaces the causal mask of a decoder; every other mask is combined with it.
+    """A mask that replaces a decoder's causal mask instead of being combined with it.
 
     Hugging Face's models treat a mask with four axes in this way, which allows any pattern, such as
     a prefix whose tokens attend to each other in both directions.
@@ -137,7 +137,7 @@ class CompleteMask(NamedErrors):
 
 
 def _grid(attend):
-    """Draw the first mask of a batch as lines of # and "."; draw all masks if they have one row."""
+    """Draw the first mask of a batch as lines of # and "."; draw all masks if each has one row."""
     shape = (1,) * (4 - attend.ndim) + attend.shape
     batch, heads, queries, keys = shape
     attend = attend.reshape(shape)

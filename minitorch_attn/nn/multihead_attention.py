@@ -44,9 +44,9 @@ class MultiheadAttention(Attention):
     Notes
     -----
     Vaswani et al. 2017, arXiv:1706.03762v7, section 3.2.2: head_i = Attention(Q W_i^Q, K W_i^K,
-    V W_i^V), and the concatenated heads times W^O. The first embed_dim rows of `in_proj_weight`
-    hold the transposed W_i^Q of all heads; the transposed W_i^K and W_i^V follow. If kdim or vdim
-    is not embed_dim, three separate parameters hold them.
+    V W_i^V), and the output is the concatenated heads times W^O. The first embed_dim rows of
+    `in_proj_weight` hold the transposed W_i^Q of all heads; the transposed W_i^K and W_i^V follow.
+    If kdim or vdim is not embed_dim, three separate parameters hold them.
 
     A query that cannot attend to any key gives NaN with `need_weights=True` and a context of zeros
     with `need_weights=False`, as in PyTorch.
@@ -114,7 +114,7 @@ class MultiheadAttention(Attention):
         key_padding_mask : Tensor of shape (batch, key) or (key,), or Mask, optional
             A bool tensor is True where the key is blocked; floats are added to the scores.
         need_weights : bool, default True
-            Whether to return the attention weights, for which attention is computed step by step.
+            Whether to return the attention weights. Attention is then computed step by step.
         attn_mask : Tensor of shape (query, key) or (batch * heads, query, key), or Mask, optional
             A bool tensor is True where attention is blocked; floats are added to the scores.
         average_attn_weights : bool, default True

@@ -9,13 +9,13 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def instead_of(value, owner):
-    """Return the hint for a value that was registered as a module and is not one.
+    """Return the hint for a value that was registered as a module but is not one.
 
     Parameters
     ----------
     value : object
     owner : Module
-        The module that it was given to.
+        Module in which the value was registered.
 
     Examples
     --------

@@ -12,7 +12,7 @@ __all__ = [
 
 
 class _Pad(Module):
-    """Base class of the padding layers, which name the number of padded axes and the mode.
+    """Base class of the padding layers, each of which sets the number of padded axes and the mode.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ class AdditiveAttention(Module):
 
         Parameters
         ----------
-        query : Tensor of shape (batch, query, query_dim), or without the batch
+        query : Tensor of shape (batch, query, query_dim), or without the batch axis
         key : Tensor of shape (batch, key, key_dim)
         value : Tensor of shape (batch, key, value_dim)
         key_padding_mask : bool Tensor of shape (batch, key), or Mask, optional
@@ -133,7 +133,7 @@ class AttentionSeq2Seq(Module):
         o_i = g(s_i, c_i)                              `out`
     In the paper, s_0 depends only on the backward state at the first word; `init` uses the last
     states of both directions. The paper's reset gate differs (see `GRU`), and the paper's g is a
-    maxout layer that also depends on y_{i-1}. The encoder reads padding; only `attn` blocks it.
+    maxout layer that also depends on y_{i-1}. The encoder also reads padding; only `attn` masks it.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Stand-in for `torch.nn.attention.sdpa_kernel`, which chooses the kernel of attention."""
+"""Stand-in for `torch.nn.attention.sdpa_kernel`, which chooses the attention kernel."""
 
 from contextlib import contextmanager
 from enum import IntEnum
@@ -7,7 +7,7 @@ __all__ = ["SDPBackend", "sdpa_kernel"]
 
 
 class SDPBackend(IntEnum):
-    """PyTorch's kernels of attention. Their names are accepted by `sdpa_kernel`."""
+    """Names of PyTorch's attention kernels, which `sdpa_kernel` accepts."""
 
     ERROR = -1
     MATH = 0
@@ -22,7 +22,7 @@ def sdpa_kernel(backends, set_priority=False):
     """Do nothing inside a `with` block: sizes and masks alone decide how attention is computed.
 
     `ops/attention/` computes short sequences at once and long ones block by block, on all devices.
-    The results agree to rounding.
+    The results agree up to rounding.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ def load(module, state, strict=True, assign=False):
 
 
 def _materialize(module, state):
-    """Set the size of each lazy layer to that of the weight which it is about to load."""
+    """Set the size of each lazy layer to that of the weight it is about to load."""
     for path, child in module.named_modules():
         shape = getattr(state.get(f"{path}.weight".lstrip(".")), "shape", ())
         if hasattr(child, "materialize") and len(shape) == 2:

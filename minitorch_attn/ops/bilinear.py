@@ -1,4 +1,4 @@
-"""Bilinear layer: a linear layer of the products of the elements of two vectors."""
+"""Bilinear layer: a linear layer applied to all pairwise products of two vectors' elements."""
 
 from ..autograd.autocast import autocasts
 from ..errors import ShapeError

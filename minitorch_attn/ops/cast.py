@@ -72,7 +72,7 @@ class Clone(Function):
 
 
 class Alias(Function):
-    """View of a whole tensor.
+    """View of an entire tensor.
 
     Forward:  y = x, the same memory
     Backward: grad_x = grad_y
@@ -122,14 +122,14 @@ def clone(input):
 
 
 def alias(input):
-    """Return a view of the whole of `input`, with its own node in the graph."""
+    """Return a view of all of `input`, with its own node in the graph."""
     input = as_operand(input, "alias")
     return Alias.apply(input)
 
 
 @names_arguments
 def to(input, *args, dtype=None, device=None, other=None, copy=False, non_blocking=False):
-    """Convert `input` to another dtype, another device, or both.
+    """Convert `input` to a different dtype, a different device, or both.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def to(input, *args, dtype=None, device=None, other=None, copy=False, non_blocki
     device : str or Device, optional
         Device of the result.
     other : Tensor, optional
-        The Tensor whose dtype and device are used, as a named argument.
+        Keyword form of the Tensor argument: its dtype and device are used.
     copy : bool, default False
         If True, copy even if the dtype and the device stay the same.
     non_blocking : bool

@@ -427,7 +427,7 @@ def vsplit(input, indices_or_sections):
 
 
 def _even_split(input, indices_or_sections, dim, least, where):
-    """Apply `tensor_split` after checking the number of axes, and that the parts are equal."""
+    """Check that there are enough axes and that the parts are equal, then apply `tensor_split`."""
     if input.ndim < least:
         raise ShapeError(
             f"{where}: input has too few axes",

@@ -20,7 +20,7 @@ __all__ = [
 
 
 def answer(name, question, input, other):
-    """Compare two operands, converted to one dtype, with a function of NumPy or CuPy."""
+    """Convert two operands to one dtype and compare them with a NumPy or CuPy function."""
     try:
         a, b = promote(input, other)
         a = a.array if isinstance(a, Tensor) else a
@@ -31,7 +31,7 @@ def answer(name, question, input, other):
 
 
 def answer_about(name, question, input):
-    """Apply an elementwise test of NumPy or CuPy, such as isnan, to a tensor."""
+    """Apply an elementwise NumPy or CuPy test, such as isnan, to a tensor."""
     x = as_operand(input, name).array
     return wrap(as_array(getattr(array_module(x), question)(x)))
 

@@ -34,7 +34,7 @@ def _allocate(where, sizes, size, dtype, device, make="empty"):
 
 
 def _made(where, shape, dtype, device, make):
-    """Return the array `make(xp)`, or say which size could not be allocated."""
+    """Return the array `make(xp)`; if allocation fails, raise an error that states the size."""
     xp = module_for(as_device(device))
     try:
         return make(xp)
@@ -176,7 +176,7 @@ def arange(start=None, end=None, step=1, *, dtype=None, device=None, requires_gr
         raise ArgumentError(
             "arange: step does not lead from start to end",
             got=f"start={start}, end={end}, step={step}",
-            expected="three finite numbers; a step of the sign of end - start",
+            expected="three finite numbers; a step with the same sign as end - start",
             hint="arange(5, 0, -1) counts down",
         )
     if dtype is None and not any(isinstance(value, builtins.float) for value in values):

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification (CTC): the loss of a sequence without an alignment."""
+"""Connectionist temporal classification (CTC): a loss for label sequences without alignments."""
 
 from ..autograd.function import Function
 from ..backend import array_module, check_same_device, scatter_add
@@ -37,7 +37,7 @@ class CtcLoss(Function):
     Forward variables (Eqs. 5 to 7): a_t(s) is the probability of being in state s after frame t,
         a_t(s) = (a_{t-1}(s) + a_{t-1}(s-1) + skip(s) a_{t-1}(s-2)) y_t(l'_s),
     with a_1 = y_1(l'_s) in the first two states and 0 elsewhere. Eq. 8:
-        p(l | x) = a_T(last state) + a_T(last but one).
+        p(l | x) = a_T(last state) + a_T(second-to-last state).
     Backward variables (Eqs. 9 to 11), here without the frame's own factor y_t(l'_s): b_t(s) is the
     probability of the remaining frames,
         b_t(s) = sum of y_{t+1}(l'_r) b_{t+1}(r) over r = s, s + 1, and s + 2 if skip(s + 2),
@@ -46,16 +46,16 @@ class CtcLoss(Function):
 
     Derivation: a_t(s) b_t(s) sums the alignments that are in state s at frame t. Each alignment is
     in one state at a time, so p = sum_s a_t(s) b_t(s) for each t (Eq. 14). y_t(k) is a factor of
-    exactly those with l'_s = k, hence (Eq. 15)
+    exactly the terms with l'_s = k, hence (Eq. 15)
         dp / dy_t(k) = sum over l'_s = k of a_t(s) b_t(s) / y_t(k),
         d(-log p) / dlog y_t(k) = -(sum over l'_s = k of a_t(s) b_t(s)) / p.
-    The last is minus the posterior probability of label k at frame t. With log_probs =
-    log_softmax(u), whose backward adds y_t(k) times the posteriors' sum of 1, it gives Eq. 16:
-    dL/du_t(k) = y_t(k) - posterior_t(k). PyTorch returns Eq. 16 already for log_probs, which is the
-    same after a log_softmax (its rows sum to 0) and not the derivative of anything else.
+    The result is minus the posterior probability of label k at frame t. If log_probs =
+    log_softmax(u), its backward pass adds y_t(k), because the posteriors sum to 1. This is Eq. 16:
+    dL/du_t(k) = y_t(k) - posterior_t(k). PyTorch returns Eq. 16 as the gradient of log_probs. That
+    is correct only after a log_softmax, whose backward does not change it (its rows sum to 0).
 
     Where no alignment exists, p = 0: the loss is inf and its gradient NaN, or both are 0 with
-    `zero_infinity`. The composed version, for second derivatives, has NaN for such a loss.
+    `zero_infinity`. The composed version, used for second derivatives, then returns NaN.
     Saved: log_probs; the states and log a_t(s) as intermediates.
     """
 
@@ -139,7 +139,7 @@ def _lattice(xp, labels, blank):
 def _forward_variables(xp, emit, skip):
     """Return log a_t(s), Eqs. 5 to 7, of shape (time, batch, 2 + state).
 
-    Two columns of log 0 are in front, so that s - 1 and s - 2 exist for every state. `emit`
+    Two leading columns of log 0 ensure that s - 1 and s - 2 exist for every state. `emit`
     contains log y_t(l'_s). `skip` is 0 where the blank before a state can be skipped, else -inf.
     """
     times, batch, count = emit.shape
@@ -202,7 +202,7 @@ def ctc_loss(
     log_probs : Tensor of shape (time, batch, class) or (time, class)
         Log-probabilities of the labels at each frame, as `log_softmax` returns them.
     targets : Tensor of shape (batch, target) or (sum of target_lengths,)
-        Labels of each sequence: padded, or without padding one after the other. They must not
+        Labels of each sequence, either padded or concatenated without padding. They must not
         contain the blank.
     input_lengths, target_lengths : integer Tensor or tuple of int, of length batch
         Number of frames and number of labels of each sequence. Both must be tensors or both tuples.
@@ -225,13 +225,13 @@ def ctc_loss(
     ShapeError, DTypeError, ArgumentError
         If the arguments do not match. float16 is not supported, as in PyTorch.
     IndexRangeError
-        If a label is out of range. On a GPU, the next read from the device raises it.
+        If a label is out of range. On a GPU, the error is raised at the next read from it.
 
     Notes
     -----
     The derivation is in `CtcLoss`. It can be differentiated twice, unlike PyTorch's. Only the loop
-    over time remains in Python; no step of it waits for the device. Padded targets and lengths on
-    the device are not read by the host. Target lengths of concatenated targets are read once.
+    over time remains in Python; no step of it waits for the device. The host does not read
+    padded targets or lengths; for concatenated targets, it reads the target lengths once.
 
     References
     ----------
@@ -283,7 +283,7 @@ def ctc_loss(
 
 
 def _check_log_probs(log_probs, blank):
-    """Reject log-probabilities of another shape or dtype, and a blank that is not a class."""
+    """Reject log-probabilities of the wrong shape or dtype, and a blank that is not a class."""
     if not isinstance(log_probs, Tensor):
         raise not_tensors(AttributeError(), "ctc_loss", log_probs=log_probs)
     if log_probs.dtype.name not in ("float32", "float64"):
@@ -306,7 +306,7 @@ def _check_log_probs(log_probs, blank):
 
 
 def _lengths(lengths, name, batch):
-    """Return the lengths of the sequences as an int64 Tensor; those of a tuple on the CPU."""
+    """Return the sequence lengths as an int64 Tensor; lengths in a tuple become a CPU tensor."""
     if not isinstance(lengths, (Tensor, tuple, list)):
         raise DTypeError(
             f"ctc_loss: {name} must be a tensor or a tuple",
@@ -334,7 +334,7 @@ def _check_between(lengths, most, name):
 
 
 def _check_targets(targets, log_probs):
-    """Reject targets of another shape, or on another device."""
+    """Reject targets with the wrong shape or on a different device."""
     if not isinstance(targets, Tensor):
         raise not_tensors(AttributeError(), "ctc_loss", targets=targets)
     check_same_device([log_probs.array, targets.array], "ctc_loss")
@@ -348,7 +348,7 @@ def _check_targets(targets, log_probs):
 
 
 def _padded(targets, lengths):
-    """Return the labels as an array (batch, target), whichever of the two forms they have."""
+    """Return the labels as an array (batch, target), whether they are padded or concatenated."""
     if targets.ndim == 2:
         return targets.array
     counts = lengths.tolist()  # reads from the device, if the lengths are there

@@ -62,7 +62,7 @@ class Cumprod(Function):
 
 
 class Shift(Function):
-    """Shift by one position along an axis and put a fill value in the position that is freed.
+    """Shift by one position along an axis, and write a fill value to the vacated position.
 
     Forward:  y_i = x_(i - by)
     Backward: grad_x_i = grad_y_(i + by)

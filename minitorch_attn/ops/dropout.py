@@ -42,8 +42,8 @@ class ResidualDropout(Function):
 
     Forward:  y = x + branch * mask * scale
     Backward: grad_x = grad_y, grad_branch = grad_y * mask * scale
-    Derivation: a sum passes the gradient on to both terms, and dropout is that of `Dropout`. One
-    operation for both needs one array less and passes over memory once less.
+    Derivation: a sum passes the gradient on to both terms; the dropout term is as in `Dropout`.
+    Fusing the two saves one array and one pass over memory.
     Saved: the mask, one byte for each element.
     """
 
@@ -222,7 +222,7 @@ def drop_path(x, drop_prob=0.0, training=False, scale_by_keep=True):
 
 
 def _drop_channels(function, input, p, training, inplace, leading):
-    """Drop channels; `leading` maps the number of axes to that of the axes (batch, channel)."""
+    """Drop channels; `leading` maps each allowed ndim to the number of batch and channel axes."""
     where = function.__name__
     _check(input, p, where, "p")
     if input.ndim not in leading:

@@ -25,8 +25,8 @@ def einsum(equation, *operands):
     ----------
     equation : str
         An equation such as "bqd,bkd->bqk". Without "->" the result has the letters that appear
-        once, in alphabetical order (capitals first). "..." stands for any axes, which broadcast. A
-        letter that appears twice in one operand selects the diagonal of these two axes.
+        once, in alphabetical order (capitals first). "..." stands for all other axes, which
+        broadcast. A letter that appears twice in one operand selects the diagonal of these axes.
     *operands : Tensor, or one sequence of Tensor
         One tensor for each term. Instead of an equation, each tensor may be followed by the list of
         its axis numbers; a list at the end then gives the axes of the result.
@@ -37,8 +37,8 @@ def einsum(equation, *operands):
 
     Notes
     -----
-    Operands are multiplied in pairs from left to right, by `matmul` where axes are summed. These
-    products also provide the derivatives of every order.
+    Operands are multiplied in pairs from left to right, by `matmul` where axes are summed. Autograd
+    differentiates these products, to any order.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def _parse(equation, operands):
             raise ArgumentError(
                 f"einsum({equation!r}): an axis of the result is repeated or is not in any operand",
                 got=f"{label!r}",
-                hint="name each axis of the result once, with a letter of an operand",
+                hint="name each axis of the result once, with a letter from an operand",
             )
     return labelled, result
 

@@ -142,7 +142,7 @@ def embedding(
     Raises
     ------
     IndexRangeError
-        If a row index is negative or too large. On a GPU, the next read from the device raises it.
+        If a row index is out of range. On a GPU, the error is raised at the next read from it.
 
     Examples
     --------
@@ -198,7 +198,7 @@ def _limit_norms(weight, input, max_norm, norm_type):
 
 @names_arguments
 def one_hot(tensor, num_classes=-1):
-    """One-hot vectors: 1 at the position that `tensor` gives, 0 elsewhere, as integers.
+    """One-hot vectors of integers: 1 at the position given by `tensor`, 0 elsewhere.
 
     Parameters
     ----------

@@ -21,20 +21,20 @@ def embedding_bag(
     Parameters
     ----------
     input : integer Tensor of shape (bag, id), or (id,) with `offsets`
-        Ids, for all bags of one length or for bags of different lengths one after the other.
+        Ids: one bag per row, or, with `offsets`, the ids of all bags concatenated.
     weight : Tensor of shape (rows, embed)
         The table.
     offsets : integer Tensor of shape (bag,), optional
-        Index of the first id of each bag, from 0 upwards; a bag can be empty.
+        Index of the first id of each bag, starting with 0; a bag can be empty.
     max_norm, norm_type, scale_grad_by_freq, sparse
         Options of `embedding`.
     mode : {"mean", "sum", "max"}
     per_sample_weights : Tensor of the shape of `input`, optional
         Factor for each looked-up row; requires mode "sum".
     include_last_offset : bool, default False
-        Whether `offsets` has a last element, the number of ids.
+        Whether `offsets` ends with an extra element: the total number of ids.
     padding_idx : int, optional
-        Id that does not count.
+        Id to exclude from the sum, mean or maximum.
 
     Returns
     -------
@@ -43,8 +43,8 @@ def embedding_bag(
 
     Notes
     -----
-    PyTorch's kernel does not store the rows of the ids. Here they are stored, and bags of different
-    lengths are padded to the longest.
+    Unlike PyTorch's kernel, this function stores all the rows that it looks up. It pads bags of
+    different lengths to the longest one.
 
     Examples
     --------

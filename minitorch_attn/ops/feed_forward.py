@@ -34,7 +34,7 @@ class FeedForward(Function):
         dL/dW2 = g^T h,   dL/db2 = sum of g over the rows,   dL/dh = g W2,
         dL/du = dL/dh * s,
         dL/dW1 = (dL/du)^T x,   dL/db1 = sum of dL/du over the rows,   dL/dx = dL/du W1.
-    f and f' share an expensive part (tanh, erf or exp), so both are computed at once.
+    f and f' share an expensive part (tanh, erf or exp), so both are computed together.
     Saved: the five inputs; h and s as intermediates.
     """
 
@@ -69,7 +69,7 @@ class FeedForward(Function):
 
 @computes("feed-forward network", reveals=("linear", "GELU"))
 class FeedForwardInBlocks(Function):
-    r"""Feed-forward network that never holds the whole hidden layer in memory.
+    r"""Feed-forward network that never holds the full hidden layer in memory.
 
     Forward:  y = f(x @ weight1^T + bias1) @ weight2^T + bias2, one block of rows at a time
     Backward: as in `FeedForward`, one block of rows at a time
@@ -191,8 +191,8 @@ def feed_forward(input, weight1, bias1, weight2, bias2, activation="gelu"):
 
     Notes
     -----
-    The derivative is in `FeedForward`; `FeedForwardInBlocks` never holds a large hidden layer in
-    memory as a whole. See Vaswani et al. 2017 [1]_, Eq. 2.
+    The derivative is in `FeedForward`; `FeedForwardInBlocks` never holds the full hidden layer in
+    memory. See Vaswani et al. 2017 [1]_, Eq. 2.
 
     References
     ----------

@@ -37,7 +37,7 @@ class Flip(Function):
 
 
 class Roll(Function):
-    """Cyclic shift along some axes; elements that leave at one end come back at the other.
+    """Cyclic shift along some axes; elements shifted past one end reappear at the other.
 
     Forward:  y = x shifted cyclically
     Backward: grad_x = grad_y shifted back
@@ -157,7 +157,7 @@ def rot90(input, k=1, dims=(0, 1)):
 
 @names_arguments
 def roll(input, shifts, dims=None):
-    """Shift `input` cyclically; elements that leave at one end of an axis come back at the other.
+    """Shift `input` cyclically; elements shifted past one end of an axis reappear at the other.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     Parameters
     ----------
     input : Tensor
-        Tensor whose slices are repeated. If `repeats` is None, the repeats of 0, 1, 2, ...
+        Tensor whose slices are repeated; without `repeats`, how often to repeat 0, 1, 2, ...
     repeats : int or integer Tensor
         Number of repeats, or a tensor with one number per slice (on a GPU, this synchronizes).
     dim : int, optional

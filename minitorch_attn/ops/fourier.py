@@ -1,7 +1,7 @@
 """The discrete Fourier transform, and complex tensors as pairs of a real and an imaginary part.
 
 Tensors are real. A transform therefore takes and returns a `Complex`: two tensors of the same shape
-that have gradients as any other tensors. `fft.py` exports these functions as `mt.fft`.
+that have gradients like any other tensors. `fft.py` exports these functions as `mt.fft`.
 """
 
 import math
@@ -100,7 +100,7 @@ class Complex:
         return vector_norm(stack([self.real, self.imag]), dim=0)
 
     def conj(self):
-        """Conjugate: the imaginary part with the other sign."""
+        """Conjugate: the same real part, and the negated imaginary part."""
         return Complex(self.real, -self.imag)
 
     def numpy(self):
@@ -165,12 +165,12 @@ def fft(input, n=None, dim=-1, norm=None):
     ----------
     input : Tensor or Complex
     n : int, optional
-        Length of the axis, to which `input` is first cut, or padded with zeros.
+        Length to which the axis is first truncated or padded with zeros.
     dim : int
         Axis to transform.
     norm : {"backward", "ortho", "forward"}, optional
-        Which of the transform and its inverse is divided by n; "ortho" divides both by its square
-        root, and "backward", the default, divides the inverse.
+        Which of the transform and its inverse is divided by n; "backward", the default, divides
+        the inverse, and "ortho" divides both by sqrt(n).
 
     Returns
     -------

@@ -167,7 +167,7 @@ def gather(input, dim, index):
     Raises
     ------
     IndexRangeError
-        If an index is negative or too large. On a GPU, the next read from the device raises it.
+        If an index is out of range. On a GPU, the error is raised at the next read from it.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def gather(input, dim, index):
 
 
 def _source(input, index, src, where):
-    """Check the dtype of `src`, and cut `src` to the shape of `index`."""
+    """Check the dtype of `src`, and crop `src` to the shape of `index`."""
     if not isinstance(src, Tensor):
         return src
     src = at_least_1d(src)
@@ -211,7 +211,7 @@ def _source(input, index, src, where):
 
 @names_arguments
 def checked_scatter(input, dim, index, src, where):
-    """Check the arguments of a scatter; return a non-negative axis, and `src` cut to the index."""
+    """Check the arguments of a scatter; return a non-negative axis, and the cropped `src`."""
     return _checked_axis(input, dim, index, where), _source(input, index, src, where)
 
 

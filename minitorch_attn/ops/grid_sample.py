@@ -1,7 +1,7 @@
-"""Grid sampling: read an image at any positions (grid_sample), and affine maps (affine_grid).
+"""Grid sampling: read an image at given positions (grid_sample), and affine maps (affine_grid).
 
-Each position lies between elements of the image. Along each axis, the mode gives a few elements
-around it, with weights that depend on the position; the value is the weighted sum over all
+A position can lie between elements of the image. Along each axis, the mode selects a few elements
+near the position and weights them according to it; the value is the weighted sum over all
 combinations. The functions are built from other operations, so the gradients with respect to the
 image and to the positions need no formulas of their own.
 """
@@ -39,8 +39,8 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
         Positions (x, y) or (x, y, z), where x is along the last axis of `input`; -1 and 1 are the
         first and last end of an axis.
     mode : {"bilinear", "nearest", "bicubic"}
-        How elements around a position are weighted; "bilinear" also stands for trilinear, and
-        "bicubic" is for two spatial axes.
+        How elements around a position are weighted; with three spatial axes, "bilinear" means
+        trilinear, and "bicubic" is not supported.
     padding_mode : {"zeros", "border", "reflection"}
         What lies beyond the ends: zeros, the nearest element, or the mirrored input.
     align_corners : bool, default False
@@ -108,7 +108,7 @@ def _inside(place, share, size):
 
 
 def _padded(position, size, padding, corners):
-    """Map positions outside an axis back to it, except for padding with zeros."""
+    """Map positions outside an axis back onto it, unless the padding is zeros."""
     if padding == "zeros":
         return position
     if padding == "reflection":
@@ -163,7 +163,7 @@ def _check(input, grid, mode, padding_mode):
 
 @names_arguments
 def affine_grid(theta, size, align_corners=None):
-    """Positions for `grid_sample`: those of each output element, under an affine map.
+    """Positions for `grid_sample`: apply an affine map to the position of each output element.
 
     Parameters
     ----------

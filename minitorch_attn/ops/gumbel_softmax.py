@@ -1,4 +1,4 @@
-"""Gumbel-softmax: random samples of categories through which a gradient flows."""
+"""Gumbel-softmax: differentiable random samples of categories."""
 
 from ..backend import from_host, host_generator
 from ..errors import ArgumentError, DTypeError
@@ -23,7 +23,7 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
     logits : Tensor
         Floating-point tensor of unnormalized log-probabilities.
     tau : float
-        Temperature, above 0; the samples come closer to one-hot vectors as it falls.
+        Temperature, above 0; the samples approach one-hot vectors as it decreases.
     hard : bool
         Whether the result is one-hot. The gradient is that of the soft version in either case
         (the straight-through estimator).
@@ -38,8 +38,8 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
 
     Notes
     -----
-    softmax((logits + g) / tau) with independent g = -log(-log(u)), where u is uniform in (0, 1).
-    Its largest element is a sample of the categories with the probabilities softmax(logits).
+    The soft sample is softmax((logits + g) / tau) with independent g = -log(-log(u)), u uniform in
+    (0, 1). The index of its largest element is distributed as softmax(logits).
 
     References
     ----------
@@ -75,7 +75,7 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
 
 
 def _gumbel_like(logits):
-    """Gumbel noise: minus the logarithm of an exponential random number, which is -log(u)."""
+    """Gumbel noise -log(e), where e = -log(u) is an exponential random number."""
     waits = host_generator().standard_exponential(logits.shape)
     noise = -wrap(from_host(waits.clip(1e-300), logits.device)).log()
     return noise.to(logits.dtype)

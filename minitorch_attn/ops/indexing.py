@@ -25,7 +25,7 @@ class Slice(Function):
     """Basic indexing with integers, slices, None and `...`, which gives a view.
 
     Forward:  y = x[index]
-    Backward: grad_x = zeros with grad_y at [index], or grad_y if the index selects the whole of x
+    Backward: grad_x = zeros with grad_y at [index], or grad_y if the index selects all of x
     Derivation: the derivative is 1 for the selected elements and 0 for the others.
     Saved: nothing.
     """

@@ -74,7 +74,7 @@ def linear(input, weight, bias=None):
     Parameters
     ----------
     input : Tensor of shape (..., in)
-    weight : Tensor of shape (out, in), or (in,) for an output without its last axis
+    weight : Tensor of shape (out, in), or (in,), which drops the last axis of the output
     bias : Tensor of shape (out,), optional
 
     Returns
@@ -123,7 +123,7 @@ def linear(input, weight, bias=None):
 
 
 def _fix(x_shape, w_shape):
-    """Return what to try if the last axes do not match."""
+    """Return the error's hint for last axes that do not match."""
     if not x_shape or len(w_shape) != 2:
         return "input must have an axis of features, and weight one row per output"
     hint = f"use in_features={x_shape[-1]} for this layer, or pass it {w_shape[-1]} features"

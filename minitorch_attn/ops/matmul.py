@@ -88,7 +88,7 @@ def _is_number_array(x):
 
 
 def _conversion(a, b, names):
-    """Return code that converts one operand: preferably an integer one, and not a parameter."""
+    """Return code that converts one operand, preferring an integer one and avoiding parameters."""
     trained = names[1] == "weight" or (b.requires_grad and not a.requires_grad)
     if (b.dtype.kind == "f" != a.dtype.kind) or trained:
         line = f"{names[0]}.float()" if b.dtype == "float32" else f"{names[0]}.to({names[1]}.dtype)"

@@ -50,7 +50,7 @@ class SingularValues(Function):
 
 @names_arguments
 def matrix_norm(input, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
-    """Norm of matrices, which the two axes `dim` of `input` hold.
+    """Norm of the matrices that the two axes `dim` of `input` form.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def matrix_norm(input, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
 
 
 def linalg_norm(input, ord=None, dim=None, keepdim=False, *, dtype=None):
-    """Vector norm or matrix norm: the latter if `ord` is given and there are two axes.
+    """Vector norm, or matrix norm if `ord` is given and there are two axes.
 
     Parameters
     ----------

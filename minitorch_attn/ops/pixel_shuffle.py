@@ -42,7 +42,7 @@ def pixel_shuffle(input, upscale_factor):
             "pixel_shuffle: the number of channels is not divisible by upscale_factor^2",
             got=f"input {input.shape} and upscale_factor={r}",
             expected=f"a multiple of {r * r} channels",
-            hint=f"use a convolution before it that multiplies the channels by {r * r}",
+            hint=f"first use a convolution that multiplies the number of channels by {r * r}",
         )
     count = len(lead)
     x = reshape(input, (*lead, channels // (r * r), r, r, height, width))

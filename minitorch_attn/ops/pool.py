@@ -42,8 +42,8 @@ class MaxPool(Function):
     Derivation: dy_o/dx_i = 1 if x_i is the maximum of window o, else 0. If overlapping windows have
     the same maximum, their gradients add up. Among equal elements, the first in row-major order
     counts as the maximum; among several NaNs, the last.
-    Saved: the indices, as constants. If neither the caller nor a gradient needs them, they are not
-    computed, which takes a quarter of the time (3 x 3, stride 2).
+    Saved: the indices, as constants. They are not computed if neither the caller nor a gradient
+    needs them; pooling then takes a quarter of the time (3 x 3, stride 2).
     """
 
     @staticmethod
@@ -80,8 +80,8 @@ class MaxPool(Function):
 def _largest_along(x, entry, count, taps, axis):
     """Find the largest element of each window along one axis, and its number in the window.
 
-    `entry` numbers the elements over the later axes, from 0 to `count` - 1. Numbers of one byte, as
-    windows of up to 255 elements have, take a quarter of the time of int64 positions.
+    `entry` holds the numbers found along the later axes, from 0 to `count` - 1. Windows of up to
+    255 elements have one-byte numbers, which take a quarter of the time of int64 positions.
     """
     xp = array_module(x)
     best = found = None
@@ -109,7 +109,7 @@ def _largest_only(x, tables):
 
 
 def _places(entry, tables, space, first):
-    """Return the flat index in the image of the element number `entry` of each window."""
+    """Return, for each window, the flat index in the image of its element number `entry`."""
     xp, place, step = array_module(entry), 0, 1
     for i in range(len(tables) - 1, -1, -1):
         index = tables[i].index_on_device_of(entry) * step  # (window, element)
@@ -161,7 +161,7 @@ def max_pool2d(
 
     Returns
     -------
-    Tensor of shape (batch, channel, *out_size), or two of them
+    Tensor of shape (batch, channel, *out_size), or a pair of them with `return_indices`
 
     Notes
     -----

@@ -285,7 +285,7 @@ def pow(input, exponent):
     ----------
     input : Tensor or number
     exponent : Tensor or number
-        Integer exponents from -64 to 64, and 1/2 and -1/2, use products and square roots.
+        Exponents that are integers from -64 to 64, 1/2 or -1/2 use products and square roots.
 
     Returns
     -------

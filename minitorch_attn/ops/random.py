@@ -193,7 +193,7 @@ _NEGATIVE_STD = InvalidValue(
 
 @names_arguments
 def bernoulli(input, p=None, *, generator=None):
-    """Zeros and ones, each 1 with the probability that `input` has there.
+    """Zeros and ones; each element of `input` is the probability of a 1 at its position.
 
     Parameters
     ----------
@@ -268,7 +268,7 @@ def _with_replacement(rows, count, generator):
 
 
 def _without_replacement(rows, count, generator):
-    """Find the `count` smallest waiting times: exponential ones, with the weights as rates."""
+    """Find the `count` smallest of exponential waiting times, whose rates are the weights."""
     waits = generator.standard_exponential(rows.shape)
     positive = rows > 0
     waits[~positive] = float("inf")

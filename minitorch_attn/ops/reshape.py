@@ -18,7 +18,7 @@ __all__ = [
 
 
 class Reshape(Function):
-    """Reshape: the same elements in row-major order, in another shape.
+    """Reshape: the same elements in row-major order, in a different shape.
 
     Forward:  y = x in another shape
     Backward: grad_x = the same elements of grad_y in the shape of x
@@ -84,7 +84,7 @@ class Transpose(Function):
 
 
 def reshape(input, shape):
-    """Reshape: the elements of `input` in row-major order, in another shape.
+    """Reshape: the elements of `input` in row-major order, in a new shape.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def _full_shape(input, shape, where):
 
 
 def view(input, *shape, size=None, dtype=None):
-    """A view of `input` in another shape; never a copy.
+    """A view of `input` in a new shape; never a copy.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def view(input, *shape, size=None, dtype=None):
     size : tuple of int, optional
         The sizes as one argument.
     dtype : dtype, optional
-        The dtype as a named argument.
+        The dtype as a keyword argument.
 
     Raises
     ------

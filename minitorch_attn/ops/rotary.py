@@ -13,7 +13,7 @@ class Rotary(Function):
     """Rotary position embedding: rotate each pair (a, b) of features by an angle t.
 
     Forward:  each pair (a, b) of x becomes (a * cos - b * sin, b * cos + a * sin)
-    Backward: grad_x = each pair of grad_y turned back by the same angle
+    Backward: grad_x = each pair of grad_y rotated back by the same angle
     Derivation: a rotation is linear, and its transpose is the rotation by -t, which is the same
     formula with sin t replaced by -sin t.
     Saved: cos t and sin t, which are constants.

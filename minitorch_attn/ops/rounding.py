@@ -290,7 +290,7 @@ def floor_divide(input, other):
 
 
 def whole_quotient(where, input, other, towards):
-    """Division rounded down ("below") or towards "zero", on behalf of the function `where`."""
+    """Divide and round down ("below") or toward "zero"; errors name the function `where`."""
     _refuse_zero(where, input, other)
     return binary(WholeQuotient, where, input, other, towards=towards)
 

@@ -19,7 +19,7 @@ __all__ = ["scatter_reduce"]
 
 
 class ScatterExtreme(Function):
-    """Scatter with a maximum or minimum: y is the largest of x and the src with its index.
+    """Scatter with a maximum or minimum: y is the largest of x and the src scattered to it.
 
     Forward:  y = the larger of x and src at index, or the smaller
     Backward: grad_x = grad_y / k where x = y, else 0; grad_src = (grad_y / k) at index where
@@ -59,16 +59,16 @@ def extreme_at(y, grid, src, largest):
 
 
 class ScatterProduct(Function):
-    """Scatter with a product: y is the product of x and of the src with its index.
+    """Scatter with a product: y is the product of x and the src scattered to it.
 
     Forward:  y = x * (the product of the src whose index points there)
     Backward: grad_x = grad_y * (the product of the src); grad_src = grad_y * (the product of x and
         the other src) at index
     Derivation: a product is linear in each factor, with the product of the others as its slope.
-    Saved: x, src, the index; where factors are 0, and how many of them.
+    Saved: x, src and the index; which factors are 0, and how many in each product.
 
-    The product of the others is y' / factor, where y' leaves out the zeros, if no factor is 0. If
-    one factor is 0, it is y' for that factor and 0 for the others. If more are, it is always 0.
+    Let y' be the product of the nonzero factors. If no factor is 0, the product of the others is
+    y' / factor. If one is 0, it is y' for that one and 0 for the rest. If several are 0, it is 0.
     """
 
     @staticmethod
@@ -89,7 +89,7 @@ class ScatterProduct(Function):
         index, zeros, zero_x, zero_src, zeros_at = ctx.constant
         if ctx.as_tensors and bool(zeros.any()):
             raise GraphError(
-                "scatter_reduce: the second derivative of a product needs factors that are not 0",
+                "scatter_reduce: the second derivative of a product requires nonzero factors",
                 got=f"{int((zeros > 0).sum())} products with a factor of 0",
             )
         x_1, src_1 = x + zero_x, src + zero_src  # with 1 in place of 0
@@ -128,9 +128,9 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
     src : Tensor
         Elements to combine, at least as large as `index` on every axis.
     reduce : {"sum", "prod", "mean", "amax", "amin"}
-        How elements are combined. Equal elements share the gradient of an extreme one.
+        How elements are combined. Tied maxima or minima share the gradient.
     include_self : bool, default True
-        Whether the element of `input` is one of those combined. If False, it is replaced, but only
+        Whether to include the element of `input`. If False, that element is replaced, but only
         where an index points to it.
 
     Returns

@@ -94,7 +94,7 @@ def searchsorted(
         Whether the result is int32 instead of int64.
     right : bool
     side : {"left", "right"}, optional
-        The same choice as `right`, in NumPy's words.
+        The same choice as `right`, as NumPy spells it.
     sorter : Tensor of int64, shape (n,), optional
         Indices that sort `sorted_sequence`, if it is not sorted itself.
 

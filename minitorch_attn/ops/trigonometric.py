@@ -209,7 +209,7 @@ def erfinv(input):
     Returns
     -------
     Tensor of the same shape as `input`
-        Infinite where `input` is -1 or 1, NaN where it is beyond.
+        Infinite where `input` is -1 or 1, NaN where it is outside [-1, 1].
 
     Examples
     --------

@@ -33,8 +33,8 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
 
     Returns
     -------
-    Tensor, or a tuple of it, the inverse and the counts, where these are asked for
-        Gradients flow back to the first of equal elements.
+    Tensor, or a tuple that also contains the inverse and the counts if they are requested
+        Gradients flow back to the first of each set of equal elements.
 
     Examples
     --------
@@ -123,13 +123,13 @@ def bincount(input, weights=None, minlength=0):
     input : integer Tensor of shape (n,)
         Numbers to count, at least 0.
     weights : Tensor of shape (n,), optional
-        Weight of each number, which is added up instead of 1.
+        Weight that each number adds to its count, instead of 1.
     minlength : int
         Smallest length of the result.
 
     Returns
     -------
-    Tensor of int64; with weights, of their dtype if that is a floating-point one, else float64
+    Tensor of int64; with weights, of their dtype if it is floating-point, else float64
 
     Examples
     --------

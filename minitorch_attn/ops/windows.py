@@ -2,7 +2,7 @@
 
 Liu et al. 2021, "Swin Transformer: Hierarchical Vision Transformer using Shifted Windows",
 arXiv:2103.14030v2, section 3.2. Partitioning a map into windows and merging them are permutations
-that invert each other, so the backward pass of each one is the other one.
+that invert each other, so the backward pass of each is the other.
 """
 
 from functools import lru_cache
@@ -137,7 +137,7 @@ def window_regions(height, width, window_size, shift_size, device=None):
     Returns
     -------
     int64 Tensor of shape (height, width)
-        Region number of each token, from 0 to 8. In a window, tokens attend within their region.
+        Region number of each token, from 0 to 8. A window's tokens attend only within their region.
 
     Notes
     -----
@@ -162,7 +162,7 @@ def window_regions(height, width, window_size, shift_size, device=None):
 
 
 def shifted_window_mask(height, width, window_size, shift_size, device=None):
-    """Attention mask of each window of a shifted map, where tokens attend within their region.
+    """Attention mask for each window of a shifted map: each token attends only within its region.
 
     Parameters
     ----------

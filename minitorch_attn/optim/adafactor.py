@@ -1,7 +1,7 @@
 """Adafactor, which stores only row and column statistics of a matrix's second moments.
 
 `Adafactor` follows PyTorch and `HFAdafactor` follows Hugging Face transformers. Both depend on
-each parameter's shape, so they update one parameter at a time and not all in a flat buffer.
+each parameter's shape, so they update one parameter at a time instead of a flat buffer.
 """
 
 from ..backend import array_module

@@ -20,8 +20,8 @@ BLOCK = 1 << 17
 class FlatBuffer:
     """Contiguous buffer of parameters of one dtype and device.
 
-    Creating the buffer moves the parameters to new memory. A NumPy view of a parameter that was
-    taken earlier still shows the old memory and does not follow the updates.
+    Creating the buffer moves the parameters to new memory. A parameter's existing NumPy views
+    still show the old memory and do not follow the updates.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class FlatBuffer:
         ]
 
     def _block_size(self):
-        """Return the number of elements of a block: on a GPU, of the whole buffer."""
+        """Return the number of elements per block; on a GPU, one block spans the full buffer."""
         return BLOCK if device_of(self.values).type == "cpu" else max(self.size, 1)
 
     def parts(self, blocks, names):

@@ -11,7 +11,7 @@ __all__ = ["LBFGS"]
 
 
 class LBFGS(Optimizer):
-    r"""L-BFGS (limited-memory BFGS), for few parameters and losses without randomness.
+    r"""L-BFGS (limited-memory BFGS), for models with few parameters and deterministic losses.
 
     From recent steps s and the changes y of the gradient g in each step, it estimates the inverse H
     of the matrix of second derivatives, and moves all parameters p together:
@@ -23,7 +23,7 @@ class LBFGS(Optimizer):
     Parameters
     ----------
     params : iterable of Tensor
-        One group; it cannot have options of its own.
+        A single group, without options of its own.
     lr : float, default 1
         Factor of each step; the first one is also divided by the sum of abs(g), if that is above 1.
     max_iter : int, default 20
@@ -31,12 +31,12 @@ class LBFGS(Optimizer):
     max_eval : int, optional
         Number of calls of the closure after which `step` ends, by default 1.25 max_iter.
     tolerance_grad, tolerance_change : float
-        `step` ends if no gradient entry exceeds the first, or if the step or the change of the loss
-        does not exceed the second.
+        `step` ends if no gradient entry exceeds `tolerance_grad`, or if the step or the change in
+        the loss does not exceed `tolerance_change`.
     history_size : int, default 100
         Number of pairs (s, y) that are kept.
     line_search_fn : "strong_wolfe", optional
-        Search each step along H g until the loss falls enough; `lr` is then the first step tried.
+        If given, search along H g for a step that lowers the loss enough, trying `lr` first.
         See `strong_wolfe.py`.
 
     References

@@ -103,9 +103,9 @@ class RAdam(Optimizer):
         r^2 = (n_t - 4) (n_t - 2) n / ((n - 4) (n - 2) n_t)
         p <- p - lr r m^ / sqrt(v^)   if n_t > 5,   else   p <- p - lr m^
 
-    In the first steps, v is an average of few gradients (n_t of them), and its root has a large
-    variance. RAdam then does not divide by it, and later multiplies by r < 1. In the quotient,
-    eps is added to sqrt(v). Weight decay is that of `NAdam`.
+    In the first steps, v averages only a few gradients (effectively n_t), so the quotient
+    m^ / sqrt(v^) has a large variance. RAdam does not divide at first, and later multiplies the
+    quotient by r < 1. It adds eps to sqrt(v). Weight decay works as in `NAdam`.
 
     Parameters
     ----------

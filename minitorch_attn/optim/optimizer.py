@@ -112,7 +112,7 @@ class Optimizer(NamedErrors):
                     p.grad = None if set_to_none else tensor_like(p.grad.array * 0, p)
 
     def gather_gradients(self):
-        """Prepare the gradients for `step`; only `amp.MasterWeights` has something to do."""
+        """Prepare the gradients for `step`; only `amp.MasterWeights` overrides this."""
 
     def step(self, closure=None):
         """Update every parameter that has a gradient.
@@ -146,7 +146,7 @@ class Optimizer(NamedErrors):
             return closure()
 
     def start_state(self, group, name, view):
-        """Fill a new state buffer, already zero, with another initial value if it needs one."""
+        """Initialize a new state buffer, which is already zero, if it needs a different value."""
 
     def names_of_state(self, group):
         """Return the names of the state buffers of this group."""
@@ -307,7 +307,7 @@ class Optimizer(NamedErrors):
         array = value.array if isinstance(value, Tensor) else value
         if not is_array(array) or array.shape not in self.state_shapes(parameter.shape):
             raise CheckpointError(
-                f"optimizer.load_state_dict: the state {name!r} of a parameter does not match it",
+                f"optimizer.load_state_dict: the state {name!r} does not match its parameter",
                 got=f"shape {array.shape}" if is_array(array) else type(array).__name__,
                 expected=f"an array of shape {parameter.shape}",
             )

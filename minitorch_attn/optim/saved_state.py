@@ -35,7 +35,7 @@ OPTIMIZER = record({
 
 
 def check_saved(saved, kind, where):
-    """Raise a CheckpointError if a saved state is not of a kind of `schema.py`."""
+    """Raise a CheckpointError if a saved state does not match a Kind (see `schema.py`)."""
     hint = "pass the result of state_dict()"
     check(saved, kind, f"{where}.load_state_dict", CheckpointError, hint)
 
@@ -49,7 +49,7 @@ def check_like(saved, current, where, others=None):
     where : str
         Name of the optimizer or schedule for error messages.
     others : dict of str to Kind, optional
-        Kinds of the values for which an equal type is not enough.
+        Kinds of the values that need a stricter check than an equal type.
     """
     kinds = {name: _like(value) for name, value in current.items()}
     kinds |= {name: kind for name, kind in (others or {}).items() if current.get(name)}

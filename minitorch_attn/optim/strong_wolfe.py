@@ -1,4 +1,4 @@
-"""Line search for a step that satisfies the strong Wolfe conditions, as LBFGS needs it.
+"""Line search for a step that satisfies the strong Wolfe conditions, used by LBFGS.
 
 Along a direction d, phi(t) = loss(p + t d) has the slope phi'(t) = grad . d. A step t is accepted
 if the loss falls enough, and the slope has become small enough:
@@ -28,7 +28,7 @@ class Point(NamedTuple):
 
 
 def strong_wolfe(evaluate, start, t, tolerance, most):
-    """Search a step along a direction.
+    """Search for a step along a direction.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def strong_wolfe(evaluate, start, t, tolerance, most):
     t : float
         The step to try first.
     tolerance : float
-        The search ends if t would change by less.
+        The search ends if t would change by less than this.
     most : int
         Number of calls of `evaluate` after which the search ends; the last step may take one more.
 
@@ -75,7 +75,7 @@ def _flat_enough(point, start):
 
 
 def _bracket(evaluate, start, t, most):
-    """Return two points that bracket an acceptable one, or it and None; and the number of tries."""
+    """Return both ends of a bracket, or an acceptable point and None; and the number of tries."""
     before, point = start, evaluate(t)
     for tried in range(1, most + 1):
         rises = tried > 2 and point.loss >= before.loss

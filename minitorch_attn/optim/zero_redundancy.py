@@ -52,14 +52,14 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     Notes
     -----
-    *Memory.* AdamW keeps two numbers for each of the Psi parameters. With N ranks, a rank keeps
-    2 Psi / N of them, up to the size of one parameter: parameters are not split, and each one, the
-    largest first, is assigned to the rank with the fewest numbers so far.
+    *Memory.* AdamW keeps two numbers for each of the Psi parameters. With N ranks, each rank keeps
+    about 2 Psi / N of them. The shares can differ because parameter tensors are not split: from
+    largest to smallest, each is assigned to the rank with the fewest numbers so far.
 
     *Messages.* Each rank broadcasts its share: Psi numbers in all, as many as an all-gather sends.
     Averaging the gradients (`DistributedDataParallel`) sends 2 Psi (N - 1) / N numbers per rank.
 
-    Rajbhandari et al. 2020 [1]_ call this stage P_os, and split parameters at any element.
+    Rajbhandari et al. 2020 [1]_ call this stage P_os, and can split a parameter at any element.
 
     References
     ----------
@@ -145,7 +145,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         Parameters
         ----------
         to : int, default 0
-            Rank in the group. Every rank must call this.
+            Rank in the group that receives the state. Every rank must call this method.
         """
         if not isinstance(to, int) or not 0 <= to < self._ranks:
             raise ArgumentError(
@@ -182,7 +182,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         return {p: number for number, p in enumerate(everything)}
 
     def state_dict(self):
-        """Return the whole state, as `optimizer_class` would, after `consolidate_state_dict`.
+        """Return the full state, as `optimizer_class` would, after `consolidate_state_dict`.
 
         Raises
         ------
@@ -194,9 +194,9 @@ class ZeroRedundancyOptimizer(Optimizer):
         if self._whole is None:
             raise CheckpointError(
                 "ZeroRedundancyOptimizer.state_dict: the state has not been collected here",
-                got=f"rank {self._rank}, with the state of its share",
+                got=f"rank {self._rank}, which holds only the state of its own share",
                 expected="a call of consolidate_state_dict(to) on every rank since the last step",
-                hint="call it on all ranks, and state_dict() on rank `to` only",
+                hint="call consolidate_state_dict() on all ranks, state_dict() only on rank `to`",
             )
         numbers = self._numbers()
         groups = [
@@ -210,7 +210,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict):
-        """Load a whole state, on every rank; each keeps its share.
+        """Load a full state on every rank; each rank keeps its share.
 
         Parameters
         ----------
@@ -252,7 +252,7 @@ def _check(optimizer_class, parameters_as_bucket_view):
     if issubclass(optimizer_class, (LBFGS, ZeroRedundancyOptimizer)):
         raise ArgumentError(
             f"{where}: the state of {optimizer_class.__name__} cannot be split by parameter",
-            hint="use an optimizer that updates each parameter by itself, such as AdamW",
+            hint="use an optimizer that updates each parameter independently, such as AdamW",
         )
     if parameters_as_bucket_view:
         raise ArgumentError(
@@ -262,12 +262,12 @@ def _check(optimizer_class, parameters_as_bucket_view):
 
 
 def _packed(state):
-    """Return a description of some parameters' state that JSON can express, and its arrays.
+    """Return a JSON-serializable description of some parameters' state, and the state's arrays.
 
     Parameters
     ----------
     state : dict
-        For each number of a parameter, a dict of tensors and plain values.
+        Maps a parameter's number to a dict of tensors and plain values.
 
     Returns
     -------
@@ -291,7 +291,7 @@ def _packed(state):
 
 
 def _unpack(entries, arrays, state):
-    """Add the state that `_packed` described to a dict; the inverse of `_packed`."""
+    """Add state from the output of `_packed` to the dict `state`; the inverse of `_packed`."""
     starts = dict.fromkeys(arrays, 0)
     for number, name, *what in entries:
         if len(what) == 1:

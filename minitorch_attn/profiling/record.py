@@ -181,7 +181,7 @@ class Profile(Listener):
 
     @property
     def ceilings(self):
-        """Peak rates of this machine (see `ceilings`), for the dtype that did most of the FLOPs."""
+        """Peak rates of this machine (see `ceilings`), for the dtype with the most FLOPs."""
         if self._ceilings is None:
             flops = {}
             for event in self.events:

@@ -92,7 +92,7 @@ def _softmax_of(entry, made_by):
 
 
 def _mask(softmax):
-    """Return a mask, True where the score is not -inf and the mask allows attention, or None."""
+    """Return a mask: True where the score is not -inf and the given mask allows it; or None."""
     scores = softmax.inputs[0].values.array
     blocked = np.isneginf(scores) if scores.dtype.kind == "f" else np.zeros(scores.shape, bool)
     allowed = ~blocked if blocked.any() else None

@@ -1,6 +1,6 @@
 """Diff two recordings: find the first step at which they differ.
 
-`Difference.document()` returns the data of the HTML page: version (2, as of the recordings), title,
+`Difference.document()` returns the data of the HTML page: version (2, as for recordings), title,
 report (text), same, kind, what, mine_step and reference_step (ids or null), index, mine_value,
 reference_value, largest, count and size. `pairs` lists [mine id, reference id, "same" or what
 differs]. `structure` lists {"mine": [ids], "reference": [ids], "harmless"} for each place where the
@@ -92,7 +92,7 @@ class Difference:
         self.agreed = sum(unlike is None for *_, unlike in self.pairs[:at])
 
     def _detours(self):
-        """Return the steps whose differences cancel out; step n of the reference is -n."""
+        """Return the numbers of steps whose differences cancel out; the reference's are negated."""
         within = [gap for gap in self.gaps if gap.position < len(self.pairs)]
         agree = [pair for pair in self.pairs if pair[2] is None]
         given = [pair for pair in self.pairs if pair[2] is None or not pair[2].of_input]
@@ -127,7 +127,7 @@ class Difference:
         return diff_report(self)
 
     def _repr_html_(self):
-        """Return the page of both recordings, which a notebook shows in place."""
+        """Return the page of both recordings, which a notebook displays inline."""
         from .page import diff_page, frame
 
         return frame(diff_page(self.document(values=1024)))
@@ -217,7 +217,7 @@ def trace_diff(mine, reference, rtol=None, atol=None):
     Returns
     -------
     Difference
-        Result; `print` shows it as a description of the difference.
+        Result; printing it shows a description of the difference.
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """JSON document of a recording, for the HTML pages and other tools.
 
 Version 2. Tensors, modules and steps are lists. Other entries refer to them by their id. The ids
-of steps count from 1, so that the last step of N is step N; they are the numbers that the page, the
-table and the names of tensors show. (In version 1 they counted from 0, a place had no span, and its
-text always had three lines. The pages read both versions.)
+of steps count from 1, so that the last of N steps is step N. The page, the table and the names of
+tensors show the same numbers. (In version 1 they counted from 0, a place had no span, and its text
+always had three lines. The pages read both versions.)
 
 =============  ===================================================================================
 title          What was recorded.
@@ -25,13 +25,13 @@ fused          Fused operations that ran step by step: id, op, function, module,
                outputs, and the steps `first` and `last`.
 attention      step (weights times values), softmax (step), module, weights, scores, mask (tensor
                or null; 1 = may attend), heads, query_labels, key_labels, and for Swin windows:
-               grid, size, shift, regions (a tensor; tokens with one number belong together).
+               grid, size, shift, regions (a tensor; tokens with the same number belong together).
 =============  ===================================================================================
 
 A step has id, kind, op, function (key in `functions`), formula, module, source, called_at,
 definition, settings, inputs and outputs, input_names and output_names (letters in the formula),
 notes (anything unusual), part_of (id of a fused operation) and inside (the backward step that was
-running). A step that is a line of plain code has kind "forward", function null, and its side,
+running). A step that is a line of plain code has kind "forward", function null, and a field side,
 "forward" or "backward". An input is a tensor, {"number": 2.0} or null. Further fields by kind:
 
 * "forward": variables (what the code calls the inputs), aliases ([output, input] positions that

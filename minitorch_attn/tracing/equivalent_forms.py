@@ -10,7 +10,7 @@ __all__ = ["detours"]
 
 
 def detours(steps, agrees, given, loose):
-    """Find the detours: steps of one recording that differ from the other with the same result.
+    """Find the detours: steps that differ between the recordings but lead to the same result.
 
     Parameters
     ----------

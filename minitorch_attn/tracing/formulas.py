@@ -106,7 +106,7 @@ def is_index(value):
 
 
 def index_text(index):
-    """Write an index as it stands in code. Indexing adds a last `...`, which is left out.
+    """Write an index as it appears in code, without the final `...` that indexing adds.
 
     Examples
     --------

@@ -40,7 +40,7 @@ def values_read(statement, frame):
     Returns
     -------
     list of (str, array, Tensor or float)
-        In the order of the text, each once.
+        In the order in which they appear in the statement, without repetition.
     """
     found = {}
     for node in _expressions(statement):
@@ -147,7 +147,7 @@ def _read(node, frame):
 
 
 def held_array(value, depth=0):
-    """Return the arrays and floats in a value: an array, an object with one, or a few of them.
+    """Return the arrays and floats in a value: an array, an object that holds one, or a few.
 
     An object counts if it keeps an array or a float in an attribute named `data` or, failing that,
     in its first attribute of this kind.

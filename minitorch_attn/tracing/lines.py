@@ -1,4 +1,4 @@
-"""Record plain NumPy code line by line: each executed line of some files that computes arrays."""
+"""Record plain NumPy code line by line: the executed lines of given files that compute arrays."""
 
 import ast
 import os
@@ -23,12 +23,12 @@ _BACKWARD = "backward"  # lines that run below a function of this name are the b
 
 
 class LineRecording(Recording):
-    """Records each executed line of some files that computes an array or a float.
+    """Records the executed lines of given files that compute an array or a float.
 
     Use it for code that does not use this package's operations, such as a framework of your own. A
     step is one executed statement: the arrays that it read, and those that it made or changed. An
-    object that holds an array, such as a tensor of your own, is shown as this array. Calls take the
-    place of modules. Lines that run below a function named `backward` are the backward pass.
+    object that holds an array, such as a tensor of your own, is shown as this array. Calls appear
+    in place of modules. Lines that run during a call of `backward` are the backward pass.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class LineRecording(Recording):
     # Events
 
     def _on_call(self, frame, event, argument):
-        """Start to follow a function of the recorded files; return the function for its lines."""
+        """Start to trace a function of the recorded files; return the callback for its lines."""
         code = frame.f_code
         statements = self._statements.get(os.path.abspath(code.co_filename))
         if statements is None or code.co_name in _INNER:
@@ -139,7 +139,7 @@ class LineRecording(Recording):
             self._add(call, statement, outputs)
 
     def _seen(self, pairs, role):
-        """Return (text, Entry or number, array) for pairs of a text and a value."""
+        """Return (text, Entry or number, array) for each pair of a text and a value."""
         found = []
         for text, value in pairs:
             array = value.array if isinstance(value, Tensor) else as_array(value)
@@ -150,7 +150,7 @@ class LineRecording(Recording):
         return found
 
     def _changed(self, call):
-        """Return those arrays among the statement's inputs that it changed in place."""
+        """Return the input arrays that the statement changed in place."""
         return [
             seen for text, entry, array in call.reads
             if isinstance(entry, Entry) and not entry.values.still(array)
@@ -176,7 +176,7 @@ class LineRecording(Recording):
             entry.variable = entry.variable if text == "result" else text
 
     def _numbered(self, call):
-        """Enter a call, and the calls around it, in the list of modules."""
+        """Add a call, and the calls around it, to the list of modules."""
         if call is not None and call.number is None:
             self._numbered(call.parent)
             call.number = len(self.modules)
@@ -244,5 +244,5 @@ class Statements:
                     self.by_line[kind, line] = node
 
     def at(self, line, kind=ast.stmt):
-        """Return the innermost statement, or lambda, that contains a line; None without one."""
+        """Return the innermost statement or lambda that contains a line; None if there is none."""
         return self.by_line.get((kind, line))

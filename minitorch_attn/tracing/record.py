@@ -314,7 +314,7 @@ class Recording(Listener):
         width : int, optional
             Width of the table in characters. Default: the width of the terminal.
         colour : bool, optional
-            If True, use color. Default: True if standard output is a terminal without NO_COLOR.
+            If True, use color. Default: only on a terminal, and if NO_COLOR is not set.
 
         Returns
         -------
@@ -339,7 +339,7 @@ class Recording(Listener):
             file.write(page(self.document(values)).encode())
 
     def _repr_html_(self):
-        """Return the stepper, which a notebook shows in place."""
+        """Return the stepper, which a notebook displays inline."""
         from .page import frame, page
 
         return frame(page(self.document(values=1024)))

@@ -31,8 +31,8 @@ class Place:
     function : str
     position : (int, int, int, int) or (code, int), optional
         First line, first column, last line and end column of the expression, with columns in
-        bytes of UTF-8, as in `ast`. Or the code object and the offset of the running instruction,
-        whose position is found when it is needed, so that recording a step takes no time for it.
+        bytes of UTF-8, as in `ast`. Alternatively, the code object and the offset of the running
+        instruction: its position is then found only when needed, which keeps recording fast.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Place:
         return None if column is None or end is None else (first, column, last, end)
 
     def _characters(self, line, column):
-        """Convert a column in bytes to one in characters; None if the line is not so long."""
+        """Convert a column in bytes to one in characters; None if the line is shorter."""
         text = linecache.getline(self.path, line).rstrip("\n").encode()
         return None if column > len(text) else len(text[:column].decode(errors="replace"))
 
@@ -117,7 +117,7 @@ def _whole_chain(path, first, column, last, end):
 
 @lru_cache(maxsize=8)
 def _chains(source):
-    """Return the positions of all attributes and method calls by their ends (line, column)."""
+    """Map the end (line, column) of each attribute or method call to its position."""
     try:
         nodes = list(ast.walk(ast.parse(source)))
     except SyntaxError:  # a notebook's cell with commands of IPython, for example
@@ -135,7 +135,7 @@ def position_of(node):
 
 
 def _cell(file):
-    """Return the name of a cell of IPython or Jupyter, as their tracebacks do; None otherwise."""
+    """Return an IPython or Jupyter cell's name as in tracebacks; None if it is not a cell."""
     if "ipykernel_" not in file and not file.startswith("<ipython"):
         return None
     ipython = sys.modules.get("IPython")
@@ -184,7 +184,7 @@ def here():
 
 
 def _uses(code):
-    """Return True if this code uses operations, instead of implementing or passing on a call."""
+    """Return True if this code uses operations, rather than implementing or forwarding a call."""
     if not code.co_filename.startswith(_MACHINERY):
         return not passes_on(code)
     # The methods of an operation in `ops/` are mathematics. Their first argument is `ctx`.

@@ -30,7 +30,7 @@ class Module:
 
 
 class Entry:
-    """State of a tensor at one moment. A change in place creates another Entry.
+    """State of a tensor at one moment. An in-place change creates a new Entry.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Entry:
     shares : list of int
         Numbers of the earlier entries whose memory this entry shares.
     was : int or None
-        Number of the entry before a change in place; None if there was no change.
+        Number of the entry before an in-place change; None if there was no change.
     """
 
     def __init__(self, number, role, name, values, requires_grad=False, was=None):

@@ -237,7 +237,7 @@ class Loop:
         self.optimizer.load_state_dict(state)
 
     def load_state_dict(self, state):
-        """Continue from a saved state. Later losses are bit-identical to an uninterrupted run."""
+        """Continue from a saved state. Later losses match an uninterrupted run bit for bit."""
         check(state, _STATE, "load_state_dict: state", CheckpointError, _HINT)
         try:
             self.model.load_state_dict(state["model"])

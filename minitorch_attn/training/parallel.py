@@ -1,7 +1,7 @@
 """Data-parallel training: each thread processes a part of the batch, and gradients are added.
 
 `nn.DataParallel` splits only the calls of the model. Here the threads also compute the loss, which
-is faster when the loss takes much of the time, as with a large vocabulary.
+is faster when the loss takes much of the time, such as for a large vocabulary.
 """
 
 from functools import partial
@@ -19,7 +19,7 @@ class ThreadSplit(NamedErrors):
 
     With n_k of the n examples in part k, loss = sum_k (n_k / n) loss_k, so each part's gradient is
     weighted by n_k / n. The parts are added in a fixed order, so the result does not depend on
-    which thread finishes first. It equals the whole batch's gradient up to rounding.
+    which thread finishes first. It equals the gradient of the full batch up to rounding.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ class ThreadSplit(NamedErrors):
     Notes
     -----
     Each thread has a separate counter range for dropout. A seed therefore gives the same masks in
-    every run with the same number of threads. Other random numbers in a forward pass raise an
-    error, and so does batch normalization, which needs the whole batch.
+    every run with the same number of threads. Drawing other random numbers in a forward pass
+    raises an error, as does batch normalization, which needs the full batch.
 
     While this runs, each matrix product uses one thread.
 

@@ -1,9 +1,9 @@
 """Three ways to divide a training step among workers: by examples, by heads, or by tokens.
 
 All workers draw the same batches, from the same seed, and end each step with the same weights. A
-split computes the gradients of the whole batch's loss: `DataSplit` from the worker's rows,
+split computes the gradients of the full batch's loss: `DataSplit` from the worker's rows,
 `TensorSplit` from the worker's heads and hidden features, `SequenceSplit` from its tokens. A
-checkpoint has the layout of one process, so every split can continue the run of another one.
+checkpoint has the layout of one process, so a run can be continued with a different split.
 """
 
 import copy
@@ -22,21 +22,21 @@ __all__ = ["SPLITS", "DataSplit", "SequenceSplit", "TensorSplit"]
 
 
 class _Split:
-    """What all splits have in common: the model is whole on each worker, unless a split says more.
+    """Base class of all splits. Each worker has the full model, unless a subclass divides it.
 
     Parameters
     ----------
     model : Module
-        The whole model, which worker 0 evaluates and saves.
+        The full model, which worker 0 evaluates and saves.
     optimizer : Optimizer
-        Optimizer of the model's parameters, which has not made a step yet.
+        Optimizer of the model's parameters, before its first step.
     loss_function, count : callable
         As for `ThreadSplit`.
 
     Attributes
     ----------
     rank, workers : int
-        Number of this worker, and of all workers.
+        This worker's number, counted from 0, and the number of workers.
     stop_wanted, stop_agreed : bool
         Whether this worker wants to stop, and whether any worker wanted to in the last step.
     """
@@ -60,7 +60,7 @@ class _Split:
         Returns
         -------
         0-d Tensor
-            Loss of the whole batch.
+            Loss of the full batch.
         """
         raise NotImplementedError
 
@@ -69,17 +69,17 @@ class _Split:
         return clip_grad_norm_(self.model.parameters(), max_norm)
 
     def distribute(self):
-        """Take this worker's part of the weights from `model`."""
+        """Copy this worker's part of the weights from `model`."""
 
     def collect(self):
-        """Put the trained weights into the `model` of worker 0. Every worker must call this."""
+        """Copy the trained weights to the `model` of worker 0. Every worker must call this."""
 
     def optimizer_state(self):
-        """Return the optimizer's whole state on worker 0. Every worker must call this."""
+        """Return the optimizer's full state on worker 0. Every worker must call this."""
         return self.optimizer.state_dict()
 
     def load_optimizer_state(self, state):
-        """Load the whole state of the optimizer."""
+        """Load the full state of the optimizer."""
         self.optimizer.load_state_dict(state)
 
     def _sum(self, loss):
@@ -112,7 +112,7 @@ class DataSplit(_Split):
 
     @staticmethod
     def check(model, workers):
-        """Refuse batch normalization, which needs the whole batch."""
+        """Reject batch normalization, which needs the full batch."""
         refuse_batch_statistics("--workers", model)
 
     def __call__(self, batch):
@@ -138,15 +138,15 @@ class DataSplit(_Split):
 class TensorSplit(_Split):
     r"""Train this worker's heads and hidden features, by `nn.parallel.tensor_parallel`.
 
-    Every worker computes the loss of the whole batch. The split model is a second set of layers: it
-    shares the parameters that stay whole with `model`, and has its own part of each other one. The
-    optimizer updates these instead. Worker 0's `model` gets the parts by `collect`.
+    Every worker computes the loss of the full batch. The split model is a second set of layers. It
+    shares the unsplit parameters with `model`, and has its own part of every other parameter, which
+    the optimizer updates instead. `collect` copies all parts to worker 0's `model`.
 
-    The squared norm of all gradients is that of the whole parameters, which all workers have, plus
-    the sum over the workers of that of their parts.
+    To get the squared norm of all gradients, add the squared norm for the unsplit parameters, which
+    all workers have, and the squared norms for the parts of all workers.
 
     The parameters and attributes are those of all splits. The optimizer's update of an element
-    must depend on this element only, as AdamW's does.
+    must depend only on that element, as AdamW's does.
 
     Attributes
     ----------
@@ -171,14 +171,14 @@ class TensorSplit(_Split):
 
     @staticmethod
     def check(model, workers):
-        """Refuse numbers of heads and hidden features that are not multiples of `workers`."""
+        """Reject numbers of heads and hidden features that are not multiples of `workers`."""
         from ..nn.parallel.tensor_parallel import check_layers
 
         refuse_batch_statistics("--split tensor", model)
         check_layers(model, workers, "--split tensor", "use another --workers, or --split data")
 
     def __call__(self, batch):
-        """Compute the gradients of the worker's parameters for the whole batch."""
+        """Compute the gradients of the worker's parameters for the full batch."""
         loss = self.loss_function(self.split_model, batch)
         loss.backward()
         return self._sum(loss.item() / self.workers)
@@ -200,13 +200,13 @@ class TensorSplit(_Split):
         return norm
 
     def distribute(self):
-        """Take this worker's part of the weights from `model`."""
+        """Copy this worker's part of the weights from `model`."""
         with no_grad():
             for whole, (part, axis) in self.parts.items():
                 part.copy_(self._own(whole.detach(), axis))
 
     def collect(self):
-        """Put the parts of all workers into the `model` of worker 0."""
+        """Copy the parts of all workers to the `model` of worker 0."""
         with no_grad():
             for whole, (part, axis) in self.parts.items():
                 found = self._gather(part.detach(), axis)
@@ -214,16 +214,16 @@ class TensorSplit(_Split):
                     whole.copy_(found)
 
     def optimizer_state(self):
-        """Return the optimizer's whole state on worker 0, put together from all parts."""
+        """Return the optimizer's full state on worker 0, assembled from all parts."""
         return self._converted(self.optimizer.state_dict(), self._gather)
 
     def load_optimizer_state(self, state):
-        """Load this worker's part of the whole state of the optimizer."""
+        """Load this worker's part of the optimizer's full state."""
         check_saved(state, OPTIMIZER, "optimizer")
         self.optimizer.load_state_dict(self._converted(state, self._own))
 
     def _converted(self, saved, convert):
-        """Return a state with `convert(value, axis)` in place of what belongs to split elements."""
+        """Return a state in which `convert(value, axis)` replaces the state of split parameters."""
         axes, state = dict(self.parts.values()), {}
         numbered = [p for group in self.optimizer.param_groups for p in group["params"]]
         axes = {str(number): axes.get(p) for number, p in enumerate(numbered)}
@@ -235,11 +235,11 @@ class TensorSplit(_Split):
         return {**saved, "state": state}
 
     def _own(self, whole, axis):
-        """Return this worker's part of a whole tensor."""
+        """Return this worker's part of a full tensor."""
         return whole.chunk(self.workers, axis)[self.rank].clone()
 
     def _gather(self, part, axis):
-        """Return the whole tensor on worker 0, and None on the others."""
+        """Return the full tensor on worker 0, and None on the others."""
         from ..distributed import gather
         from ..ops import cat
 
@@ -252,9 +252,9 @@ class SequenceSplit(_Split):
     r"""Run loss.backward() for this worker's tokens, by `nn.parallel.SequenceParallel`.
 
     The batch is (ids, targets), and the loss is a mean over tokens. With n_k of the n targets on
-    worker k, loss = sum_k (n_k / n) loss_k, so worker k differentiates (n_k / n) loss_k, in which
-    keys and values of all workers occur. The gradients are added up. The split model has its own
-    attention and dropout layers, with the parameters of `model`.
+    worker k, loss = sum_k (n_k / n) loss_k, so worker k differentiates (n_k / n) loss_k, which
+    depends on the keys and values of all workers. The gradients are then summed. The split model
+    has its own attention and dropout layers, with the parameters of `model`.
 
     The tokens are in zigzag order if there are 2N equal chunks of them, else in contiguous order.
 
@@ -272,13 +272,13 @@ class SequenceSplit(_Split):
 
     @staticmethod
     def check(model, workers):
-        """Refuse a sequence length that is not a multiple of `workers`."""
+        """Reject a sequence length that is not a multiple of `workers`."""
         if model.context_length % workers:
             raise ArgumentError(
                 "--split sequence: the number of tokens is not divisible by the number of workers",
                 got=f"{model.context_length} tokens for {workers} workers",
-                expected=f"a multiple of {workers}, or better of {2 * workers}",
-                hint="use another --context, another --workers, or --split data",
+                expected=f"a multiple of {workers}, preferably of {2 * workers}",
+                hint="use a different --context or --workers, or --split data",
             )
 
     def __call__(self, batch):
@@ -299,7 +299,7 @@ class SequenceSplit(_Split):
 
 
 def _with_same_parameters(model):
-    """Return a copy of a model's layers that has the same parameters and buffers, not copies."""
+    """Return a copy of a model's layers that shares the original's parameters and buffers."""
     same = {id(t): t for t in (*model.parameters(), *model.buffers())}
     return copy.deepcopy(model, same)
 

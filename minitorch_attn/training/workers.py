@@ -1,8 +1,8 @@
 """Training with several workers: processes that share the work of every step.
 
-Every worker draws the same batches, from the same seed, and computes some of the gradients:
-`worker_splits.py` has the ways to divide the work. So N workers train as one process does, up to
-rounding.
+Every worker draws the same batches, from the same seed, and computes some of the gradients.
+`worker_splits.py` contains the ways to divide the work. So N workers train as one process does, up
+to rounding.
 """
 
 import os
@@ -42,14 +42,14 @@ def is_one_of_several():
 
 
 def loop_class(split="data"):
-    """Return the class of the training loop: `WorkerLoop` with a split if there are others."""
+    """Return the class of the training loop: a split `WorkerLoop` if there are other workers."""
     return partial(WorkerLoop, split=split) if is_one_of_several() else Loop
 
 
 def wait_for_all():
     """Wait until all workers have called this, without using CPU time that others need.
 
-    A blocking call of MPI would keep a core busy.
+    A blocking MPI call would keep a core busy.
     """
     from ..distributed import barrier
 
@@ -62,9 +62,9 @@ class WorkerLoop(Loop):
     """Training loop of one worker. Worker 0 evaluates, logs and saves; the others wait for it.
 
     The arguments and attributes are those of `Loop`, with `threads` always 1. `stop_requested`
-    becomes True on all workers after the same step. `model` is whole on every worker. While a
-    split trains other weights, it is current on worker 0 only, and only during evaluations, in
-    checkpoints and after `train`.
+    becomes True on all workers after the same step. Every worker has the full `model`. If a split
+    trains a separate set of weights, `model` is up to date only on worker 0, and only during
+    evaluations, in checkpoints and after `train`.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class WorkerLoop(Loop):
 
     @property
     def stop_requested(self):
-        """Whether a worker has asked to stop. Setting it asks all workers to."""
+        """Whether a worker has asked to stop. Setting this to True asks all workers to stop."""
         return self.split.stop_agreed
 
     @stop_requested.setter
@@ -114,7 +114,7 @@ class WorkerLoop(Loop):
         set_rng_state(state[0])
 
     def _evaluate(self):
-        """Evaluate on worker 0, which may draw random numbers, and tell the others."""
+        """Evaluate on worker 0, then send its results and random state to the others."""
         from ..distributed import broadcast_object_list
 
         self.split.collect()
@@ -136,15 +136,15 @@ class WorkerLoop(Loop):
         return super().state_dict()
 
     def optimizer_state(self):
-        """Return the optimizer's whole state, on worker 0."""
+        """Return the optimizer's full state, on worker 0."""
         return self.split.optimizer_state()
 
     def load_optimizer_state(self, state):
-        """Load the optimizer's whole state, of which a worker may keep a part."""
+        """Load the optimizer's full state; a worker may keep only its part."""
         self.split.load_optimizer_state(state)
 
     def save(self):
-        """Write a checkpoint on worker 0, to which the others send their parts."""
+        """Write a checkpoint on worker 0; the other workers send it their parts."""
         if self.run is None and self.save_every:
             self.state_dict()
         else:

@@ -47,8 +47,8 @@ def attention_figure(maps, labels, title="Attention weights", first=0):
     Parameters
     ----------
     maps : list of Tensor or array of shape (heads, query, key)
-        Attention maps, one for each layer. With a batch axis, the first item is shown. A Tensor or
-        array instead of a list is the map of the only layer.
+        Attention maps, one for each layer. With a batch axis, the first item is shown. A single
+        Tensor or array is the map of the only layer.
     labels : str or list of str
         Tokens, one for each key in the maps. Spaces and line ends are made visible.
     title : str

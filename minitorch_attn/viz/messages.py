@@ -1,4 +1,4 @@
-"""Messages between ranks as a diagram: one column per rank, one row per round, one arrow each."""
+"""Diagram of messages between ranks: a column per rank, a row per round, an arrow per message."""
 
 from ..errors import ArgumentError
 from ..named_errors import names_arguments
@@ -14,7 +14,7 @@ def messages_figure(messages, ranks, label=None, title="Messages", color=None):
     Parameters
     ----------
     messages : list of Message
-        Messages of `course.ranks.run_ranks`: with `source`, `target`, `round` and `values`.
+        Messages from `course.ranks.run_ranks`, with `source`, `target`, `round` and `values`.
     ranks : int
         Number of ranks.
     label : callable, optional
@@ -26,11 +26,11 @@ def messages_figure(messages, ranks, label=None, title="Messages", color=None):
     Returns
     -------
     matplotlib.figure.Figure
-        An arrow from the last rank to the first one leaves the picture on the right, and comes in
-        again on the left.
+        An arrow from the last rank to the first one leaves the picture on the right and re-enters
+        it on the left.
     """
     if not messages:
-        raise ArgumentError("messages_figure: there are no messages", hint="one rank sends none")
+        raise ArgumentError("messages_figure: there are no messages", hint="run several ranks")
     outside = {m.source for m in messages} | {m.target for m in messages}
     if not outside <= set(range(ranks)):
         raise ArgumentError(
@@ -61,7 +61,7 @@ def messages_figure(messages, ranks, label=None, title="Messages", color=None):
 
 
 def _pieces(message, ranks):
-    """Return the (start, stop) of a message's arrow; around the end of the ring, two of them."""
+    """Return the (start, stop) of a message's arrow, or of two arrows if it wraps around."""
     source, target = message.source, message.target
     if ranks > 2 and source == ranks - 1 and target == 0:
         return ((source, ranks - 0.3), (-0.7, 0))
@@ -69,7 +69,7 @@ def _pieces(message, ranks):
 
 
 def _draw_arrow(axes, start, stop, message, text, number):
-    """Draw an arrow with its text above it; one to the left is a little lower than the others."""
+    """Draw an arrow with its text above it; arrows to the left are drawn slightly lower."""
     height = message.round + (0.12 if stop < start else -0.12)
     color = COLOURS[number % len(COLOURS)]
     arrow = {"arrowstyle": "-|>", "color": color, "linewidth": 1.4, "shrinkA": 2, "shrinkB": 2}

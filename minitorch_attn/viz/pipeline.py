@@ -1,4 +1,4 @@
-"""Schedule of pipeline parallelism: which stage computes which micro-batch when, and the bubble."""
+"""Schedule of pipeline parallelism: when each stage computes which micro-batch, and the bubble."""
 
 from ..errors import ArgumentError
 from ..named_errors import names_arguments
@@ -23,8 +23,8 @@ def pipeline_figure(schedule, title="Pipeline schedule"):
     Returns
     -------
     matplotlib.figure.Figure
-        The number in a cell is the micro-batch. Idle slots are empty; the title has their fraction,
-        the bubble.
+        The number in a cell is the micro-batch. Idle slots are empty; the title shows their
+        fraction, the bubble.
 
     Notes
     -----

@@ -29,8 +29,8 @@ def roofline_figure(groups, flops, bandwidth, rows=12, title="Where the time goe
     Notes
     -----
     Williams, Waterman and Patterson 2009, "Roofline: An Insightful Visual Performance Model for
-    Multicore Architectures", CACM 52(4). An operation without matrix products counts as one FLOP
-    for each number that it writes, so that its height in the figure shows the bytes per second.
+    Multicore Architectures", CACM 52(4). For an operation without matrix products, each number that
+    it writes counts as one FLOP, so that its height in the figure shows the bytes per second.
     """
     flops, bandwidth = float(flops), float(bandwidth)
     figure = new_figure(12.5, 5.2)

@@ -134,7 +134,7 @@ def ctc_figure(
     blank : int, default 0
         Class that stands for no label, drawn as a dotted line.
     spans : sequence of (start, end, word), optional
-        What was said, with first samples and the samples after the last ones.
+        What was said: first sample, the sample after the last one, and word.
 
     Returns
     -------
@@ -143,7 +143,7 @@ def ctc_figure(
     Raises
     ------
     ShapeError
-        If the number of labels is not the number of classes.
+        If the numbers of labels and classes differ.
     """
     check_axes(features, 2, "ctc_figure", "features", "(frame, band)")
     check_axes(probabilities, 2, "ctc_figure", "probabilities", "(key, class)")
@@ -185,7 +185,7 @@ def ctc_figure(
 
 
 def _peaks(probabilities, blank):
-    """Yield the highest key and the label of each stretch in which one label is the best."""
+    """Yield the peak's key and the label of each stretch in which a label is the most probable."""
     best = probabilities.argmax(1) if probabilities.size else np.zeros(0, np.int64)
     edges = np.flatnonzero(np.diff(best, prepend=-1, append=-1))
     for first, last in zip(edges[:-1], edges[1:], strict=True):

@@ -19,7 +19,7 @@ def word_map_figure(vectors, groups, title="Words and their neighbors"):
     Parameters
     ----------
     vectors : dict of str to array of shape (embed,)
-        Vectors of at least the words in `groups`.
+        Vectors of the words in `groups`, and of any other words.
     groups : dict of str to list of str
         Neighbors of each word.
     title : str
@@ -62,7 +62,7 @@ def word_map_figure(vectors, groups, title="Words and their neighbors"):
 
 @names_arguments
 def meanings_figure(panels, names, title="Two meanings of a word"):
-    """Plot the vectors of each occurrence of words, colored by meaning, in two dimensions.
+    """Plot the vector of each occurrence of a word in two dimensions, colored by meaning.
 
     The two dimensions are the first principal components of the occurrences in each panel.
 
@@ -120,7 +120,7 @@ def _principal(vectors):
 
 
 def _spread(points, count=6):
-    """Return the indices of a few distant points: each is the farthest from the previous ones."""
+    """Return the indices of a few distant points: each is the one farthest from those before it."""
     chosen = [int(np.argmax(np.linalg.norm(points, axis=1)))]
     closest = 0.12 * np.ptp(points, axis=0).max()  # labels of close points would overlap
     while len(chosen) < min(count, len(points)):

@@ -72,7 +72,7 @@ def test_methods_of_pytorchs_context_are_explained(name):
 
 
 def test_setup_context_is_explained():
-    with pytest.raises(DTypeError, match="MyReLU.forward: ctx is its first argument"):
+    with pytest.raises(DTypeError, match="MyReLU.forward: ctx must be the first argument"):
         apply(lambda x: x, setup_context=lambda ctx, inputs, output: None)
 
 

@@ -117,7 +117,7 @@ def test_the_learners_file_is_the_task_and_the_unanswered_function(make):
         ('%% tags=["check"]', "%%", "the cell 'check' is missing"),
         ('[markdown] tags=["your-turn"]', "[markdown]", "the task is missing"),
         ("def double(x):", "x = 3\n\ndef double(x):", "an answer has the wrong form"),
-        ("def double(x):", "def double(x:", "the answer is not Python"),
+        ("def double(x):", "def double(x:", "the answer is not valid Python"),
         ('    """Return 2 x.\n\n    Of any shape.\n    """\n', "", "an answer has the wrong form"),
     ],
 )

@@ -65,9 +65,9 @@ WRONG = {
     "a.csv": {
         "line 2: .*x.wav is missing": "file,text\nx.wav,one",
         "line 3: the transcript is empty": "file,text\na.wav,one\nb/c d.wav, ",
-        "line 3: .*has another transcript": "file,text\na.wav,one\na.wav,two",
+        "line 3: .*already has a transcript": "file,text\na.wav,one\na.wav,two",
         "line 2: the number of columns": "file,text\na.wav,one,two",
-        "must name one column file": "name,text\na.wav,one",
+        "must name one file column": "name,text\na.wav,one",
         "expected  one of text": "file,words\na.wav,one",
         "one of file": "file,path,text\na.wav,a.wav,one",
         "line 2: the name of the WAV file": "file,text\n../a.wav,one",
@@ -82,7 +82,7 @@ WRONG = {
     "a.trans.txt": {
         "line 1: .*x.wav is missing": "x ONE",
         "line 2: the transcript is empty": "a ONE\na",
-        "line 2: .*has another transcript": "a ONE\na TWO",
+        "line 2: .*already has a transcript": "a ONE\na TWO",
         "line 1: the name": "../a ONE",
         "binary file": "a ONE\0",
         "empty tables": "\n\n",

@@ -45,7 +45,7 @@ def cell_source(function, namespace):
     ----------
     function : object
     namespace : dict
-        Names of the notebook. A function of any other place has no cell.
+        Names of the notebook. A function from anywhere else has no cell.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def _is_add_to(node):
 
 
 def _helpers(function, tree, cell):
-    """Return the texts of the definitions of a cell that a function uses, also indirectly."""
+    """Return the source of a cell's other definitions that a function uses, even indirectly."""
     known = [
         node for node in tree.body
         if node is not function and isinstance(node, _HELPERS)
@@ -113,14 +113,14 @@ def _names(node):
 
 
 def function_text(text, name):
-    """Return a function of a file without indentation, or "" if the file does not define it.
+    """Return a function's text without indentation, or "" if the file does not define it.
 
     Parameters
     ----------
     text : str
         Valid Python.
     name : str
-        Such as "softmax" or "Tensor.sum".
+        Name of the function, such as "softmax" or "Tensor.sum".
 
     Returns
     -------
@@ -133,7 +133,7 @@ def function_text(text, name):
 
 
 def with_function(text, name, source):
-    """Replace one function of a file, and the helpers of its cell. Everything else stays.
+    """Replace one function in a file, and its cell's helpers. Everything else stays the same.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ class StepOutcome:
     ----------
     step : int
     parts : list of Part
-        One part per function that is written, in order; or one that says why nothing could run.
+        One part per written function, in order; or a single part that says why nothing could run.
     missing : list of str
         Functions that are not written yet, in order.
     output : str

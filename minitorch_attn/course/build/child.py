@@ -21,7 +21,7 @@ _NOTHING_RETURNED = ("__init__", "backward", "step", "train")  # or, for train, 
 
 
 def main(file, folder):
-    """Run what the order in a folder asks for.
+    """Run what `order.json` in a folder requests: checks, a demonstration, or both.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def _run(check, module, arrays):
 
 
 def _refuse_none(module, name):
-    """Make a function of the file raise an error if it returns None but must return something."""
+    """Make a function of the file raise an error if it returns None instead of a result."""
     prefix, _, last = name.rpartition(".")
     place = getattr(module, prefix) if prefix else module
     function = vars(place)[last]

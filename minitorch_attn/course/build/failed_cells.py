@@ -39,7 +39,7 @@ class FailedCells:
         shell.events.register("post_run_cell", self._after_cell)
 
     def error_of(self, name):
-        """Return the error that ended the last run of a function's cell before it was defined.
+        """Return the error that stopped the last run of a function's cell before the definition.
 
         Parameters
         ----------

@@ -75,7 +75,7 @@ def build_notebook(file="my_gpt.py", written="", answers=False):
     Parameters
     ----------
     file : str
-        Name of the learner's file, beside the notebook.
+        Name of the learner's file, in the same folder as the notebook.
     written : str
         Text of that file, valid Python: the functions that it has are filled in.
     answers : bool, default False
@@ -168,5 +168,5 @@ def _text(item, written, answers):
 
 
 def _call(text, answers, tags=()):
-    """Make a cell that may fail while functions are not written: later cells run all the same."""
+    """Make a cell that may fail while functions are not written; later cells still run."""
     return make_cell("code", text, tags=[*tags, *([] if answers else ["raises-exception"])])

@@ -1,4 +1,4 @@
-"""What the notebook of the build calls: checks below the cells, and what the model can do."""
+"""The build in a notebook: check the functions in its cells, and show what the model can do."""
 
 import ast
 import builtins
@@ -94,7 +94,7 @@ class Build:
         Parameters
         ----------
         name : str
-            Such as "softmax" or "Tensor.sum".
+            Name of the function, such as "softmax" or "Tensor.sum".
 
         Raises
         ------
@@ -119,7 +119,7 @@ class Build:
         self._print(self._version(name, sources))
 
     def demonstrate(self, number):
-        """Check all functions of a step, show what the model can do now, and remember it.
+        """Check all functions of a step, show what the model can do now, and mark the step done.
 
         Parameters
         ----------
@@ -152,14 +152,14 @@ class Build:
         print(f"step {number} is done. {step.next}\n\n{textwrap.indent(outcome.shown, '  ')}")
 
     def train(self, steps=None, alone=False):
-        """Train your GPT on the text of the tour, and the library's GPT of the same size.
+        """Train your GPT, and the library's GPT of the same size, on the text of the tour.
 
         Parameters
         ----------
         steps : int, optional
             Number of training steps. Defaults to 1,500.
         alone : bool, default False
-            Whether the library's GPT is not trained, which takes two thirds of the time.
+            Whether to skip the library's GPT; training then takes two thirds of the time.
         """
         self._complete(8)
         count = pick(1500, _FAST_STEPS) if steps is None else steps
@@ -238,7 +238,7 @@ class Build:
         return text
 
     def _keep(self, step):
-        """Put the functions that cells have defined since the last time into the file.
+        """Write the functions that cells have defined since the last call to the file.
 
         Return the sources of all functions in cells, by name.
         """
@@ -266,7 +266,7 @@ class Build:
         return sources
 
     def _functions(self):
-        """Return the functions of the build in the notebook that are not from the file, by name."""
+        """Return, by name, the build's functions that the notebook defines (not the file)."""
         found = {}
         for name in self._known:
             prefix, _, last = name.rpartition(".")
@@ -344,7 +344,7 @@ class Build:
         return CheckFailed(what, ("found", rest), moved)
 
     def _move(self, part, text):
-        """Return what to do if a function uses a name of another cell; "" if it does not."""
+        """Return advice for a function that uses a name from a different cell, otherwise ""."""
         unknown, cell = _UNKNOWN_NAME.search(text), _CELL.search(text)
         if not unknown or unknown[1] not in self.namespace:
             return ""
@@ -404,7 +404,7 @@ class Build:
 
 
 def _definitions(text, path):
-    """Compile a file without `main` and without what runs only if the file is a program."""
+    """Compile a file without `main` and the code that runs only if the file is a script."""
     tree = ast.parse(text)
     kept = [node for node in tree.body if not isinstance(node, ast.If)]
     tree.body = [node for node in kept if getattr(node, "name", None) != "main"]

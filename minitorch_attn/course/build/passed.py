@@ -1,4 +1,4 @@
-"""Which functions of the build have passed their checks, with the text that they have now."""
+"""Record which functions of the build have passed their checks, in their current form."""
 
 from .cell_source import function_text
 from .steps import functions_of, unwritten

@@ -1,4 +1,4 @@
-"""Progress in `mta build`: steps passed and hints shown, in the file of the lessons' progress."""
+"""Progress in `mta build`: steps passed and hints shown, stored with lesson progress."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ __all__ = ["BuildProgress"]
 
 
 class BuildProgress(Progress):
-    """A student's progress in the build, stored beside that in the lessons and exercises.
+    """A student's progress in the build, stored with the progress in lessons and exercises.
 
     Examples
     --------
@@ -35,7 +35,7 @@ class BuildProgress(Progress):
         return next((step for step in known if not self.has_passed(step)), None)
 
     def after(self, place, known):
-        """Return what is left to do next on the path to GPT, after a lesson or a step of it.
+        """Return what to do next on the path to GPT, after one of its lessons or steps.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Run the learner's GPT: train it beside the library's, sample from it, or record its lines.
+"""Run the learner's GPT: train it alongside the library's, sample from it, or record its lines.
 
 A child process: `python -m minitorch_attn.course.build.run train|sample|trace FILE ...`.
 """
@@ -179,7 +179,7 @@ def record(file, page):
 
 
 def main(what, file, *arguments):
-    """Run one of the three, with the arguments of the command line."""
+    """Train, sample or trace, with the arguments of the command line."""
     if what == "train":
         train(file, int(arguments[0]), beside=arguments[1] == "beside")
     elif what == "sample":

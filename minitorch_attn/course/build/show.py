@@ -1,4 +1,4 @@
-"""Show what the learner's model can do after a step: losses beside their baselines, and text."""
+"""Show what the learner's model can do after a step: losses compared with baselines, and text."""
 
 import textwrap
 

@@ -27,11 +27,11 @@ class Function:
     Parameters
     ----------
     name : str
-        Such as "softmax" or "Tensor.sum".
+        Name of the function, such as "softmax" or "Tensor.sum".
     stub : str
         Signature and docstring, without indentation.
     answer : str
-        The whole function, without indentation.
+        The full function, without indentation.
     hint : str
     lines : int
         Number of lines of the answer below the docstring.
@@ -60,11 +60,11 @@ class Step:
         Numbers of the lessons that explain the topic, part of the path to GPT.
     functions : tuple of Function
     given : dict of str to str
-        Name of a class -> its given part: the docstring, and the methods that are not written.
+        Name of a class -> its given part: the docstring and the methods already written.
     stub : str
         Text to append to the learner's file.
     answer : str
-        The same part of the answer.
+        The corresponding part of the answer.
     measured : int, default 0
         Minutes that a student needed, rounded up to five; 0 if unknown.
     short : dict of str to dict, optional
@@ -87,7 +87,7 @@ class Step:
     def minutes(self):
         """Minutes to read the step, write and check its functions, and see the result.
 
-        The estimate, or the measured minutes if they are more.
+        The larger of the estimate and the measured minutes.
         """
         words = len(self.text.split()) + sum(len(item.stub.split()) for item in self.functions)
         typed = sum(item.lines for item in self.functions)
@@ -241,7 +241,7 @@ def _given_classes(tree, written, source):
 
 
 def _with_holes(written, source):
-    """Replace the body of every function to write by a line that raises NotImplementedError."""
+    """Replace the body of every function to write with a line that raises NotImplementedError."""
     lines = list(source)
     for name, node in reversed(written):
         indent = " " * (node.col_offset + 4)
@@ -261,7 +261,7 @@ def functions_of(text):
     Returns
     -------
     dict of str to ast.FunctionDef
-        Under names such as "Value.exp".
+        Definition of each function, under a name such as "Value.exp".
     """
     found = {}
     for node in ast.parse(text).body:
@@ -292,7 +292,7 @@ def unwritten(text):
 
 
 def unfinished(step, text):
-    """Return the names of a step's functions that a file does not have, or only as a stub.
+    """Return the names of a step's functions that a file lacks or contains only as stubs.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ def tour_text(context=64):
 
 
 def batches(ids, size, context, seed=1):
-    """Yield the batches of `mta train gpt` as arrays, without end."""
+    """Yield the batches of `mta train gpt` as arrays, indefinitely."""
     for inputs, targets in TextBatches(ids, size, context, seed):
         yield inputs.numpy(), targets.numpy()
 

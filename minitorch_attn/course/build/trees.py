@@ -6,12 +6,12 @@ _PLAIN = ("token_embedding", "position_embedding")  # their only tensor is calle
 
 
 def nested(arrays, wrap):
-    """Build the nested dict p from arrays under the library's names.
+    """Build the nested dict p from arrays that are keyed by the library's names.
 
     Parameters
     ----------
     arrays : dict of str to array
-        Under names such as "blocks.0.norm1.weight".
+        Arrays by name, such as "blocks.0.norm1.weight".
     wrap : callable
         Function that converts an array to a tensor.
 
@@ -45,7 +45,7 @@ def _with_lists(tree):
 
 
 def flat(tree, prefix=""):
-    """Yield (name, leaf) of a nested dict, under the library's names.
+    """Yield (name, leaf) for every leaf of a nested dict, with the library's names.
 
     Examples
     --------

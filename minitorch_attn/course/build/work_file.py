@@ -1,4 +1,4 @@
-"""The learner's file: create it, append the stubs of a step, and replace functions by cells."""
+"""The learner's file: create it, append the stubs of a step, and update functions from cells."""
 
 import ast
 import hashlib
@@ -15,12 +15,12 @@ _NAME = "my_gpt.py"
 
 
 def digest(text):
-    """Return a short name of a text, to recognize it later."""
+    """Return a short hash of a text, to recognize the text later."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class WorkFile:
-    """The file in which the learner writes.
+    """The file that the learner edits.
 
     It is the first of these that applies: `path`; an existing `my_gpt.py` in the working directory;
     `last`; a new `my_gpt.py` in the working directory.
@@ -73,17 +73,17 @@ class WorkFile:
         return True
 
     def put(self, sources, expected):
-        """Replace functions of the file by those of notebook cells, if they differ.
+        """Replace functions of the file with those of notebook cells, if they differ.
 
-        A function without a body never replaces one that is written. If a function that is
-        replaced was not put there from a cell, but edited in the file, the file is copied first.
+        A function without a body never replaces one that is written. If a function to be replaced
+        was written or edited in the file, not copied there from a cell, the file is copied first.
 
         Parameters
         ----------
         sources : dict of str to CellSource
             Functions by name.
         expected : dict of str to str
-            The `digest` of what was put into the file last, by name.
+            The `digest` of the text last copied from a cell to the file, by function name.
 
         Returns
         -------

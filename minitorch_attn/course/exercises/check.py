@@ -87,7 +87,7 @@ class Outcome:
     report : str or None
         The gradcheck report without its guesses at the cause.
     causes : str
-        These guesses, the last hint; "" if there are none.
+        These guesses, shown as the last hint; "" if there are none.
     report_ok : bool
         Whether the gradcheck report found no mistake.
     output : str
@@ -274,7 +274,7 @@ def read_note(folder):
 
 
 def printed(folder):
-    """Return what the process printed, cut after some thousand characters."""
+    """Return what the process printed, truncated after a few thousand characters."""
     with open(folder / "printed.txt", "rb") as file:
         text = file.read(4 * _OUTPUT).decode("utf-8", "replace")
     return text if len(text) <= _OUTPUT else text[:_OUTPUT] + "\n..."

@@ -64,8 +64,8 @@ def main(file, folder):
 class _Uncached(importlib.machinery.SourceFileLoader):
     """Loader that always compiles the source.
 
-    Cached bytecode is found by the time in seconds and by the size of the file, so it is that of
-    the last version if a file is saved twice within a second.
+    Python finds cached bytecode by the size of the file and the time of its last change in seconds.
+    If a file is saved twice within a second, that bytecode may belong to the earlier version.
     """
 
     def get_code(self, fullname):

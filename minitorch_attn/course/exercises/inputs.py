@@ -1,6 +1,6 @@
 """Random inputs for the judges of exercises.
 
-A `draw` function gets a random generator and whether the case is the big one, and returns arrays.
+A `draw` function takes a random generator and a flag for the big case, and returns arrays.
 """
 
 import numpy as np

@@ -43,7 +43,7 @@ class Exercise:
     judge : str
         Key of the judge in `judges.JUDGES`.
     hints : tuple of str
-        Three hints; the last one nearly gives the answer.
+        Three hints; the last one nearly gives the answer away.
     explanation : str
         Description of the mistake and why it is easy to miss, shown after the exercise is solved.
     seen : tuple of (str, str)
@@ -53,7 +53,7 @@ class Exercise:
     lesson : str, default ""
         Number of the lesson that explains the topic.
     base : Path, optional
-        File of the "write" exercise that a "derive" exercise repeats with another task.
+        File of the "write" exercise that a "derive" exercise repeats with a different task.
     words : str, default ""
         Task of a "derive" exercise.
     """

@@ -127,7 +127,7 @@ def _other_states_stay(results):
 
 
 def _other_padding(rng):
-    """Make two calls of a recurrent network with the same words and other padding."""
+    """Make two calls of a recurrent network with the same words and different padding."""
     lengths = np.array([5, 3, 1])
     x, w, u = _normal(rng, (3, 5, 4), (4, 2), (2, 2))
     changed = np.where((np.arange(5) < lengths[:, None])[..., None], x, x + 1.0)
@@ -180,7 +180,7 @@ def _loss_stays(results):
 
 
 def _other_frames(rng):
-    """Make two calls with the same class tokens and other frames."""
+    """Make two calls with the same class tokens and different frames."""
     x = rng.normal(size=(2, 7, 3))
     return [[x], [np.concatenate([x[:, :1], x[:, 1:] + 1.0], 1)]]
 
@@ -234,7 +234,7 @@ def _hull_minus_union(results):
 
 
 def _near_or_likely(rng):
-    """Make a call with one target and two predictions: one likelier, the other one nearer."""
+    """Make a call with one target and two predictions, one more likely and the other nearer."""
     probability = np.array([[[0.9, 0.1], [0.5, 0.5]]])
     boxes = np.zeros((1, 2, 4))
     boxes[0, :, 0] = 0.2, 0.1
@@ -260,7 +260,7 @@ def _bands_above_stay(results):
 
 
 def _transposed(rng):
-    """Make two calls in which images and texts change places."""
+    """Make two calls in which images and texts swap places."""
     logits = rng.normal(size=(5, 5))
     return [[logits], [logits.T.copy()]]
 

@@ -108,7 +108,7 @@ def _entry(corpus, order, code):
 
 
 def _descending(token):
-    """Return a string for `token`; these strings sort in the opposite order of the tokens."""
+    """Return a string for `token` such that the strings sort in reverse order of the tokens."""
     return "".join(chr(255 - byte) for byte in token) + "\u0100"
 
 
@@ -169,7 +169,7 @@ class _Corpus:
         return self._add(_distinct([self._preceding[places], places]))
 
     def _not_overlapping(self, places):
-        """Return a mask without overlapping pairs: "aaaa" has 2 pairs "aa", not 3."""
+        """Return a mask that excludes overlapping pairs: "aaaa" has 2 pairs "aa", not 3."""
         starts_run = np.ones(len(places), dtype=bool)
         starts_run[1:] = self._following[places[:-1]] != places[1:]
         number = np.arange(len(places))

@@ -86,7 +86,7 @@ class ByteBPE:
             Number of tokens: the 256 bytes, merged tokens and special tokens. A short text may
             result in fewer tokens.
         special_tokens : sequence of str, optional
-            Tokens at which the text is split, and which the merges ignore.
+            Tokens at which the text is split. They are never merged.
 
         Returns
         -------
@@ -293,7 +293,7 @@ class ByteBPE:
             raise DataError(
                 "ByteBPE.encode: the text contains an unpaired surrogate",
                 got=f"U+{ord(word[error.start]):04X}",
-                hint='replace it by "?": text.encode("utf-8", "replace").decode()',
+                hint='replace it with "?": text.encode("utf-8", "replace").decode()',
             ) from None
         if -1 in ids:
             missing = sorted({byte for byte in word.encode() if self._byte_ids[byte] < 0})
@@ -317,7 +317,7 @@ class ByteBPE:
             raise DataError(
                 "the merges do not match the vocabulary",
                 got=f"{len(strange)} merges with unknown tokens: {', '.join(strange[:5])}",
-                expected="a vocabulary with the two parts and the result of every merge",
+                expected="a vocabulary that contains both parts and the result of every merge",
                 hint="take vocab.json and merges.txt from the same model",
             )
         return ranks

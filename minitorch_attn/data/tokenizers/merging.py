@@ -54,7 +54,7 @@ def merge_tokens(ids, ranks):
 
 
 class KeptWords(dict):
-    """Cache from words to token ids, which computes the ids of a word that it does not contain.
+    """Cache that maps words to token ids, and computes the ids of a word on first use.
 
     The cache is cleared when it is full, so that its size is bounded.
 

@@ -100,7 +100,7 @@ class Segmenter:
         self._reach = len(longest_first[0]) - 1 if longest_first else 0
 
     def whole(self, text):
-        """Yield pairs (pre-tokens, special token after them); the last pair has None instead."""
+        """Yield pairs (pre-tokens, next special token); None follows the last pre-tokens."""
         self._check(text)
         start = 0
         for match in self._specials.finditer(text):
@@ -111,8 +111,8 @@ class Segmenter:
     def stream(self, chunks):
         """Split the concatenated chunks as `whole` does, with only a few chunks in memory.
 
-        Later text can change only pre-tokens that end in the last few characters, at most two more
-        than the length of a special token. All others are yielded without waiting for more text.
+        Later text can change only pre-tokens that end within the last few characters: the length of
+        a special token plus at most two. All others are yielded without waiting for more text.
 
         Parameters
         ----------

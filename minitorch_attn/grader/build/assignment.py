@@ -63,7 +63,7 @@ class ToWrite:
 
 @dataclass(frozen=True)
 class Group:
-    """Function that would give an answer away, and the body that replaces its body."""
+    """Function that would reveal an answer, and its replacement body."""
 
     target: Target
     why: str
@@ -210,7 +210,7 @@ def package_root():
 def assignment_folder():
     """Find the assignments folder: next to the package in a checkout, inside it if installed.
 
-    If the environment variable MTA_ASSIGNMENTS is set, its folder is used instead.
+    If the environment variable MTA_ASSIGNMENTS is set, the folder it names is used instead.
 
     Returns
     -------

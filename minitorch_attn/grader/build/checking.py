@@ -141,8 +141,8 @@ def gradient_check(of, rng, needs=None):
         Result of `layer_check` or `call_check`.
     rng : numpy.random.Generator
     needs : list of str, optional
-        Inputs, and parameters as "parameter NAME", whose gradients are compared. Defaults to all
-        that have a gradient larger than rounding errors.
+        Inputs and parameters (named "parameter NAME") whose gradients are compared. Defaults to all
+        whose gradients are larger than rounding errors.
 
     Returns
     -------

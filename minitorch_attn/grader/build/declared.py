@@ -73,7 +73,7 @@ def alike(written, root):
     Returns
     -------
     dict of Target to str
-        Functions outside `written`, each with a computation that it shares with one in `written`.
+        Functions not in `written`, each mapped to a computation it shares with one in `written`.
     """
     known = declarations(root)
     wanted = {name for entry in known if entry.target in written for name in entry.computes}

@@ -20,7 +20,7 @@ _MARK = re.compile(r"^\s*#+\s*(BEGIN|END) (SOLUTION|HIDDEN TESTS)\s*$")
 
 
 def released_text(text, where):
-    """Remove solutions and hidden tests, which stand between markers, from a text.
+    """Remove the solutions and hidden tests between markers from a text.
 
     Parameters
     ----------

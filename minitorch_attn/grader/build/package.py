@@ -31,8 +31,8 @@ def write_package(assignment, folder, stripped=False):
     folder : path
         Parent folder in which `minitorch_attn` is written.
     stripped : bool, default False
-        If True, write the package for a submission's process: without functions that differentiate
-        and without parts that no check needs, and compiled except for the submitted files.
+        If True, write the package for a submission's process: without functions that compute
+        gradients, without parts that no check needs, and compiled except for the submitted files.
     """
     source = package_root() / "minitorch_attn"
     target = Path(folder) / "minitorch_attn"
@@ -100,7 +100,7 @@ def changed_files(assignment, stripped=False):
 
 @lru_cache(maxsize=2)
 def _differentiating(engine):
-    """List the functions that compute gradients, or with `engine` those by finite differences."""
+    """List functions that compute gradients (with `engine`, only by finite differences)."""
     found = [Target.parse(text) for text in ((STEPS,) if engine else (STEPS, ENGINE))]
     if engine:
         return tuple(found)

@@ -88,7 +88,7 @@ def verify_several(assignments, jobs=1, **options):
     ----------
     assignments : list of Assignment
     jobs : int, default 1
-        Number of processes. With 1, this process verifies, and yields each proof at once.
+        Number of processes. With 1, the current process verifies and yields each proof immediately.
     **options
         Arguments of `verify`.
 

@@ -65,7 +65,7 @@ def read_document(path):
     Raises
     ------
     DataError
-        If the file could not be read, has another version, or is malformed.
+        If the file could not be read, has a different version, or is malformed.
     """
     return checked(read_json(path), str(path))
 

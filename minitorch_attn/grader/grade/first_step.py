@@ -3,7 +3,7 @@
 A failed check runs a second time under `Steps` in the submission's process. In this process, the
 library runs it once for all students. Both recordings are trees, because a step can contain steps.
 The search starts at the calls of the check and descends to the lines of the student's file. It
-finds the first call that matches one of the library (as in `trace_diff`) with another result.
+finds the first call that matches a library call (as in `trace_diff`) but has a different result.
 Forward passes are compared before backward passes, because they run first.
 
 The result never decides whether a check passes. Whatever a submission sends, the worst outcome is a
@@ -121,7 +121,7 @@ class _Level:
         """Return the pair of steps that contains the mistake, if this is certain.
 
         The mistake is in a step that gets correct values and returns wrong values. A step that gets
-        different values may compute the same result in another way. Such a step counts as the
+        different values may compute the same result in a different way. Such a step counts as the
         mistake only if no later step that may depend on it agrees again.
         """
         paired = {step.number for step, _ in self.pairs}

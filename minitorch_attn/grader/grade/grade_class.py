@@ -2,7 +2,7 @@
 
 The results folder contains `run.json` (the assignment and the seed for the inputs) and one document
 `state/NAME.json` for each submission. A second run grades only the submissions whose document is
-missing, or was made for other files, with other checks or with another grader.
+missing, or was made from different files, with different checks or by a different grader.
 """
 
 import queue
@@ -188,7 +188,7 @@ def _kept(task, checks, path, out, run, sandbox, stop):
 
 
 def _stored(place, task):
-    """Return the document of an earlier run. None if it cannot be a result of the grader."""
+    """Return the document of an earlier run, or None if the grader cannot have written it."""
     try:
         document = read_document(place)
     except DataError:
@@ -219,7 +219,7 @@ def fits_task(document, task):
 
 
 def is_outdated(document, task, run):
-    """Return whether a document is the result of other checks, another grader or other inputs."""
+    """Return whether a document was made by a different grader, or with other checks or inputs."""
     made = document["assignment"]
     is_graded = document["status"] != "not graded"
     return is_graded and (made.get("digest", ""), made.get("run", "")) != (task.digest, run)
@@ -290,7 +290,7 @@ def _entry_line(entry, parts, session, submission):
 
 
 def _name_causes(lines):
-    """Note for each failed entry which earlier entry failed for the same reason, or may cause it.
+    """Note for each failed entry which earlier failure has the same reason or may have caused it.
 
     `same_as` is an entry with the same error. `follows` is the entry of a forward function: if that
     is wrong, the backward function receives wrong values.

@@ -32,7 +32,7 @@ class Check:
         Further arguments of the driver that JSON can represent.
     rtol : float
         Allowed error relative to the largest expected entry of an array. Rounding errors
-        scale with the largest entry, also in small entries.
+        scale with the largest entry, even in small entries.
     limit_s : float
         Time limit in seconds.
     what : str

@@ -1,9 +1,9 @@
-"""Remarks: what a person should look at in a submission, because no check can decide it.
+"""Remarks: parts of a submission that need human review, because no check can judge them.
 
-Complex numbers: one step along the imaginary axis, `imag(f(x + 1e-30j * g)) / 1e-30`, is an exact
-derivative. Where the Jacobian is symmetric, as for the softmax, it is also the gradient, at the
-cost of one forward pass. Its results are those of a correct backward pass, so it passes the checks
-although nothing was derived. The grader finds the tools for it in the source, and a person judges.
+Complex numbers: one step along the imaginary axis, `imag(f(x + 1e-30j * g)) / 1e-30`, gives an
+exact derivative. Where the Jacobian is symmetric, as for the softmax, this is also the gradient, at
+the cost of one forward pass. It therefore passes the checks although the student derived nothing.
+The grader finds the code that this trick requires, and a person decides whether it was used.
 """
 
 import ast
@@ -22,7 +22,7 @@ _PARSING = threading.Lock()
 
 
 def remarks(files, starter=None):
-    """List the places in a submission at which a person should look.
+    """List the places in a submission that a person should look at.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def _complex(tree):
 
 
 def _indirect(tree):
-    """Yield the calls by which code can use names that do not stand in the source."""
+    """Yield calls that let code use names that do not appear in the source."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield from ((node, name) for name in _names(node.func) if name in _INDIRECT)

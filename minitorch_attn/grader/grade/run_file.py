@@ -1,7 +1,7 @@
 """Run file `run.json`: the assignment of a grading run, and the secret seed of the check inputs.
 
 A run draws its seed when it starts. Runs on several machines must check every submission with the
-same inputs, so they read a run file that was written before: the seed file.
+same inputs, so they read a run file that was written beforehand: the seed file.
 """
 
 import json
@@ -71,7 +71,7 @@ def read_seed_file(path, task):
     Raises
     ------
     ArgumentError
-        If the file is for another assignment, or other users have permission to read it.
+        If the file is for a different assignment, or other users have permission to read it.
     DataError
         If the file could not be read or is malformed.
     """

@@ -81,7 +81,7 @@ class Sandbox:
         Protection level, where 3 is the safest.
     limits : Limits
     place : int
-        Number of this sandbox among those in use at the same time. Each sandbox has a separate
+        Number of this sandbox among those in use at the same time. Each sandbox runs as a separate
         user, even if several graders run on the same machine.
     """
 

@@ -37,7 +37,7 @@ def new_folder(user=None, place=None):
 
 
 def _places(for_all):
-    """Return the folders for temporary files, if `for_all` only those that every user can enter."""
+    """Return folders for temporary files; with `for_all`, only those that every user can enter."""
     found = dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp"))
     return [Path(place) for place in found if not for_all or _enterable(Path(place))]
 
@@ -56,7 +56,7 @@ def _home(for_all):
 
 
 def remove_leftovers():
-    """Remove the temporary folders of this user's graders that were killed."""
+    """Remove the temporary folders that this user's killed graders left behind."""
     for place in {*_places(False), *_places(True)}:
         for folder in place.glob(f"{_PREFIX}*"):
             found = folder.lstat()
@@ -155,7 +155,7 @@ def _readable(path):
 
 @lru_cache(maxsize=1)
 def shared_root():
-    """Return the shared folder. It holds Python, NumPy and their libraries, as a root folder."""
+    """Return the shared root folder, which contains Python, NumPy and their libraries."""
     root = _shared_folder()
     python, prefix = Path(os.path.realpath(sys.executable)), Path(os.path.realpath(sys.base_prefix))
     folders = [_copied_interpreter(python, prefix), *map(_copied, _own_numpy_folders())]
@@ -176,7 +176,7 @@ def _shared_folder():
 
 @lru_cache(maxsize=1)
 def _copied_interpreter(python, prefix):
-    """Copy the interpreter and its standard library, by hard links where possible."""
+    """Copy the interpreter and its standard library, using hard links where possible."""
     root = _shared_folder() / "python"
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     (root / "bin").mkdir(parents=True)

@@ -1,7 +1,7 @@
 """Shard of a class: the part of the submissions that one of several machines grades.
 
-A submission always belongs to the same shard, because the hash of its file name decides. A late
-submission therefore does not move any other one.
+The hash of a submission's file name determines its shard, so it always belongs to the same one. A
+late submission therefore does not move any other submission to a different shard.
 """
 
 import re

@@ -107,9 +107,9 @@ def read_steps(found, numbers, files):
         If the data is not a list of steps, or is too large.
     """
     if type(numbers) is not np.ndarray or numbers.dtype != np.float64 or numbers.ndim != 1:
-        raise BadSteps("numbers")
+        raise BadSteps("the array of numbers is invalid")
     if not isinstance(found, list) or len(found) > MOST_STEPS:
-        raise BadSteps("the list of steps")
+        raise BadSteps("the list of steps is invalid")
     steps, top = [], []
     for number, item in enumerate(found):
         step, parent = _step(number, item, numbers, files)
@@ -141,20 +141,20 @@ def _step(number, item, numbers, files):
     item = dict(item)
     for name, form in (("name", _NAME), ("path", _PATH), ("by", _PATH)):
         if not isinstance(item.get(name), str) or not form.fullmatch(item[name]):
-            raise BadSteps(f"{name} of a step")
+            raise BadSteps(f"the field {name} of a step is invalid")
     parent = item.get("parent")
     if parent is not None and not 0 <= _whole(parent) < number:
-        raise BadSteps("the parent of a step")
+        raise BadSteps("the parent of a step is invalid")
     for name in ("defined", "called"):
         item[name] = _line(item.get(name), files)
     if item["defined"] is None and item["called"] is None:
-        raise BadSteps("the place of a step")
+        raise BadSteps("the place of a step is invalid")
     if not isinstance(item.get("takes"), (list, tuple)) or type(item.get("left")) is not bool:
-        raise BadSteps("the arguments of a step")
+        raise BadSteps("the arguments of a step are invalid")
     for name in ("given", "made"):
         arrays = item.get(name)
         if not isinstance(arrays, list) or len(arrays) > MOST_ARRAYS:
-            raise BadSteps(f"the arrays of a step ({name})")
+            raise BadSteps(f"the arrays of a step are invalid: {name}")
     item["places"] = [_place(array) for array in item["made"]]
     item["given"] = [_entry(array, numbers) for array in item["given"]]
     item["made"] = [_entry(array, numbers) for array in item["made"]]
@@ -166,15 +166,15 @@ def _line(value, files):
     if value is None:
         return None
     if not isinstance(value, (list, tuple)) or len(value) != 2 or value[0] not in files:
-        raise BadSteps("the place of a step")
+        raise BadSteps("the place of a step is invalid")
     if not 1 <= _whole(value[1]) < 1_000_000:
-        raise BadSteps("the line of a step")
+        raise BadSteps("the line of a step is invalid")
     return tuple(value)
 
 
 def _whole(value):
     if type(value) is not int:
-        raise BadSteps("an integer")
+        raise BadSteps("a value is not an integer")
     return value
 
 
@@ -190,13 +190,13 @@ def _entry(item, numbers):
     at, count, every, key = (_whole(item.get(name)) for name in ("at", "count", "every", "key"))
     shape = item.get("shape")
     if not isinstance(shape, list) or len(shape) > 32 or any(_whole(n) < 0 for n in shape):
-        raise BadSteps("the shape of an array")
+        raise BadSteps("the shape of an array is invalid")
     if item.get("dtype") not in _DTYPES or every < 1:
-        raise BadSteps("the dtype of an array")
+        raise BadSteps("the dtype of an array is invalid")
     size = math.prod(shape)
     if size >= 1 << 40 or count != -(-size // every) + (4 if every > 1 else 0):
-        raise BadSteps("the size of an array")
+        raise BadSteps("the size of an array is invalid")
     if not 0 <= at <= at + count <= len(numbers):
-        raise BadSteps("the place of an array")
+        raise BadSteps("the place of an array is invalid")
     values = Kept(numbers[at : at + count], tuple(shape), item["dtype"], every)
     return Entry(key, "result", "", values)

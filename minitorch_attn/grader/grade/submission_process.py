@@ -36,7 +36,7 @@ class WorkerFailed(Exception):
 
 
 class _Printed(threading.Thread):
-    """Reads what a process prints. Keeps the first bytes, so that printing costs only time."""
+    """Reads what a process prints. Keeps only the first bytes, to limit memory."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -44,7 +44,7 @@ class _Printed(threading.Thread):
         self._begin, self.end = os.pipe()
 
     def start(self):
-        """Close this process's end for writing, and start to read."""
+        """Close this process's write end of the pipe, and start reading."""
         os.close(self.end)
         super().start()
 
@@ -58,7 +58,7 @@ class _Printed(threading.Thread):
                     self._ended = not part
 
     def catch_up(self, seconds):
-        """Wait until everything that is in the pipe has been read, but only for some seconds."""
+        """Wait at most `seconds` until everything in the pipe has been read."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with self._moving:

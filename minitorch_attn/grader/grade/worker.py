@@ -89,7 +89,7 @@ def _driver(header):
 
 
 def _error_text():
-    """Return the error, followed by the lines of this folder in which it was raised."""
+    """Return the error, followed by the traceback's lines that are in this folder."""
     error = sys.exc_info()[1]
     raised = traceback.format_exception_only(error)
     if isinstance(error, SyntaxError):

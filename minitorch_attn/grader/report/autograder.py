@@ -31,7 +31,7 @@ def write_autograder(made, path, wheels=None, pythons=("3.11", "3.12")):
     wheels : path, optional
         Folder of NumPy wheels. If omitted, pip downloads the wheels.
     pythons : sequence of str
-        Python versions to download wheels for, because they differ between Gradescope's images.
+        Python versions to download wheels for. Gradescope's images have different versions.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Merge the shards of a class: the same files as if one run had graded all submissions.
+"""Merge the shards of a class: write the files that a single run would have written.
 
-Everything is checked before anything is written: each result has the hash that its shard noted, and
-all shards have the same assignment, checks, grader, seed and list of submissions.
+Everything is checked before anything is written: each result has the hash that its shard recorded,
+and all shards have the same assignment, checks, grader, seed and list of submissions.
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class Merged(Outcome):
     waiting : dict of str to list of str
         Names of the students who are not graded, by reason. The reason names the shard.
     notes : list of str
-        What differs between the shards although they could be merged, such as the NumPy version.
+        Differences between shards that do not prevent a merge, such as in the NumPy version.
     """
 
     waiting: dict = field(default_factory=dict)
@@ -126,7 +126,7 @@ def _check_numbers(parts):
 
 
 def _common_lists(parts):
-    """Return the lists on which all shards must agree, or name a shard that does not agree."""
+    """Return the lists on which all shards must agree; raise an error if a shard disagrees."""
     known = [part for part in parts if part.lists["listed"]]
     if not known:
         raise ArgumentError(
@@ -190,7 +190,7 @@ def _task(lists):
 
 
 def _read_documents(part, task):
-    """Read the documents of a shard, and check them like the grader checks those that it keeps."""
+    """Read a shard's documents, and check them as the grader checks the documents it keeps."""
     for name, digest in part.lists.get("results", {}).items():
         path = part.folder / "state" / f"{name}.json"
         try:
@@ -213,7 +213,7 @@ def _read_documents(part, task):
 
 
 def _differences(parts):
-    """Say if the shards were graded at different sandbox levels, or with other versions."""
+    """List the sandbox levels and software versions that differ between the shards."""
     used = set().union(*(part.graders for part in parts))
     titles = ("sandbox levels", "Python versions", "NumPy versions")
     each = [sorted({str(grader[place]) for grader in used}) for place in range(len(titles))]

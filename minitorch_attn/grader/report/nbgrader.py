@@ -35,7 +35,7 @@ def nbgrader(made):
 
 
 def _graded(entry):
-    """Return a graded cell for one check: it is worth the check's points, and fails if it fails."""
+    """Return a graded cell that is worth one check's points, and fails if the check fails."""
     code = "\n".join((
         f"# {entry.name}: {entry.what}",
         "import json, subprocess, sys",

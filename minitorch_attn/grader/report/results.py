@@ -236,7 +236,7 @@ def read_results(folder):
     Raises
     ------
     DataError
-        If the file is missing, has another version, or is malformed.
+        If the file is missing, has a different version, or is malformed.
     """
     path = Path(folder) / "results.json"
     if not path.exists():

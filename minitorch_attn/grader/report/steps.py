@@ -74,7 +74,7 @@ def _called(step):
 
 
 def _plain(name):
-    """Return a name as the student writes it in code.
+    """Return a name as the student would write it in code.
 
     Examples
     --------

@@ -58,7 +58,7 @@ def hardest(found):
 
 
 def failures(results, limit=ROWS):
-    """Return rows for what a person should look at: unread, crashed, too slow, missing, odd.
+    """Return rows for submissions that a person should look at, such as unreadable or missing ones.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def failures(results, limit=ROWS):
     Returns
     -------
     list of (str, str)
-        Name, and what there is to look at.
+        Name, and the reason to look at the submission.
     """
     rows = []
     for document in results["submissions"]:

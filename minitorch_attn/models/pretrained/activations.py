@@ -32,7 +32,7 @@ ACTIVATIONS = {
 
 
 def activation(name):
-    """Look up the activation function that a configuration field such as `hidden_act` names.
+    """Look up the activation function named by a configuration field such as `hidden_act`.
 
     Parameters
     ----------

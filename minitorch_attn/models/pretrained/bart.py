@@ -137,7 +137,7 @@ class BartForSequenceClassification(BartPreTrainedModel):
 
 
 def _last_place(ids, token_id):
-    """Return the last position of `token_id` in each row; its count must be equal in all rows."""
+    """Return the last position of `token_id` in each row. All rows must have the same count."""
     found = ids == token_id  # (batch, token)
     counts = set(found.sum(1).tolist())
     if len(counts) != 1 or counts == {0}:

@@ -148,7 +148,7 @@ class PretrainedModel(nn.Module):
             ) from error
 
     def _is_untied(self, arrays):
-        """Return True if a file has different values for parameters that the configuration ties."""
+        """Return True if parameters tied by the configuration have different values in a file."""
         pairs = [(arrays.get(alias), arrays.get(name)) for alias, name in self.tied().items()]
         both = [(a, b) for a, b in pairs if a is not None and b is not None]
         return any(a.shape != b.shape or (a != b).any() for a, b in both)
@@ -188,7 +188,7 @@ class PretrainedModel(nn.Module):
         return {k: a for k, a in renamed.items() if k in expected or not table.is_ignored(k)}
 
     def _with_prefix(self, arrays, expected):
-        """Add or remove the prefix that names have in models with heads but not in base models."""
+        """Add or remove the name prefix that models with heads have and base models do not."""
         prefix = self.base_prefix + "."
         if not self.base_prefix:
             return arrays

@@ -220,7 +220,7 @@ class BertForNextSentencePrediction(_Classes):
 
 
 class BertForSequenceClassification(_Classes):
-    """BERT for text classification or regression, as `config.problem_type` selects.
+    """BERT for text classification or regression, as selected by `config.problem_type`.
 
     For `labels`, see `losses.classification_loss`.
     """

@@ -98,7 +98,7 @@ class CLIPModel(FullConfig):
     Parameters
     ----------
     config : Config or dict
-        With the fields of the towers in `text_config` and `vision_config`.
+        Configuration with the towers' fields in `text_config` and `vision_config`.
 
     Examples
     --------

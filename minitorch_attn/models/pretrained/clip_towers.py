@@ -92,7 +92,7 @@ class PartModel(PretrainedModel):
 
 
 class FullConfig(PretrainedModel):
-    """Base class for models whose configuration contains those of both towers."""
+    """Base class for models whose configuration contains the configurations of both towers."""
 
     model_type = "clip"
     defaults = dict(
@@ -204,7 +204,7 @@ class CLIPTextModel(Tower):
         ----------
         input_ids : int64 Tensor of shape (batch, token)
         attention_mask : Tensor of shape (batch, token), optional
-            1 for tokens and 0 for padding; or four axes, which replace the causal mask.
+            1 for tokens, 0 for padding. A mask with four axes replaces the causal mask.
         position_ids : int64 Tensor of shape (1 or batch, token), optional
         output_attentions, output_hidden_states, return_dict : bool, optional
         """

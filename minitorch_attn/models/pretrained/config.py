@@ -11,7 +11,7 @@ __all__ = ["Config", "write_json"]
 class Config:
     """The fields of a `config.json` as attributes.
 
-    A field missing from the file takes its value from `defaults`. Each name in `aliases` works too.
+    A field missing from the file takes its value from `defaults`. The names in `aliases` also work.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Config:
         return dict(self._fields)
 
     def refuse(self, model, **unsupported):
-        """Raise an ArgumentError if a field's value is not the only one that the model supports.
+        """Raise an ArgumentError if a field does not have the only value that the model supports.
 
         Parameters
         ----------

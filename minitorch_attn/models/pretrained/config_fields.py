@@ -1,6 +1,6 @@
 """Types of the config fields in `config.json`, used to check every model's configuration.
 
-A field has the type of its default value, unless a table below names another kind. The tables
+A field has the type of its default value, unless a table below lists a different one. The tables
 agree with the annotations in transformers' configuration classes.
 """
 
@@ -166,7 +166,7 @@ def check_sizes(fields, arrays, where, strict):
     """Raise an error if a configuration describes a much larger model than the file contains.
 
     Each layer has a tensor, and each width is the length of an axis, so the tensors limit these
-    numbers. Without this check, a damaged field could make the model allocate all memory.
+    numbers. Without this check, a damaged field could make the model use up all memory.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ def attention_mask_of(attention_mask, position_ids, x, past):
         that replaces the causal mask, see `decoder_mask`.
     position_ids : int64 Tensor of shape (1 or batch, token), optional
         If there is neither a mask nor a cache, a position that does not follow the previous one
-        starts another text in the same row. Tokens attend only within the same text.
+        starts a new text in the same row. Tokens attend only within the same text.
     x : Tensor of shape (batch, token, embed)
     past : int or None
         Number of cached tokens; None without a cache.

@@ -247,11 +247,11 @@ class DetrModel(DetrPreTrainedModel):
         pixel_mask : Tensor of shape (batch, height, width), optional
             1 for pixels, 0 for padding.
         decoder_attention_mask : Tensor of shape (batch, query), optional
-            0 for object queries that the others do not attend to.
+            0 for object queries that the other queries must not attend to.
         encoder_outputs : Output or tuple, optional
             Output of `encode`, to use instead of running the encoder.
         inputs_embeds : Tensor of shape (batch, key, embed), optional
-            Encoder input instead of `pixel_values`, for a square feature map.
+            Encoder input to use instead of `pixel_values`. It must come from a square map.
         decoder_inputs_embeds : Tensor of shape (batch, query, embed), optional
             Decoder input. Default: zeros.
         output_attentions, output_hidden_states, return_dict : bool, optional
@@ -294,8 +294,8 @@ class DetrForObjectDetection(DetrPreTrainedModel):
         Parameters
         ----------
         labels : list of dict, optional
-            For each image, `class_labels` (target,) and `boxes` (target, 4), as centers relative to
-            the size of the image. The output then has `loss` and `loss_dict`.
+            For each image, `class_labels` (target,) and `boxes` (target, 4) in center format,
+            relative to the size of the image. The output then has `loss` and `loss_dict`.
         """
         found = self.run(
             pixel_values, pixel_mask, decoder_attention_mask, encoder_outputs, inputs_embeds,
@@ -308,7 +308,7 @@ class DetrForObjectDetection(DetrPreTrainedModel):
         return result(return_dict, **losses, logits=logits, pred_boxes=boxes, **found)
 
     def losses(self, logits, boxes, states, labels):
-        """Return a dict of the total loss, its terms, and the predictions of the other layers."""
+        """Return a dict of the total loss, its terms, and the predictions of the earlier layers."""
         config, auxiliary = self.config, None
         every = logits.unsqueeze(0), boxes.unsqueeze(0)  # (layer, batch, query, ...)
         if states is not None:
@@ -345,7 +345,7 @@ def _renamed(name, rules):
 
 
 def _collected(first, found, last):
-    """Return the hidden states (first input to normalized last output), and the weights."""
+    """Return the hidden states, from the input to the normalized output, and the weights."""
     states = found.hidden_states
     states = None if states is None else (first, *states[:-1], last)
     return {"hidden_states": states, "attentions": found.attentions}

@@ -1,4 +1,4 @@
-"""Backbones of DETR's folders: ResNets of timm and of Hugging Face, with their parameter names."""
+"""Backbones in DETR model folders: timm and Hugging Face ResNets, with their parameter names."""
 
 from ... import nn
 from ...errors import ArgumentError
@@ -100,8 +100,8 @@ def _timm_backbone(fields):
     last = max(fields.get("out_indices") or [4])
     if not 1 <= last <= 4:
         raise ArgumentError(
-            "config.backbone_config: out_indices must end with a stage",
-            got=str(fields["out_indices"]), expected="the largest index from 1 to 4",
+            "config.backbone_config: the largest of out_indices must be a stage",
+            got=str(fields["out_indices"]), expected="a largest index from 1 to 4",
         )  # fmt: skip
     stride, depths = fields.get("output_stride") or 32, depths[:last]
     return FeatureExtractor(

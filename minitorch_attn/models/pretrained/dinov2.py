@@ -137,7 +137,7 @@ class Dinov2PreTrainedModel(VisionModel):
         return self.encode(tokens, attention_mask, output_attentions, output_hidden_states)
 
     def positions_of(self, pixel_values):
-        """Return the positions (token, embed), interpolated for images of another size."""
+        """Return the positions (token, embed), interpolated for images of a different size."""
         weight = self.vision.positions.weight
         height, width = pixel_values.shape[-2:]
         grid = self.vision.patch_embedding.grid(height, width)

@@ -12,8 +12,8 @@ def encoder_mask(attention_mask, batch, keys, name="attention_mask"):
     Parameters
     ----------
     attention_mask : Tensor, optional
-        Ints, bools or floats of shape (batch, key) or (batch, query, key), 0 for padding; or, of
-        shape (batch or 1, heads or 1, query or 1, key), bools that are True where attention is
+        Mask (batch, key) or (batch, query, key) of ints, bools or floats, 0 for padding. With
+        shape (batch or 1, heads or 1, query or 1, key), it has bools, True where attention is
         allowed, or floats to add to the scores.
     batch, keys : int
         Batch size and number of keys.
@@ -47,7 +47,7 @@ def encoder_mask(attention_mask, batch, keys, name="attention_mask"):
 
 
 def decoder_mask(attention_mask, batch, keys, name="attention_mask"):
-    """Return the mask of a decoder, like `encoder_mask`; four axes replace the causal mask."""
+    """Same as `encoder_mask` for a decoder; a mask with four axes replaces the causal mask."""
     mask = encoder_mask(attention_mask, batch, keys, name)
     four_axes = attention_mask is not None and attention_mask.ndim == 4
     return CompleteMask(mask) if four_axes else mask

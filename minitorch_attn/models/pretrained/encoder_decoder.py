@@ -143,7 +143,7 @@ class EncoderDecoderModel(PretrainedModel):
         return decoder_input_ids
 
     def add_head(self, config):
-        """Remove the head of `paper`. Subclasses with another head override this method."""
+        """Remove the head of `paper`. Subclasses with a different head override this method."""
         self.paper.head = None
 
     def names(self):

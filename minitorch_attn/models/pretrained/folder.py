@@ -122,7 +122,7 @@ def check_tensors(folder, name, arrays, shapes, allowed=()):
             problems.append(f"wrong shape  {key}: {tuple(arrays[key].shape)}, expected {shape}")
     if problems:
         raise CheckpointError(
-            f"{folder}: the tensors do not match those that {name} has with this config.json",
+            f"{folder}: the tensors do not match those of {name} with this config.json",
             got="\n            ".join(problems),
             hint="use config.json and weights from the same download, or pass strict=False to "
             f"{name}.from_pretrained to accept missing and extra tensors",
@@ -133,10 +133,10 @@ def check_tensors(folder, name, arrays, shapes, allowed=()):
 def saved_tensors(folder, arrays, max_shard_size="50GB"):
     """Save the tensors to one file, or to shards with an index, when the `with` block ends.
 
-    The tensors are written to temporary files before the block starts, which can then write the
-    other files. Only afterwards do the new files replace the old ones, the index last. So a process
-    that is killed leaves the old model, the new one, or a folder that `read_tensors` refuses; it
-    never leaves a mixture of both.
+    The tensors are written to temporary files before the block starts; the block can then write
+    the other files. When it ends, the new files replace the old ones, with the index written last.
+    If the process is killed, the folder therefore contains the old model, the new model, or files
+    that `read_tensors` rejects. It never accepts a mixture of old and new files.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def _shards(arrays, limit):
 
 
 def _old_shards(folder):
-    """Return the names of the shards in the index of an earlier save, without any other names."""
+    """Return the names of the shards in the index of an earlier save; ignore any other names."""
     try:
         index = read_json(folder / _INDEX, CheckpointError).get("weight_map")
     except CheckpointError:

@@ -114,7 +114,7 @@ class GPT2PreTrainedModel(DecoderModel):
         return x, {"past_key_values": cache if wanted else None, **vars(found)}
 
     def mask_of(self, attention_mask, position_ids, x, past):
-        """Return the mask besides the causal one, or None; see `decoder.attention_mask_of`."""
+        """Return the mask to add to the causal mask, or None; see `decoder.attention_mask_of`."""
         return attention_mask_of(attention_mask, position_ids, x, past)
 
 
@@ -247,7 +247,7 @@ class GPT2DoubleHeadsModel(GPT2PreTrainedModel):
 
 
 class Summary(nn.Module):
-    """Reduce a sequence to one vector, as the `summary_*` fields of the configuration say."""
+    """Reduce a sequence to one vector, as specified by the configuration's `summary_*` fields."""
 
     def __init__(self, config):
         super().__init__()

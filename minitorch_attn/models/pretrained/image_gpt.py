@@ -43,7 +43,7 @@ class ImageGPTPreTrainedModel(GPT2PreTrainedModel):
         return body
 
     def mask_of(self, attention_mask, position_ids, x, past):
-        """Return the padding mask. Unlike in GPT-2, positions do not separate several texts."""
+        """Return the padding mask. Unlike in GPT-2, positions do not split a row into texts."""
         if attention_mask is None:
             return None
         flat = attention_mask.reshape(x.shape[0], -1)
@@ -65,7 +65,7 @@ class ImageGPTModel(GPT2TokenVectors, ImageGPTPreTrainedModel):
 class ImageGPTForCausalImageModeling(NextToken, ImageGPTPreTrainedModel):
     """Image GPT that predicts the next pixel.
 
-    The ids 0 to vocab_size - 2 are color clusters, the last id is the start token. There are
+    The ids 0 to vocab_size - 2 are color clusters, and the last id is the start token. There are
     vocab_size - 1 logits.
 
     Examples

@@ -56,7 +56,7 @@ def classification_loss(config, logits, labels):
         "config.problem_type is not supported",
         got=repr(kind),
         expected="regression, single_label_classification or multi_label_classification",
-        hint="set config.problem_type=None to choose by num_labels and the labels' dtype",
+        hint="set config.problem_type=None to infer it from num_labels and the labels' dtype",
     )
 
 

@@ -15,12 +15,12 @@ __all__ = ["Ignored", "NameTable", "Same", "Stacked", "Transposed"]
 
 
 class Same:
-    """A tensor that is stored unchanged, under another name.
+    """A tensor that is stored unchanged, under a different name.
 
     Parameters
     ----------
     stored, ours : str
-        Names, or prefixes of names up to a dot. The rest of the two names is the same.
+        Names, or prefixes of names up to a dot. The rest of both names is the same.
     """
 
     def __init__(self, stored, ours):

@@ -80,7 +80,7 @@ def from_pretrained(folder, dtype=None, device=None):
     Returns
     -------
     PretrainedModel
-        An instance of the class that `config.json` names.
+        An instance of the class named in `config.json`.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def from_pretrained(folder, dtype=None, device=None):
 
 
 def class_in(folder):
-    """Return the class that a folder's `config.json` names, and the fields of `config.json`.
+    """Return the class named in a folder's `config.json`, and the fields of `config.json`.
 
     Raises
     ------

@@ -19,11 +19,11 @@ def draw_spans(lengths, size, share, span, at_least, device):
     size : int
         Length of the mask's rows.
     share : float
-        Upper bound of the fraction of masked positions, which overlaps reduce.
+        Fraction of positions to mask. Fewer are masked if spans overlap.
     span : int
         Length of a span.
     at_least : int
-        Smallest number of spans.
+        Minimum number of spans.
     device : Device
 
     Returns
@@ -43,8 +43,8 @@ def draw_spans(lengths, size, share, span, at_least, device):
     """
     if not 1 <= span <= size:
         raise ArgumentError(
-            "draw_spans: the length of a span must be between 1 and the number of places",
-            got=f"span={span} for {size} places",
+            "draw_spans: the length of a span must be between 1 and the number of positions",
+            got=f"span={span} for {size} positions",
             hint="use longer inputs, or config.apply_spec_augment=False",
         )
     generator = random.host_generator()

@@ -79,7 +79,7 @@ class SwinPreTrainedModel(SwinFamilyModel):
         return {_older(name): x for name, x in state.items()} if self.has_old_names else state
 
     def encode(self, pixel_values, bool_masked_pos=None, *, always_partition=False, **settings):
-        """Call `SwinFamilyModel.encode`; with `always_partition`, shift small maps' windows too."""
+        """Call `SwinFamilyModel.encode`; `always_partition` shifts small maps' windows too."""
         if pixel_values is not None:
             self._place_windows(pixel_values.shape[-2:], always_partition)
         return super().encode(pixel_values, bool_masked_pos, **settings)
@@ -158,7 +158,7 @@ class SwinBackbone(Backbone, SwinPreTrainedModel):
         return arrays
 
     def encode_stages(self, pixel_values, output_attentions):
-        """Return the map of every stage; unlike in `encode`, pad and shift small maps too."""
+        """Return the map of every stage. Unlike `encode`, also pad and shift small maps."""
         return self.encode(
             pixel_values, always_partition=True, output_attentions=output_attentions,
             output_hidden_states=True, output_hidden_states_before_downsampling=True,

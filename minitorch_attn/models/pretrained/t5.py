@@ -210,7 +210,7 @@ class T5ForSequenceClassification(T5PreTrainedModel):
         decoder_attention_mask=None, encoder_outputs=None, inputs_embeds=None,
         decoder_inputs_embeds=None, labels=None, use_cache=None, return_dict=None, **options
     ):  # fmt: skip
-        """Same as `T5Model.forward`, with required `input_ids` and the loss for `labels`."""
+        """Same as `T5Model.forward`, but `input_ids` is required, and `labels` adds the loss."""
         if input_ids is None:
             raise ArgumentError(
                 "T5ForSequenceClassification: input_ids is required to locate </s>",
@@ -250,7 +250,7 @@ class T5ForQuestionAnswering(T5PreTrainedModel):
         end_positions=None, inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None,
         return_dict=None, **options
     ):  # fmt: skip
-        """Same as `T5Model.forward`, with a loss that ignores positions beyond the text."""
+        """Same as `T5Model.forward`, plus a loss that ignores positions beyond the text."""
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             if input_ids is None:
                 raise ArgumentError(

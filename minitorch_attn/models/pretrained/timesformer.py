@@ -105,7 +105,7 @@ class TimesformerPreTrainedModel(PretrainedModel):
         return last, vars(found)
 
     def _positions(self, grid):
-        """Return the positions (1 + patch, embed) of a grid, taken from the nearest patches."""
+        """Return the positions (1 + patch, embed) for a grid, each from the nearest patch."""
         weight, old = self.vision.positions.weight, self.vision.grid
         if grid[0] * grid[1] == old[0] * old[1]:
             return weight
@@ -114,7 +114,7 @@ class TimesformerPreTrainedModel(PretrainedModel):
         return ops.cat([weight[:1], table[0].flatten(1).transpose(0, 1)], 0)
 
     def _times(self, frames):
-        """Return the positions (frame, embed) of that many frames, taken from the nearest ones."""
+        """Return the positions (frame, embed) for `frames` frames, each from the nearest one."""
         if self.vision.time_positions is None:
             return None
         weight = self.vision.time_positions.weight

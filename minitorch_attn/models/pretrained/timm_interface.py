@@ -20,12 +20,12 @@ _ACTIVATIONS = {
 
 
 def timm_activation(name):
-    """Return the activation function that timm's `act_layer` names."""
+    """Return the activation function named by timm's `act_layer`."""
     return _ACTIVATIONS[name] if name in _ACTIVATIONS else activation(name)
 
 
 def class_among(classes, architecture, name=None):
-    """Return the first of some classes that has an architecture.
+    """Return the first class that defines a timm architecture.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def class_among(classes, architecture, name=None):
     Raises
     ------
     ArgumentError
-        If no class has it.
+        If none of the classes defines it.
     """
     name = architecture.partition(".")[0] if name is None else name
     for cls in classes:
@@ -112,7 +112,7 @@ class TimmModel(PretrainedModel):
 
 
 def _described(config, about):
-    """Return the arguments that the description of the weights in `config.json` sets."""
+    """Return the arguments specified by the weights' description in `config.json`."""
     found, size = {}, about.get("input_size")
     classes = config.get("num_classes", about.get("num_classes"))
     if classes is not None and classes >= 0:

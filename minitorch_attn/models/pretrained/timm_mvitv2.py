@@ -60,7 +60,7 @@ _ENTRY_POINTS = {
 
 
 def class_for(architecture):
-    """Return the class for a timm architecture; its name may end in a tag."""
+    """Return the class for a timm architecture name, with or without a tag."""
     return class_among((MultiScaleVit,), architecture)
 
 
@@ -68,7 +68,7 @@ class MultiScaleVit(TimmModel):
     """timm's MViTv2, with `forward_features` and `forward_head`.
 
     The fields of `model_args.cfg` are those of timm's `MultiScaleVitCfg`. If the file contains
-    them, they replace the sizes of the architecture, and missing fields have timm's defaults.
+    them, they override the architecture's sizes, and missing fields get timm's defaults.
 
     Examples
     --------
@@ -169,7 +169,7 @@ def _pool_type(global_pool, cfg):
 
 
 def _check_cfg(cfg):
-    """Refuse the settings for which timm's own class fails."""
+    """Reject settings that timm's own class cannot handle."""
     heads = cfg.num_heads if isinstance(cfg.num_heads, (list, tuple)) else (cfg.num_heads, 2)
     shared = cfg.mode in ("conv", "max", "avg")
     if cfg.pool_first or not (shared or cfg.mode == "conv_unshared" and max(heads) == 1):

@@ -76,7 +76,7 @@ class ResNet(TimmModel):
             raise ArgumentError(
                 "ResNet: a model without pooling cannot have a classifier",
                 got=f"global_pool='' and num_classes={args.num_classes}",
-                expected="num_classes=0, or another global_pool",
+                expected="num_classes=0, or a different global_pool",
             )
         strides = [4 * 2 ** (i + 1) for i in range(len(args.layers) - 1)]
         self.model = resnet.ResNet(
@@ -100,7 +100,7 @@ class ResNet(TimmModel):
         )
 
     def forward_features(self, x):
-        """Return the last stage's feature map: (batch, channel, height, width), as `x` is."""
+        """Map `x` to the last stage's feature map, both (batch, channel, height, width)."""
         return self.model.feature_maps(x)[-1]
 
     def forward_head(self, x, pre_logits=False):

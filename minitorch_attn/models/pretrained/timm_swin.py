@@ -49,7 +49,7 @@ _SHARED = dict(
 
 
 def class_for(architecture):
-    """Return the class for a timm architecture; its name may end in a tag or data set's name."""
+    """Return the class for a timm architecture name, which may end in a tag or a data set name."""
     return class_among(
         (SwinTransformer, SwinTransformerV2), architecture, _without_suffix(architecture)
     )
@@ -220,7 +220,7 @@ def _settings(args):
 
 
 def _from_authors(name):
-    """Return timm's name for a tensor in the authors' files, where merging ends each stage."""
+    """Return timm's name for a tensor in the authors' files, where each stage ends with merging."""
     start, merging, rest = name.partition(".downsample")
     if merging:
         name = f"layers.{int(start.removeprefix('layers.')) + 1}{merging}{rest}"

@@ -103,7 +103,7 @@ class VisionTransformer(TimmModel):
             raise ArgumentError(
                 f"{type(self).__name__}: global_pool='token' requires a class token",
                 got="global_pool='token', class_token=False",
-                expected="class_token=True, or another global_pool",
+                expected="class_token=True, or a different global_pool",
             )
 
     def make_tokens(self, args):
@@ -188,7 +188,7 @@ class VisionTransformer(TimmModel):
         attn_mask : Tensor that broadcasts to (batch, heads, token, token), optional
             Bools, True where attention is allowed, or floats that are added to the scores.
         is_causal : bool
-            Whether tokens attend only to themselves and earlier tokens; ignores `attn_mask`.
+            Whether tokens attend only to themselves and earlier tokens. Overrides `attn_mask`.
         """
         x = self._drop_patches(self.embed(x))  # (batch, token, embed)
         x = self.norm_pre(x)
@@ -239,7 +239,7 @@ class VisionTransformer(TimmModel):
         return ops.cat([*(t.expand(batch, t.shape[1], width) for t in tokens), patches], 1)
 
     def prefix(self):
-        """Return the tokens before the patches, with None for tokens that the model lacks."""
+        """Return the tokens before the patches, with None for those that the model lacks."""
         return self.class_token, self.register_tokens
 
     def _positions_for(self, grid):

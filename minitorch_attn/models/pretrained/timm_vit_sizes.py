@@ -1,7 +1,7 @@
 """timm's names for ViT and DeiT sizes, with the arguments for each.
 
 A name contains the size, the patch size and the image size; `_FAMILIES` lists the other parts.
-Models whose blocks have another layout (parallel, post-norm, differential) are not included.
+Models whose blocks have a different layout (parallel, post-norm, differential) are excluded.
 """
 
 __all__ = ["DISTILLED", "PLAIN"]

@@ -42,7 +42,7 @@ class VisualBertPreTrainedModel(BertPreTrainedModel):
         )  # fmt: skip
 
     def _copy_tables(self, tables):
-        """Start the regions' segments and positions with those of the words."""
+        """Copy the words' segment and position embeddings to initialize those of the regions."""
         with no_grad():
             for part in ("segment", "position"):
                 source = getattr(tables, f"{part}_embedding").weight

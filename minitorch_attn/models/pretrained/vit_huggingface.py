@@ -62,7 +62,7 @@ class VisionModel(PretrainedModel):
                     f"{type(self).__name__}: pixel_values does not match config.image_size",
                     got=f"shape {pixel_values.shape}",
                     expected=f"height and width {vision.image_size}",
-                    hint="pass interpolate_pos_encoding=True to use images of another size",
+                    hint="pass interpolate_pos_encoding=True to use images of a different size",
                 )
             return weight
         prefix, grid = vision.num_prefix, vision.patch_embedding.grid(*size)

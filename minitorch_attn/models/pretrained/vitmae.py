@@ -15,7 +15,7 @@ __all__ = ["ViTMAEForPreTraining", "ViTMAEModel"]
 
 
 class ViTMAEPreTrainedModel(ImageEncoderModel):
-    """Base class for the ViTMAE models. Its encoder reads only the visible patches."""
+    """Base class for the ViTMAE models. Their encoder reads only the visible patches."""
 
     model_type = "vit_mae"
     base_prefix = "vit"
@@ -135,7 +135,7 @@ class ViTMAEForPreTraining(ViTMAEPreTrainedModel):
         return self.decoder.decode(self.decoder.fill(encoded, restore) + weight)
 
     def target(self, pixel_values, interpolate):
-        """Return the original pixels, normalized in each patch if `norm_pix_loss` is set."""
+        """Return the original pixels, normalized per patch if `norm_pix_loss` is set."""
         patches = self.patchify(pixel_values, interpolate)
         if not self.config.norm_pix_loss:
             return patches

@@ -138,7 +138,7 @@ class Wav2Vec2ConformerPreTrainedModel(PretrainedModel):
         return last, features, vars(found)
 
     def output_lengths(self, lengths, add_adapter=None):
-        """Return the number of frames of waveforms of `lengths` samples."""
+        """Return the number of frames for waveforms of `lengths` samples."""
         config, lengths = self.config, self.audio.features.output_lengths(lengths)
         if config.add_adapter if add_adapter is None else add_adapter:
             for _ in range(config.num_adapter_layers):
@@ -283,7 +283,7 @@ class Wav2Vec2ConformerForCTC(Wav2Vec2ConformerPreTrainedModel):
 
 
 class _WeightedLayers(Wav2Vec2ConformerPreTrainedModel):
-    """Base class for heads on the last output, or on a weighted mean of the hidden states."""
+    """Base class for heads that read the last output or a weighted mean of the hidden states."""
 
     def add_weights(self, config):
         """Create the weights of the hidden states, if the configuration asks for them."""

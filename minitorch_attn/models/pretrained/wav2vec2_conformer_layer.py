@@ -48,7 +48,7 @@ def block_names(stored, ours):
 
 
 class Wav2Vec2ConformerEncoderLayer(PretrainedModel):
-    """One Conformer block alone, with the names and arguments of Hugging Face's layer."""
+    """A single Conformer block, with the names and arguments of Hugging Face's layer."""
 
     model_type = "wav2vec2-conformer"
     defaults = DEFAULTS
@@ -75,7 +75,7 @@ class Wav2Vec2ConformerEncoderLayer(PretrainedModel):
         ----------
         hidden_states : Tensor of shape (batch, frame, embed)
         attention_mask : Tensor, optional
-            1 for frames, 0 for padding, (batch, frame); or four axes, as in Hugging Face.
+            Mask (batch, frame), 1 for frames, 0 for padding; or a mask with four axes.
         relative_position_embeddings : Tensor, optional
             Encodings of the distances, (1 or batch, 2 * frame - 1, embed); for rotary positions,
             cosines and sines (2, frame, 1, 1, head_dim).

@@ -1,4 +1,4 @@
-"""Parallel modules, which share a model or a batch among several workers, under PyTorch's names.
+"""Parallel modules, which divide a model or a batch among several workers, with PyTorch's names.
 
 They split the batch (DataParallel, DistributedDataParallel), the heads and hidden features
 (tensor_parallel), the tokens (SequenceParallel) or the layers (GPipe). `mt.nn` imports this package

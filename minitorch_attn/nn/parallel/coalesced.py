@@ -17,13 +17,13 @@ def broadcast_tensors(tensors, group=None, src=0):
         Tensors of the same shapes and dtypes, in the same order, on every rank.
     group : ProcessGroup, optional
     src : int, default 0
-        Rank in the group that sends.
+        Rank of the sender within the group.
     """
     start_broadcast(tensors, group, src)()
 
 
 def start_broadcast(tensors, group=None, src=0):
-    """Start what `broadcast_tensors` does, and return a function that waits for the result."""
+    """Start the messages of `broadcast_tensors`; return a function that waits for the result."""
     batches = {}
     for t in tensors:
         batches.setdefault((str(t.dtype), device_of(t.array)), []).append(t)

@@ -19,8 +19,8 @@ class DistributedDataParallel(Module):
     r"""Average the gradients of a module over all processes during the backward pass.
 
     Each process, or rank, calls the module with its own examples. After `loss.backward()`, every
-    rank has the same gradients, those of the mean loss over the examples of all ranks, so equal
-    optimizers keep the copies of the model equal.
+    rank has the same gradients, those of the mean loss over the examples of all ranks, so if the
+    optimizers are identical, the copies of the model remain identical.
 
     Parameters
     ----------
@@ -38,8 +38,8 @@ class DistributedDataParallel(Module):
     bucket_cap_mb : float, default 25
         Size in MiB at which a bucket of gradients is full; 1 MiB for the first bucket.
     find_unused_parameters : bool, default False
-        Whether a forward pass may leave out some parameters. They count as zero gradients, and one
-        more message tells which parameters no rank has used; those keep their `.grad`.
+        Whether a forward pass may leave out some parameters. Their gradients count as zero. With
+        one more message, the ranks find the parameters that none used; those keep their `.grad`.
     gradient_as_bucket_view : bool, default False
         Must be False: gradients have their own memory.
 
@@ -68,13 +68,13 @@ class DistributedDataParallel(Module):
     *What overlaps.* A hook on each parameter copies its gradient into a bucket as soon as it is
     complete, starting with the last layers. A full bucket is sent by a non-blocking all-reduce,
     while the engine goes on with the earlier layers. The hook of the last parameter to arrive waits
-    for all buckets and writes the means into `.grad`; so the wait is inside `backward()`, at its
-    end. MPI may move messages on only while a function of MPI runs; each hook makes such a call.
+    for all buckets and writes the means into `.grad`, so the wait is at the end of `backward()`.
+    MPI may transfer messages only while one of its functions runs, so each hook calls one.
 
     *Dropout.* In training, the forward pass draws the masks of its own rows of the batch
     (`backend.batch_part`): rank k of N with n rows has the rows k n to (k + 1) n - 1. With the same
-    seed on each rank, the result is that of one process with the whole batch, for every N. For
-    this, all ranks must have the same number of rows, and the batch must be the first axis.
+    seed on each rank, the result equals that of one process with the whole batch, for every N. This
+    requires that all ranks have the same number of rows and that the batch is the first axis.
 
     Li et al. 2020 [1]_ describe the buckets and the hooks of PyTorch's class.
 
@@ -116,7 +116,7 @@ class DistributedDataParallel(Module):
     def _check_equal(self):
         """Raise an error unless all ranks have parameters and buffers of the same names and shapes.
 
-        Without this check, messages of different sizes would meet.
+        Otherwise, the ranks would exchange messages of different sizes.
         """
         named = [*self.module.named_parameters(), *self.module.named_buffers()]
         mine = [[name, list(t.shape), str(t.dtype)] for name, t in named]
@@ -132,7 +132,7 @@ class DistributedDataParallel(Module):
             )
 
     def forward(self, *inputs, **kwargs):
-        """Call the module with this rank's examples, and get ready for the backward pass."""
+        """Call the module with this rank's examples, and prepare the backward pass."""
         synchronizes = self.synchronizes and is_grad_enabled()
         if synchronizes and self.training and self.broadcast_buffers and self._ranks > 1:
             buffers = list(self.module.buffers())
@@ -154,7 +154,7 @@ class DistributedDataParallel(Module):
 
     @contextmanager
     def no_sync(self):
-        """Keep the gradients of this rank inside the `with` block, and add them up in `.grad`.
+        """Do not average gradients inside the `with` block, but add up this rank's own in `.grad`.
 
         The next backward pass after a forward pass outside the block averages the sums.
         """
@@ -187,7 +187,7 @@ def _check(module, dim, bucket_cap_mb, gradient_as_bucket_view):
 
 
 def _refuse_tokens_first(module):
-    """Raise an error if the first axis of dropout masks would be the tokens."""
+    """Raise an error if the first axis of dropout masks would be the token axis."""
     if not any(_drops(layer) for layer in module.modules()):
         return
     for path, layer in module.named_modules():

@@ -1,4 +1,4 @@
-"""Average gradients over ranks in buckets, while the backward pass goes on.
+"""Average gradients over ranks in buckets, while the backward pass continues.
 
 Each parameter has a hook that copies its gradient into a bucket. A full bucket is sent at once,
 without waiting for the result, so that its messages travel while the engine differentiates the
@@ -37,7 +37,7 @@ class GradientReducer:
     Attributes
     ----------
     enabled : bool
-        Whether the hooks do anything.
+        Whether the hooks are active.
     """
 
     def __init__(self, named_parameters, group=None, bucket_bytes=25 * 2**20, find_unused=False):
@@ -58,9 +58,9 @@ class GradientReducer:
         self._sent = 0  # number of buckets that are on their way
 
     def prepare(self, outputs):
-        """Get ready for the backward pass through some tensors.
+        """Prepare for the backward pass from some output tensors.
 
-        The engine processes nodes in the order of decreasing numbers. A leaf gets its number when
+        The engine processes nodes in order of decreasing number. A leaf gets its number when
         it is created, before the forward pass, so all leaves would come last, when no computation
         is left to overlap with sending. Therefore each leaf gets a new number, just below those of
         the nodes that use it, so that it is processed as soon as its gradient is complete.
@@ -97,7 +97,7 @@ class GradientReducer:
         self._numbered = True
 
     def _attach(self):
-        """Add hooks to the leaves; `requires_grad_(False)`, then `(True)`, makes new leaves."""
+        """Add hooks to new leaves; switching `requires_grad` off and on creates a new leaf."""
         for i, p in enumerate(self.parameters):
             leaf = p._edge and p._edge[0]
             if leaf is not self._leaves[i]:
@@ -175,7 +175,7 @@ class GradientReducer:
 
 
 class _Bucket:
-    """Gradients of some parameters of one dtype and device, one after the other in one array."""
+    """Gradients of parameters with the same dtype and device, stored consecutively in one array."""
 
     def __init__(self, parameters):
         """Create the array for a list of (index, parameter)."""

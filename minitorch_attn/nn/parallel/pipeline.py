@@ -90,10 +90,10 @@ class GPipe(Module):
     ----------
     layers : sequence of Module
         The layers of the whole model, each with one input and one output; see `pipeline_layers` for
-        models such as `models.GPT`. The parameters must be equal on all ranks, as after the same
+        models such as `models.GPT`. The parameters must be equal on all ranks; use the same
         `mt.manual_seed`. This rank keeps its own stage; the caller should drop the others.
     micro_batches : int
-        Number M of equal parts of a batch.
+        Number M of equal parts into which a batch is divided.
     group : ProcessGroup, optional
         Default: all ranks.
 
@@ -119,8 +119,8 @@ class GPipe(Module):
     so the updates do not depend on M, or on the number of stages. Each boundary between stages
     carries, per step, M activations forward, M gradients back and one message with the shape.
 
-    A parameter of several stages, as the tied embedding of a GPT, is kept by each of them; `step`
-    adds up its gradients, so that the copies stay equal.
+    A parameter that several stages use, such as a GPT's tied embedding, is stored on each of their
+    ranks; `step` adds up its gradients, so that the copies stay equal.
 
     Dropout: each layer draws the masks of each micro-batch from a range of counters of its own. The
     masks therefore do not depend on the number of ranks, but they differ from those of a batch that
@@ -157,7 +157,7 @@ class GPipe(Module):
         Parameters
         ----------
         inputs : Tensor of shape (batch, ...)
-            Inputs of the first layer; the other stages do not read it.
+            Inputs of the first layer; the other stages do not read them.
         targets : Tensor of shape (batch, ...)
             Read by the last stage.
         loss : callable
@@ -195,7 +195,7 @@ class GPipe(Module):
         return cat([run.outputs[number] for number in range(self.micro_batches)])
 
     def _sum_gradient(self, parameter, stages):
-        """Sum a shared parameter's gradients on the first of its stages, and send all the sum."""
+        """Sum a shared parameter's gradients on its first stage, and send the sum to the others."""
         first, *others = stages
         gradient = parameter.grad.detach()
         if self.rank != first:
@@ -272,7 +272,7 @@ class _Run:
         self.works.append(isend(x, group=self.pipeline.group, group_dst=stage))
 
     def _send_output(self, x, number):
-        """Send an activation; before the first one of a batch, its dtype and shape."""
+        """Send an activation; before a batch's first activation, send its dtype and shape."""
         after = self.pipeline.rank + 1
         if number == 0:
             if x.dtype.name not in _DTYPES or x.ndim > _MOST_AXES:
@@ -330,7 +330,7 @@ class _Embedding(Module):
 
 @names_arguments
 def pipeline_layers(model):
-    """Return the layers of a GPT, for `GPipe`: embedding, each block, and norm with output layer.
+    """Return a GPT's layers for `GPipe`: the embedding, each block, and the norm with the head.
 
     Parameters
     ----------

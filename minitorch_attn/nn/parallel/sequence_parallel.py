@@ -31,8 +31,8 @@ class RingAttention(Attention):
     Notes
     -----
     The projections act on single tokens, so only `attend` differs: it is `ring_attention`. A mask
-    or bias has the rank's own queries (or all of them) and all keys. A key-value cache and weight
-    hooks are not supported, and `rotary` must know the positions of the rank's tokens.
+    or bias covers the rank's own queries (or all of them) and all keys. A key-value cache and
+    weight hooks are not supported, and `rotary` must use the positions of the rank's tokens.
     """
 
     def __init__(self, attention, group=None, order="zigzag"):
@@ -51,7 +51,7 @@ class RingAttention(Attention):
             return super().forward(x, memory, **options)
         raise ArgumentError(
             "RingAttention: a key-value cache is not supported",
-            hint="generate with the model before it was split",
+            hint="generate with the model before splitting it",
         )
 
     def attend(self, query, key, value, mask=None, bias=None, is_causal=False):
@@ -59,7 +59,7 @@ class RingAttention(Attention):
         if self.weight_hooks:
             raise ArgumentError(
                 "RingAttention: weight hooks are not supported, because no rank has all weights",
-                hint="remove the hooks, or inspect the model before it was split",
+                hint="remove the hooks, or inspect the model before splitting it",
             )
         if is_causal and query.shape[-2] != key.shape[-2]:
             raise ArgumentError(
@@ -82,7 +82,7 @@ class SequenceParallel(Module):
     ----------
     model : Module
         A model with the methods `embed(ids, start)`, `decode(x)` and `head(x)`, such as
-        `models.GPT`. Its parameters must be equal on all ranks, as after the same `mt.manual_seed`.
+        `models.GPT`. Its parameters must be equal on all ranks; use the same `mt.manual_seed`.
     group : ProcessGroup, optional
         Default: all ranks.
     order : {"zigzag", "contiguous"}, default "zigzag"
@@ -103,11 +103,11 @@ class SequenceParallel(Module):
         optimizer.step()
 
     The loss is the mean over the tokens of all ranks, L = (1/T) sum_r sum_{t on r} loss_t. Rank r
-    backpropagates its own term, in which keys and values of all ranks occur; the ring brings their
-    gradients to the ranks that hold them. For a parameter w, which every rank uses for its own
+    backpropagates its own term, which depends on keys and values of all ranks; the ring sends their
+    gradients back to the ranks that hold them. For a parameter w, which every rank uses for its own
     tokens, dL/dw is therefore the sum of the ranks' gradients, which `sum_gradients` computes.
 
-    Dropout masks are those of one process if all ranks have the same seed.
+    If all ranks have the same seed, dropout masks are the same as in a single process.
 
     Examples
     --------

@@ -19,7 +19,7 @@ def mask_part(shape, axis, slices, total, p, xp):
         Shape of the part.
     axis : int
     slices : list of slice
-        Slices of the whole axis, in the order in which the part has them.
+        Slices of the whole axis, in the order in which they occur in the part.
     total : int
         Size of the whole axis.
     p : float
@@ -29,8 +29,8 @@ def mask_part(shape, axis, slices, total, p, xp):
     Returns
     -------
     array of bool of shape `shape`
-        The entries that one process draws for these slices; the same number of counter values is
-        used up.
+        The entries that a single process would draw for these slices. The random counter advances
+        as if the whole mask had been drawn.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def mask_part(shape, axis, slices, total, p, xp):
 
 
 class SplitDropout(Dropout):
-    """Dropout of a tensor one of whose axes is split among ranks; equal to that of one process.
+    """Dropout of a tensor with one axis split among ranks, with the same result as one process.
 
     Parameters
     ----------

@@ -90,12 +90,12 @@ class ColumnParallelLinear(_SplitLinear):
     Parameters
     ----------
     in_features, out_features : int
-        Numbers of features of the whole layer. `out_features` must be a multiple of the ranks.
+        Numbers of features of the whole layer. The number of ranks must divide `out_features`.
     bias : bool, default True
     group : ProcessGroup, optional
         Default: all ranks.
     gather_output : bool, default False
-        Whether every rank gets the outputs of all ranks, side by side.
+        Whether every rank gets the outputs of all ranks, concatenated.
     copy_input : bool, default True
         Whether the input's gradient is summed over the ranks here; False if the caller has passed
         the input through `copy_to_ranks`.
@@ -140,7 +140,7 @@ class RowParallelLinear(_SplitLinear):
     Parameters
     ----------
     in_features, out_features : int
-        Numbers of features of the whole layer. `in_features` must be a multiple of the ranks.
+        Numbers of features of the whole layer. The number of ranks must divide `in_features`.
     bias : bool, default True
         The bias is added once, after the sum; every rank has all of it.
     group : ProcessGroup, optional
@@ -156,9 +156,9 @@ class RowParallelLinear(_SplitLinear):
         Y = f(X A) B = f(X [A_1 ... A_N]) [B_1; ...; B_N]
           = [f(X A_1) ... f(X A_N)] [B_1; ...; B_N] = sum_k f(X A_k) B_k.
 
-    A_k are columns of A and B_k the rows of B with the same numbers. Rank k computes term k without
-    any message; the sum is one all-reduce (the paper's g, `reduce_from_ranks`). Split the other way
-    round, f(sum_k X_k A_k) would need a sum before f, because f(a + b) is not f(a) + f(b).
+    A_k are columns of A, and B_k are the rows of B with the same indices. Rank k computes term k
+    without any message; the sum is one all-reduce (the paper's g, `reduce_from_ranks`). Splitting A
+    by rows would require a sum before f, f(sum_k X_k A_k), as f(a + b) is not f(a) + f(b).
     """
 
     split_axes = {"weight": 1}
@@ -179,7 +179,7 @@ class RowParallelLinear(_SplitLinear):
 
 
 class SplitHeadsAttention(Attention):
-    """Attention layer of which each rank computes some of the heads.
+    """Attention layer in which each rank computes some of the heads.
 
     Parameters
     ----------
@@ -197,10 +197,10 @@ class SplitHeadsAttention(Attention):
         Y = [c_1 ... c_H] B = sum_k [c_h, h on rank k] B_k,
 
     so the layer has one all-reduce forward (Y) and one backward (the gradient of X). `num_heads` is
-    the number of heads on this rank, and a key-value cache holds these only. The arguments `mask`
-    and `bias` have all heads, as for `Attention`.
+    the number of heads on this rank, and a key-value cache holds only these. The arguments `mask`
+    and `bias` cover all heads, as in `Attention`.
 
-    The dropout masks are those of one process: a rank draws the entries of its own heads.
+    Dropout masks are the same as in one process: each rank draws the entries of its own heads.
     """
 
     def __init__(self, attention, group=None):
@@ -287,14 +287,14 @@ def tensor_parallel(model, group=None):
     """Split the attention heads and hidden features of a model among the ranks, in place.
 
     Every `nn.Attention`, `nn.FeedForward` and `nn.GatedFeedForward` of the model is replaced.
-    All other layers (embeddings, norms, the output layer) stay whole, and compute the same on every
-    rank. Models made of these layers, such as `models.GPT`, need no change.
+    All other layers (embeddings, norms, the output layer) are not split and compute the same values
+    on every rank. Models built from such layers, such as `models.GPT`, need no changes.
 
     Parameters
     ----------
     model : Module
-        Its parameters must be equal on all ranks, as after the same `mt.manual_seed`. Create the
-        optimizer afterwards.
+        Its parameters must be equal on all ranks; use the same `mt.manual_seed`. Create the
+        optimizer after this call.
     group : ProcessGroup, optional
         Default: all ranks.
 
@@ -307,14 +307,14 @@ def tensor_parallel(model, group=None):
     ------
     ArgumentError
         If the model does not have such a layer, or if a number of heads or hidden features is not
-        divisible by the number of ranks. The model is not changed then.
+        divisible by the number of ranks. In either case, the model is unchanged.
 
     Notes
     -----
     Each layer has one all-reduce of (batch, token, embed) forward and one backward; a block of two
     layers has four. Every rank must have the same inputs and the same seed. Its gradients are then
-    complete: no other message is needed. The norm of all gradients, as in `clip_grad_norm_`, is not
-    known to a single rank.
+    complete: no other message is needed. No single rank knows the norm of all gradients, which
+    `clip_grad_norm_` needs.
 
     Subclasses such as `nn.MultiheadAttention` are not split.
 
@@ -371,8 +371,8 @@ def check_divisible(where, number, size, name="the number of features", place=""
 def gather_state_dict(model):
     """Return the state dict of the whole model, assembled from the parts of all ranks.
 
-    Every rank must call this, and gets all values. Names and shapes are those of the model before
-    `tensor_parallel`, into which they can be loaded.
+    Every rank must call this function and gets all values. Names and shapes are those of the model
+    before `tensor_parallel`, so the result can be loaded into an unsplit model.
 
     Parameters
     ----------

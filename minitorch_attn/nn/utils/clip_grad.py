@@ -66,7 +66,7 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False):
 
 @with_kernel
 def square_root_of_sum_of_squares(arrays):
-    """Return the norm of 1-D arrays together, as a 0-d array or scalar."""
+    """Return the joint norm of several 1-D arrays, as a 0-d array or scalar."""
     return array_module(arrays[0]).sqrt(sum(array_module(a).dot(a, a) for a in arrays))
 
 
@@ -130,8 +130,8 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
 def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     """Clip gradients whose total norm is known: the second half of `clip_grad_norm_`.
 
-    For a model that is split among several processes, no process has all gradients, but each can
-    get their norm by a message.
+    If a model is split among several processes, none of them has all gradients, but they can
+    exchange messages to compute the total norm.
 
     Parameters
     ----------

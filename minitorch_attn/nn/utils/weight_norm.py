@@ -16,7 +16,7 @@ class _WeightNorm:
         self.handle = None
 
     def norm(self, v):
-        """Return the norm of each slice v[i] along `dim`, with all axes; of all of v for None."""
+        """Return the norm of each slice along `dim`, keeping all axes (of all of v if None)."""
         if self.dim in (None, -1):
             return vector_norm(v)
         axes = tuple(axis for axis in range(v.ndim) if axis != self.dim)
@@ -39,11 +39,11 @@ def weight_norm(module, name="weight", dim=0):
     ----------
     module : Module
     name : str, default "weight"
-        Name of the weight. The new parameters have this name with `_g` and `_v`, as in PyTorch's
-        function of this name (not in `parametrizations.weight_norm`).
+        Name of the weight. Appending `_g` and `_v` gives the names of the new parameters, as in
+        `torch.nn.utils.weight_norm` (but not in `parametrizations.weight_norm`).
     dim : int or None, default 0
-        Axis that counts the vectors, which is the output axis; None, or -1 as in PyTorch, for one
-        norm of all elements.
+        Axis along which the weight is split into vectors, usually the output axis; None (or -1, as
+        in PyTorch) for one norm over all elements.
 
     Returns
     -------

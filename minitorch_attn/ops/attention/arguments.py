@@ -31,7 +31,7 @@ def prepared(
 
     `repeat_heads` copies shared key and value heads, so that the weights have one head axis.
     Otherwise, heads are copied only if key and value have different numbers of heads. `keys` is the
-    number of keys that the mask has, if `key` is only a part of them.
+    number of keys that the mask covers, if `key` holds only some of them.
     """
     _check_tensors(query=query, key=key, value=value)
     if not 0.0 <= dropout_p <= 1.0:

@@ -28,7 +28,7 @@ BLOCK = 2**18  # weights in a block, which then fits into a core's cache
 
 @computes("sliding-window attention", reveals=("attention", "softmax", "masked softmax"))
 class SlidingWindowAttention(Function):
-    r"""Attention of each position to the window around it, forward and backward, without windows.
+    r"""Attention of each position to the window around it, without copying the windows.
 
     Forward:  out = sum(softmax(score(query, key) + bias + query @ relative) * value), per window
     Backward: ds = p * (sum(g * value) - sum(g * out)),
@@ -52,7 +52,7 @@ class SlidingWindowAttention(Function):
         dL/dq_do = sum_w dL/ds_ow (k_d,o+w + r_dw)             or with the derivatives of the score
         dL/dk_di = sum_{o + w = i} dL/ds_ow q_do               in q - k: -2 (q - k), -sign(q - k)
         dL/dr_dw = sum_o dL/ds_ow q_do,   dL/db_w = sum_o dL/ds_ow.
-    The windows are never copied: k_d,o+w for all o is one run of memory for each w
+    The windows are never copied: for each w, the values k_d,o+w for all o form one run of memory
     (`WindowRuns`). The work is done in blocks that fit into the cache.
     Saved: query, key, value, bias, relative and output; the weights p as intermediates.
     """
@@ -130,7 +130,7 @@ class SlidingWindowAttention(Function):
 
 
 def _flat(x):
-    """Merge the axes of images and heads, whose product are the items."""
+    """Merge the image and head axes into one axis of items."""
     return x.reshape(-1, *x.shape[2:])
 
 
@@ -187,7 +187,7 @@ def _weighted_sum(runs, p, v, out):
 
 
 def _add_to_windows(runs, p, g, out):
-    """Add g, multiplied by the weights, at each place of the windows; the adjoint of the above."""
+    """Add g, times the weights, at each place of the windows; the adjoint of `_weighted_sum`."""
     product = array_module(g).empty_like(g)
     for entry, (phase, start) in enumerate(runs.entries):
         array_module(g).multiply(p[:, entry, None], g, out=product)

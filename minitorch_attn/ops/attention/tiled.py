@@ -212,7 +212,7 @@ def finish_rows(top, total, o, dropout_p):
 
 @computes("attention", reveals=("softmax", "masked softmax"))
 def tile_gradients(s, value, keep, row_values):
-    """Return a tile's weights after dropout, which gradients of the values need, and dL/ds.
+    """Return a tile's weights after dropout, for the value gradients, and its dL/ds.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ __all__ = ["count_of", "dtype_of", "fill_value_of", "shape_of"]
 
 
 def shape_of(sizes, where, name="size"):
-    """Return the shape of `zeros(2, 3)`, `zeros((2, 3))` or `zeros(torch.Size)`, all the same.
+    """Return the same shape for `zeros(2, 3)`, `zeros((2, 3))` and `zeros(torch.Size((2, 3)))`.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def shape_of(sizes, where, name="size"):
         raise ArgumentError(
             f"{where}: {name} must not be negative",
             got=f"{shape}",
-            hint="-1 for a size to be computed works in reshape only",
+            hint="a size of -1 is inferred only by functions such as reshape",
         )
     return shape
 
@@ -49,7 +49,7 @@ def count_of(value, where, name):
 
 
 def dtype_of(dtype, where):
-    """Return a dtype for a tensor, by default the default dtype, float32.
+    """Return a dtype for a tensor; None means the default dtype, which is initially float32.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def dtype_of(dtype, where):
 
 
 def fill_value_of(value, dtype, where, name="fill_value"):
-    """Return a Python number that the dtype can represent; floats for integers are cut off.
+    """Return a Python number that the dtype can represent; truncate floats for integer dtypes.
 
     Examples
     --------

@@ -71,9 +71,9 @@ def depthwise_transposed(g, weight, *, size, stride, padding, dilation):
 
     Notes
     -----
-    Place o and kernel position k meet at i = o s + k d - p of the result. All i of one remainder
-    modulo s form an image of their own. They meet every m-th k, with m = s / gcd(s, d). This image
-    is a convolution of g, with stride 1 and these k in reverse order. There are m images per axis.
+    Place o and kernel position k contribute to i = o s + k d - p of the result. All i with the same
+    remainder modulo s form a separate image: a convolution of g with stride 1 and a kernel of every
+    m-th k, in reverse order, where m = s / gcd(s, d). There are m such images per axis.
     """
     images, kernels = _channels_last(g), _by_position(weight)
     x = array_module(g).zeros((len(g), *size, g.shape[1]), dtype=g.dtype)
@@ -97,9 +97,9 @@ def _remainders(size, kernel, stride, padding, dilation):
     Returns
     -------
     list of (slice, slice, int, int, int)
-        Positions of the image in the result, kernel positions in reverse order, number of zeros
-        before g (negative if its first elements are not needed), length of g with its zeros, and
-        step from one of the kernel positions to the next.
+        Positions of the image in the result; kernel positions, in reverse order; number of zeros
+        before g (negative if its first elements are not needed); length of g with these zeros; and
+        step between neighboring kernel positions.
     """
     common = math.gcd(stride, dilation)
     every, step = stride // common, dilation // common
@@ -151,9 +151,9 @@ def _windows(images, kernel, stride, dilation):
 
 
 def _placed(images, before, length):
-    """Return zeros of another length along the spatial axes, with the images at `before`.
+    """Copy the images into zeros of size `length` along the spatial axes, starting at `before`.
 
-    If it is negative, the first positions are dropped. What exceeds `length` is dropped too.
+    Positions before 0 (if `before` is negative) and beyond `length` are dropped.
     """
     space = images.shape[1:-1]
     if not any(before) and tuple(length) == space:

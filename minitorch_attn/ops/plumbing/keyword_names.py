@@ -1,4 +1,4 @@
-"""Keyword names: accept NumPy's and PyTorch's other names for an argument, such as `axis`."""
+"""Keyword names: accept NumPy's and PyTorch's alternative names of an argument, such as `axis`."""
 
 from functools import wraps
 from inspect import unwrap
@@ -33,7 +33,7 @@ def with_other_names(function):
     Parameters
     ----------
     function : callable
-        Function with an argument `dim` or `keepdim`, or one that PyTorch's names are listed for.
+        Function with an argument `dim` or `keepdim`, or with PyTorch names in `_PYTORCH`.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def with_other_names(function):
     Raises
     ------
     ArgumentError
-        By a call that gives one argument under two names.
+        If a later call passes one argument under two names.
 
     Examples
     --------

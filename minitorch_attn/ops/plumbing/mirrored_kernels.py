@@ -16,9 +16,9 @@ __all__ = ["mirrored", "mirrored_padding", "reads_columns"]
 def reads_columns(g, weight, stride, groups):
     """True if a transposed convolution is faster as a convolution of g with mirrored kernels.
 
-    It otherwise adds up columns of the input channels; the convolution reads columns of the output
-    channels. If there are at most as many of these, this takes 0.5 to 0.85 of the time, unless
-    mirroring the kernels costs more than the columns of a few positions.
+    Otherwise it adds up columns of the input channels, whereas the convolution reads columns of the
+    output channels. With no more output than input channels, the convolution takes 0.5 to 0.85 of
+    the time, unless there are so few positions that mirroring the kernels costs more than it saves.
     """
     positions, inputs = len(g) * math.prod(g.shape[2:]), weight.shape[1] * groups
     return math.prod(stride) == 1 and g.shape[1] <= inputs <= positions
@@ -33,6 +33,6 @@ def mirrored(weight, groups):
 
 
 def mirrored_padding(g, size, kernel, padding, dilation):
-    """Return the padding of the convolution; the end of each axis gives it the size `size`."""
+    """Return the convolution's padding; the amount at the end of an axis gives the size `size`."""
     axes = zip(size, g.shape[2:], kernel, padding, dilation, strict=True)
     return tuple([(d * (k - 1) - before, n - o + before) for n, o, k, (before, _), d in axes])

@@ -34,7 +34,7 @@ def shared_positions(size, places):
 
 @lru_cache(maxsize=256)
 def largest_table(size, positions, *how):
-    """Table for a maximum: positions outside the input repeat the window's last inside position."""
+    """Table for a maximum: positions outside the input repeat the window's last position inside."""
     index = positions(size, *how)
     last = _host.where(index < size, index, -1).max(axis=1, keepdims=True, initial=-1)
     return Taps(_host.sort(_host.where(index < size, index, last), axis=1), None, size)
@@ -50,7 +50,7 @@ def mean_table(size, positions, *how):
 
 @lru_cache(maxsize=256)
 def padded_mean_table(size, kernel, stride, padding, dilation, places):
-    """Table for a mean that counts padding elements, but no positions beyond the padding."""
+    """Table for a mean that counts padding elements, but not positions beyond the padding."""
     index = window_positions(size, kernel, stride, padding, dilation, places)
     start = _host.arange(places)[:, None] * stride - padding
     count = _host.minimum(start + kernel, size + padding) - start

@@ -1,8 +1,8 @@
 """Range checks of values, and of the indices, labels and token ids that look up elements.
 
-On the host, a value out of range raises an error at once. A GPU would silently go on with it, and
-an immediate check would make the host wait. So on a GPU, the check runs on the device, and the
-error is raised when the host next reads from that device (`.item()`, `.numpy()`).
+On the host, a value out of range raises an error immediately. A GPU would silently compute with
+it, and checking it immediately would make the host wait. On a GPU, the check therefore runs on the
+device, and the error is raised when the host next reads from it (`.item()`, `.numpy()`).
 """
 
 from typing import NamedTuple
@@ -92,7 +92,7 @@ def check_range(index, size, *, where, name, allow=None, lowest=0):
 
 
 class InvalidValue(NamedTuple):
-    """The error for an element that a function cannot compute with; see `check_values`."""
+    """The error to raise if an element is invalid for a function; see `check_values`."""
 
     error: type
     message: str

@@ -30,7 +30,7 @@ def as_operands(tensors, name):
 
 
 def not_tensors(error, name, **arguments):
-    """Replace an error by one that names the argument that is not a tensor, if there is one.
+    """If an argument is not a tensor, replace the error with one that names the argument.
 
     Call it in `except AttributeError` around the first use of the arguments, so that a valid call
     does not need any checks.

@@ -51,7 +51,7 @@ class Taps:
         return Taps(index, weight, out)
 
     def on_device_of(self, x):
-        """Return each tap's (indices, weights) on the device of x; even spacing becomes a slice."""
+        """Return (indices, weights) of each tap on x's device; even spacing is kept as a slice."""
         key = device_of(x), x.dtype
         if key not in self._placed:
             self._placed[key] = [
@@ -84,7 +84,7 @@ class TapSum(Function):
     r"""Sparse linear map along one axis, y = A x with a constant sparse matrix A.
 
     Forward:  y_o = sum over taps t of w_t * x_(i_t)
-    Backward: grad_x = grad_y through w^T
+    Backward: grad_x = A^T grad_y
     Derivation: y_o = sum_t w[o, t] x[i[o, t]], so with g = dL/dy, dL/dx = A^T g: the same kind of
     sum with the transposed matrix.
     Saved: only the sparse matrix.

@@ -2,7 +2,7 @@
 
 The map is padded on all sides and stored row by row without gaps. The elements that one kernel
 entry covers in all windows then form one run of memory, in which a few elements at the end of each
-row are unused. So an operation on all windows takes one operation on a run for each kernel entry,
+row are unused. An operation on all windows thus needs one operation on a run per kernel entry,
 and the windows are not copied. With a stride s, the rows and columns are divided into s * s phases
 (row modulo s, column modulo s), each of which has this layout.
 """
@@ -108,7 +108,7 @@ class WindowRuns:
         array of shape (item, channel, row, column, length)
             Windows, without a copy.
         (slice, slice)
-            Rows and columns of the kernel that they are.
+            Rows and columns of the kernel that these windows cover.
         """
         xp, s, k = array_module(x), self.stride, self.kernel
         item, channel, _, step = x.strides

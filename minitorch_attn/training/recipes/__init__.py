@@ -1,4 +1,4 @@
-"""Recipes: the tasks that `mta train` runs, one per file. The data do not require a download."""
+"""Recipes: the tasks that `mta train` runs, one per file. None of them downloads data."""
 
 from importlib import import_module
 

@@ -93,9 +93,9 @@ class Recipe:
     one_process : str
         Why several processes cannot share a batch, as a sentence; empty if they can.
     splits : tuple of str
-        What several processes can divide: "data", "tensor", "sequence"; see `worker_splits.py`.
+        Ways to split the work among processes: "data", "tensor", "sequence"; see worker_splits.py.
     split : str
-        The one of them that is used.
+        The one of `splits` that is used.
     data : dict
         "name" and "sha256" of the data, used to detect changes before a run is resumed.
     vocabulary : str or None
@@ -302,7 +302,7 @@ class Recipe:
         )
 
     def after_step(self, step):
-        """Do the recipe's own work after a training step; `step` is the number of steps done."""
+        """Run recipe-specific code after a training step; `step` is the number of steps done."""
 
     def parameter_groups(self):
         """Return parameter groups. Weight decay applies to matrices, not to biases and norms."""

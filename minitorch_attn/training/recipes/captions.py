@@ -67,8 +67,8 @@ class Captions(PhasedRecipe):
     The encoder first learns which digit is at each position, in place of the paper's
     pretraining on ImageNet. It predicts the digit's word through the decoder's output layers.
     From the beginning, the decoder can therefore name the digit that it looks at, and only has
-    to learn where to look. Then encoder and decoder learn captions with soft attention. A copy
-    of the decoder continues with hard attention, which is trained with REINFORCE. The test
+    to learn where to look. Then encoder and decoder learn to write captions with soft
+    attention. A copy of the decoder continues with hard attention and REINFORCE. The test
     images show handwriting that does not occur in the training images.
 
     Parameters
@@ -140,7 +140,7 @@ class Captions(PhasedRecipe):
         return CaptionBatches(self)
 
     def after_step(self, step):
-        """Start hard attention from soft attention; update the baselines (section 4.1)."""
+        """Initialize hard attention from soft attention; update the baselines (section 4.1)."""
         if step == self.phase(self.options["steps"])[1]:
             self.model.hard.load_state_dict(self.model.soft.state_dict())
         for reward, real in self._rewards:  # each (batch, word)
@@ -201,7 +201,7 @@ class Captions(PhasedRecipe):
         return captions
 
     def attention(self, which, captions):
-        """Return the attention weights before each word of captions of the first test images.
+        """Return the attention weights before each word of the first test images' captions.
 
         Parameters
         ----------
@@ -227,7 +227,7 @@ class Captions(PhasedRecipe):
             yield tensor(images[first : first + size], device=self.options["device"])
 
     def focus(self, which):
-        """Return the attention on the named digit, in multiples of its share of the image."""
+        """Return the share of attention on the named digit, divided by its share of the image."""
         weights = self.attention(which, self.captions)
         side = SIDE // GRID
         pixels = weights.repeat(side, 2).repeat(side, 3) / side**2  # (image, word, row, column)
@@ -239,7 +239,7 @@ class Captions(PhasedRecipe):
         return float(np.mean(found)) * SIDE**2 / DIGIT**2
 
     def evaluate(self, model):
-        """Return the loss of soft attention per word, and exact captions on some test images."""
+        """Return the loss of soft attention per word, and exact matches on some test images."""
         captions = self.captions[:_EVALUATED]
         words = tensor(as_ids(captions), device=self.options["device"])
         with no_grad():
@@ -256,7 +256,7 @@ class Captions(PhasedRecipe):
         return {"validation_loss": loss, "accuracy": exact["soft"], "hard": exact["hard"]}
 
     def measure(self, metrics):
-        """Return exact captions of all test images and the focus, soft and hard."""
+        """Return exact matches on all test images, and the focus, for soft and hard attention."""
         self.model.eval()
         self.written = {which: self.write(which) for which in self.phases[1:]}
         exact = {

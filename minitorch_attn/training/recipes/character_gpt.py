@@ -239,7 +239,7 @@ def trained_gpt(folder, device="cpu"):
     Raises
     ------
     CheckpointError
-        If the checkpoint is missing, or the run belongs to another recipe.
+        If the checkpoint is missing, or the run belongs to a different recipe.
     """
     run = RunFolder.open(folder)
     options = check_run(run)

@@ -69,7 +69,7 @@ def galleries(scenes, count, generator):
 
 
 def ranked_first(logits):
-    """Return the fractions of correct texts and of correct images with the largest logit."""
+    """Return how often the correct text, and the correct image, has the largest logit."""
     correct = np.arange(len(logits))
     return (logits.argmax(1) == correct).mean(), (logits.argmax(0) == correct).mean()
 
@@ -78,12 +78,12 @@ class Clip(Recipe):
     """Train two towers on scenes of two or three digits and sentences that name the digits.
 
     "there is seven and two" does not say where the digits are, so the towers must recognize the
-    digits to match a scene with its sentence. During training, no scene shows and no sentence
-    names a single digit, and there are no labels. In the test, the towers classify scenes of
-    one digit by prompts such as "image of seven". They also find a scene's sentence among 100
-    sentences, and a sentence's scene among 100 scenes. All test scenes show handwriting that
-    does not occur in training. A second pair of towers is trained briefly on sentences that
-    also name the places. It finds sentences by their layout alone.
+    digits to match a scene with its sentence. There are no labels, and no training scene or
+    sentence contains just one digit. In the test, the towers classify scenes of one digit by
+    prompts such as "image of seven". They also find a scene's sentence among 100 sentences, and a
+    sentence's scene among 100 scenes. All test scenes show handwriting that does not occur in
+    training. A second pair of towers is trained briefly on sentences that also name the places.
+    It finds sentences by their layout alone.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class Clip(Recipe):
         return SentenceBatches(self)
 
     def loss(self, model, batch):
-        """Symmetric loss of the pairs. Scenes with the same digits count as wrong, as in CLIP."""
+        """Symmetric loss of the pairs. As in CLIP, scenes with equal digits count as wrong."""
         return contrastive_loss(model(*batch))
 
     def loop(self, run=None, on_log=(), extra=None):
@@ -264,7 +264,7 @@ class Clip(Recipe):
         return model.eval()
 
     def layout_alone(self):
-        """Return the accuracy of guessing any sentence of the gallery with the correct places."""
+        """Return the accuracy of a random guess among the sentences with the correct places."""
         cells = np.array(
             [[cell_of(c)[0] * GRID + cell_of(c)[1] for c in scene] for scene in self.test.corners]
         )
@@ -290,7 +290,7 @@ class Clip(Recipe):
         return to_host(ops.stack(maps, 1).array)
 
     def focus(self, count=500):
-        """Return the share of a word's relevance on its digit, in multiples of one cell's share."""
+        """Return the relevance of the cell with a word's digit, relative to a uniform map."""
         maps, found = self.relevance(count), []
         for scene, place in np.argwhere(self.test.digits[:count] >= 0):
             found.append(maps[scene, place][cell_of(self.test.corners[scene, place])])

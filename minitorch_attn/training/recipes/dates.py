@@ -23,8 +23,8 @@ class Dates(PairRecipe):
     """Train a Transformer to read dates: "3 July 1987, a Friday" -> "1987-07-03".
 
     An encoder reads a date in one of twenty formats, character by character. A decoder writes the
-    date in ISO format. A seed determines the dates. 2,000 days between 1900 and 2099 are held out
-    and do not occur in the training set in any format.
+    date in ISO format. A seed determines the dates. By default, 2,000 days between 1900 and 2099
+    are held out and do not occur in the training set in any format.
 
     Parameters
     ----------

@@ -214,7 +214,7 @@ class DetrDigits(PhasedRecipe):
         return ops.cat(logits, 1), ops.cat(boxes, 1)
 
     def precision(self, logits, boxes):
-        """Return COCO's figures for predictions of the first test scenes."""
+        """Return the COCO metrics of predictions for the first test scenes."""
         found = detections(logits, boxes, [(SIDE, SIDE)] * len(logits))
         labels, targets = self.test.labels[: len(found)], self.test.boxes[: len(found)]
         wanted = [{"class_labels": a, "boxes": b} for a, b in zip(labels, targets, strict=True)]
@@ -255,7 +255,7 @@ class DetrDigits(PhasedRecipe):
         )
 
     def show(self, page, measured):
-        """Show the figures of both detectors, each query's boxes, and a few scenes."""
+        """Show the metrics of both detectors, each query's boxes, and a few scenes."""
         rows = [("", "AP50", "AP75", "AP")]
         for label, start in (("reference points", ""), ("plain DETR", "plain ")):
             figures = [measured[start + name] for name in rows[0][1:]]

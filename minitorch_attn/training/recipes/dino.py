@@ -62,8 +62,8 @@ class DINODigits(Recipe):
 
     Student and teacher see different crops of the same image. Training does not use labels. The
     features are evaluated by nearest-neighbor classification, and the class token's attention
-    by its share on the digit. A small network shows how training collapses without centering
-    and without sharpening.
+    by the share of it that falls on the digit. A small network shows how training collapses
+    without centering or without sharpening.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ class DINODigits(Recipe):
         return weights / weights.sum(-1, keepdims=True)
 
     def focus(self):
-        """Return each head's share of attention on the digit, in multiples of the digit's area."""
+        """Return each head's share of attention on the digit, divided by its share of the image."""
         weights = self.attention()
         side = _SIDE // _PATCH
         masks = self.test.masks()[: len(weights)].reshape(-1, side, _PATCH, side, _PATCH)

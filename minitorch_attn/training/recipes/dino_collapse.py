@@ -47,7 +47,7 @@ def entropies(logits):
 
 
 def collapse_runs(images, steps=300, seed=0):
-    """Train a small network three times: with both operations, and without each of them.
+    """Train a small network with both operations, without centering, and without sharpening.
 
     Parameters
     ----------

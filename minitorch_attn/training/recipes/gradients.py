@@ -16,9 +16,9 @@ _STEP = 2e-5
 def check_blocks(model, ids):
     """Check the gradients of every block of a trained GPT, on its actual inputs.
 
-    The check uses float64 and a step of 2e-5. Early in training, activations are about 0.02, and
-    layer norm, which divides by their size, is too nonlinear for a larger step. Attention is almost
-    uniform, so with a smaller step, rounding dominates the gradients of query and key projections.
+    The check uses float64 and a step of 2e-5. A larger step is too inaccurate for layer norm, which
+    is very nonlinear early in training: it divides by the activations' size, about 0.02. With a
+    smaller step, rounding dominates the query and key gradients, as attention is nearly uniform.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ __all__ = ["MAE"]
 
 
 class NoisyBatches(ShuffledBatches):
-    """Image batches with one random number per patch; the patches with the largest are masked.
+    """Image batches with a random number per patch; patches with the largest numbers are masked.
 
     The images and the numbers of batch n depend only on (seed, n).
 

@@ -62,7 +62,7 @@ class MaskPredict(PairRecipe):
     The models have the same size. One decodes token by token, the other all tokens at once, in
     1, 2, 4 or 10 passes. The days are the same as in the recipe `dates`, and depend on the
     seed. The answers of `dates` all have 10 characters, but these answers have 21 to 36. The
-    length must therefore be predicted, and the difference in speed is larger.
+    length must therefore be predicted, and the speedup is larger.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ class MaskPredict(PairRecipe):
         return one_by_one / expected + at_once
 
     def evaluate(self, model):
-        """Return the loss and the exact answers in 4 passes on some held-out pairs."""
+        """Return the loss, and the exact matches in 4 passes, on some held-out pairs."""
         pairs = self.held_out[:_EVALUATED]
         stream = iter(pairs)
         batches = NoisyBatches(

@@ -49,7 +49,7 @@ def hide_words(ids, generator, share, mask_id, first_word, vocab_size):
         Fraction of words to mask (0.15 in the paper).
     mask_id : int
     first_word : int
-        Smallest id of a word. Smaller ids are special tokens, which are masked last.
+        Smallest id of a word. Smaller ids are special tokens, masked only if no words are left.
     vocab_size : int
 
     Returns

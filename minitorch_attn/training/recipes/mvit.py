@@ -85,7 +85,7 @@ class MViT(Recipe):
     A clip has four frames of 24 x 24 pixels. The digit, enlarged to 12, 14 or 16 pixels, moves one
     or two pixels per frame in one of eight directions. One head predicts the digit, another the
     direction, and both must be correct. The test clips show handwriting that does not occur in
-    training. The model must also need at most 60 % of the FLOPs of a Vision Transformer with
+    training. The model must also use at most 60 % of the FLOPs of a Vision Transformer with
     the same patches and about the same accuracy, which `--model vit` trains.
 
     Parameters

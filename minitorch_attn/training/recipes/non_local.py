@@ -191,7 +191,7 @@ class NonLocal(Recipe):
         return chosen.reshape(-1, side, side)
 
     def other_share(self, count=200):
-        """Return one shape's attention to the other, in multiples of its share of the image.
+        """Return one shape's attention to the other, divided by the other's share of the image.
 
         The result is the mean over images in which both shapes are the same.
         """

@@ -47,7 +47,7 @@ def common_options(without=(), **changes):
     Parameters
     ----------
     without : tuple of str, default ()
-        Names of options that do not apply to a recipe, such as "heads" without heads.
+        Names of options that do not apply, such as "heads" for a model without attention heads.
     **changes
         Default values to override.
 

@@ -47,8 +47,8 @@ _NEW_SPEAKERS = 20
 class PlacedConformer(ConformerEncoder):
     """Conformer encoder that adds sinusoidal positions to its output.
 
-    The attention of a Conformer is relative, so that equal words have nearly equal frames. With the
-    positions, a decoder can tell the first "seven" from the second one.
+    A Conformer uses only relative positions, so a repeated word has nearly the same frames. With
+    the added positions, a decoder can tell the first "seven" from the second one.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Speech(Recipe):
 
     Two are Conformers, one with CTC and one with a Transformer decoder, and one is an LSTM with CTC
     that has as many parameters as the first. A seed determines the speech. The speakers of the test
-    set are new.
+    set do not occur in training.
 
     The first phase trains the Conformer with CTC. In the second one, a decoder learns to transcribe
     the output of a copy of this Conformer. The copy also keeps a CTC loss, as in [2]_, but only the
@@ -294,7 +294,7 @@ class Speech(Recipe):
         return to_host(found[-1][1].mean(1).array)
 
     def focus(self):
-        """Return the attention on the frames of the current word, and these frames' share."""
+        """Return the attention on the current word's frames, and their share of all frames."""
         weights, shares, place = [], [], 0
         for batch in self.parts(self.some):
             for rows in self.attention(batch):

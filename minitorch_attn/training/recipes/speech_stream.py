@@ -123,7 +123,7 @@ def frame_centers(count):
 
 
 def labels_of(digits):
-    """Return the labels (utterance, `MOST`) of digits, padded with 0, and their numbers.
+    """Return the digits' labels (utterance, `MOST`), padded with 0, and their number per utterance.
 
     Examples
     --------

@@ -35,7 +35,7 @@ class SparseFeatures(BatchStream):
     """Batches of sparse features for several groups of toy models.
 
     A feature is present with probability p, the density of its model, and is then uniform in
-    [0, 1). Its value follows from one uniform number u: the feature is u / p if u < p, and 0
+    [0, 1). Its value is computed from one uniform number u: the feature is u / p if u < p, and 0
     otherwise.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Two meanings: a probe of whether word vectors distinguish them, for the recipe `words`."""
+"""Two meanings of a word: probe whether vectors distinguish them, for the recipe `words`."""
 
 import numpy as np
 
@@ -12,8 +12,8 @@ def probe_accuracy(vectors, words, meanings, paragraphs):
 
     For each word and fold, the centroids of the two meanings are the mean vectors of the
     occurrences in the other folds. Each paragraph lies entirely in one fold. A tie counts as
-    meaning 0, so a vector that is the same for all occurrences of a word is correct for half of
-    them.
+    meaning 0, so a word with the same vector for all occurrences is classified correctly in half
+    of them.
 
     Parameters
     ----------

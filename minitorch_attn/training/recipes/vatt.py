@@ -1,4 +1,4 @@
-"""VATT recipe: moving digits, spoken words and sentences find each other, without labels."""
+"""VATT recipe: match moving digits, spoken words and sentences, without labels."""
 
 import copy
 import time
@@ -63,11 +63,11 @@ class BothVatts(nn.Module):
 class Vatt(Recipe):
     """Train VATT on clips of a moving digit, with a sound and sentences, and without labels.
 
-    A handwritten digit moves in one of eight directions. A voice says the digit, and then the key
-    of a keypad that lies in this direction: "seven four" is a seven that moves left. A sentence
+    A handwritten digit moves in one of eight directions. A voice says the digit, and then the digit
+    in this direction on a keypad: "seven four" is a seven that moves left. A sentence
     says the same in words, and a second one may be about something else. VATT learns which sound
     and which sentences belong to which clip. The test asks it to find the sound of a clip among 50,
-    and the sentence of a clip among 50. Handwriting and speakers of the test are new.
+    and the sentence of a clip among 50, with handwriting and speakers not seen in training.
 
     Two VATTs learn from the same batches: one with DropToken, which leaves out half of the video
     and audio tokens, and one with all tokens.
@@ -248,7 +248,7 @@ class Vatt(Recipe):
         }  # fmt: skip
 
     def measure(self, metrics):
-        """Return both models' retrieval accuracy, DropToken's cost and savings, trivial cues."""
+        """Return the accuracy of both models and trivial cues, and DropToken's cost and savings."""
         self.model.eval()
         own, whole = self.retrieval(self.model.dropping), self.retrieval(self.model.whole)
         lost = max(whole[name] - own[name] for name in ("video_to_audio", "video_to_text"))
@@ -280,7 +280,7 @@ class Vatt(Recipe):
         Returns
         -------
         dict of float
-            Shortest time in seconds, "dropping" and "whole": processor time, except on a GPU.
+            Shortest time for "dropping" and "whole", in seconds: processor time, except on a GPU.
         """
         clock = time.process_time if self.options["device"] == "cpu" else time.perf_counter
         random_state, loops = get_rng_state(), {}

@@ -69,7 +69,7 @@ class Voices:
         self.silence = record(np.zeros(10 * _HOP * SOUND, np.float32))
 
     def say(self, digits, generator):
-        """Draw a speaker for each row, who says its digits with short pauses.
+        """Draw a speaker for each row, and join recordings of its digits with short pauses.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ def words_of(ids):
 def draw_examples(count, digits, voices, generator, noise=0.0, others=None):
     """Draw clips with matching sounds and sentences.
 
-    The sound is the digit, and then the key of a keypad that lies in the direction of movement:
+    The sound is the digit, and then the digit in the direction of movement on a keypad:
     "seven four" is a seven that moves left. The sentences say the same in words.
 
     Parameters

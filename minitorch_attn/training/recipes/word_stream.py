@@ -101,7 +101,7 @@ def sentence_batch(sentences, ids, characters):
     sentences : list of list of str
     ids : list of list of int
     characters : int
-        Maximum number of characters of a word, including its two marks.
+        Maximum number of characters of a word, including its begin and end markers.
 
     Returns
     -------

@@ -32,16 +32,16 @@ class DataLoader(NamedErrors):
     sampler : iterable of int, optional
         Order of the examples, instead of `shuffle`.
     batch_sampler : iterable of list of int, optional
-        Numbers of the examples of each batch, instead of `batch_size`, `shuffle`, `sampler` and
+        Indices of the examples in each batch, instead of `batch_size`, `shuffle`, `sampler` and
         `drop_last`.
     num_workers : int
-        Must be 0: examples are loaded in the process itself.
+        Must be 0: examples are loaded in the calling process.
     collate_fn : callable, optional
         Function that combines a list of examples into a batch; by default `default_collate`.
     pin_memory, timeout, worker_init_fn, prefetch_factor, persistent_workers : optional
         Accepted for compatibility with PyTorch; ignored, because there are no workers.
     drop_last : bool, default False
-        Whether to leave out a last batch that is smaller.
+        Whether to omit the last batch if it is smaller.
     generator : Generator, optional
         Generator of the random order; by default the one that `mt.manual_seed` seeds.
 

@@ -72,7 +72,7 @@ class TensorDataset(Dataset):
         return tuple([tensor[index] for tensor in self.tensors])
 
     def batch(self, indices):
-        """Return what `default_collate` makes of these examples, with one look-up per tensor."""
+        """Return the same batch as `default_collate`, but with a single look-up per tensor."""
         return [tensor[indices] for tensor in self.tensors]
 
     def __len__(self):
@@ -139,7 +139,7 @@ def random_split(dataset, lengths, generator=None):
     dataset : Dataset
     lengths : sequence of int or of float
         Sizes that add up to the size of the data set, or fractions that add up to 1. With
-        fractions, the examples that rounding down leaves go to the first subsets, one to each.
+        fractions, sizes are rounded down, and left-over examples go to the first subsets, one each.
     generator : Generator, optional
         Generator of the random order; by default the one that `mt.manual_seed` seeds.
 

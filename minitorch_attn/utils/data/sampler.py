@@ -100,7 +100,7 @@ class EpochSampler(Sampler):
         self.epoch = self.start = 0
 
     def set_epoch(self, epoch, start=0):
-        """Choose the epoch that the next loop goes through, without its first `start` examples."""
+        """Set the epoch for the next iteration, which skips its first `start` examples."""
         self.epoch, self.start = epoch, start
 
     def __iter__(self):

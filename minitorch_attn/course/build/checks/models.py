@@ -96,7 +96,7 @@ def _windows_seen(m):
 
 
 def _once(table, ids, cotangent):
-    """Return the gradient of `grad[ids] += g`, which keeps only the last row of an id."""
+    """Return the gradient of `grad[ids] += g`, which keeps only the last row for each id."""
     grad = np.zeros_like(table)
     grad[ids] = cotangent
     return grad

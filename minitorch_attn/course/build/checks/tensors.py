@@ -136,13 +136,13 @@ def _far(rng):
 
 
 def _far_from_targets(rng):
-    """Draw targets other than the largest logit: otherwise a gradient may be rounding alone."""
+    """Draw targets other than the largest logit, whose gradient may be mere rounding error."""
     x = _far(rng)["x"]
     return {"x": x, "ids": (x.argmax(1) + rng.integers(1, 5, 3)) % 5}
 
 
 def _over(axis, largest):
-    """Return a softmax whose sum goes over one axis and whose maximum over another one."""
+    """Return a softmax that sums over one axis but takes the maximum over a different one."""
 
     def library(x):
         e = (x - tensor(x.detach().numpy().max(axis=largest, keepdims=True))).exp()

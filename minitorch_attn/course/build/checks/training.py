@@ -84,7 +84,7 @@ _COARSE = (
 
 
 def _tensors_of(m):
-    """Return what `parameters` found, and name an entry that is not a Tensor."""
+    """Return what `parameters` found; if an entry is not a Tensor, raise an error that names it."""
     found = m.parameters(_tree(m))
     for i, t in enumerate(found):
         if not isinstance(t, m.Tensor):
