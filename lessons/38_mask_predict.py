@@ -364,9 +364,9 @@ assert correct[1] < correct[2] < correct[4] and correct[4] > 0.8 < correct["toke
 
 # %% [markdown]
 # One pass gets the letters right, and yet almost no answer is correct. Each position chooses its
-# style independently. In both halves, small letters are the best guess by a small margin (0.55 and
-# 0.45), but no target has both halves small. A trained model makes the same mistake as in "danke
-# dank". Two passes repair some answers, and four passes repair most.
+# style independently. In both halves, lowercase is the best guess by a narrow margin (0.55 and
+# 0.45), but in no target are both halves lowercase. A trained model makes the same mistake as in
+# "danke dank". Two passes repair some answers, and four passes repair most.
 
 
 # %%

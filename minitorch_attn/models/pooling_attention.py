@@ -183,7 +183,7 @@ def layer_norm(channels):
 
 
 def pools_named(pooling):
-    """Return the pooling layers of one type for each number of axes."""
+    """Return the classes of one type of pooling layer, such as 2D and 3D max pooling."""
     known = {"conv": CONVOLUTIONS, **POOLS}
     if pooling not in known:
         raise ArgumentError(

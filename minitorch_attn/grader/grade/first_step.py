@@ -1,10 +1,10 @@
 """First step that differs between a submission and the library. It does not affect the points.
 
-A failed check runs a second time under `Steps` in the submission's process. In this process, the
-library runs it once for all students. Both recordings are trees, because a step can contain steps.
-The search starts at the calls of the check and descends to the lines of the student's file. It
-finds the first call that matches a library call (as in `trace_diff`) but has a different result.
-Forward passes are compared before backward passes, because they run first.
+A failed check runs a second time in the submission's process, under `Steps`. The library runs it
+only once for all students, in the grader's process. A step can contain steps, so both recordings
+are trees. The search descends from the check's calls to the lines of the student's file. It finds
+the first call that matches a library call (as in `trace_diff`) but has a different result. Forward
+passes are compared before backward passes, because they run first.
 
 The result never decides whether a check passes. Whatever a submission sends, the worst outcome is a
 missing or wrong message about that submission. All lines shown are from the submitted files.

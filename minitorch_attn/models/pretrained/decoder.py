@@ -172,8 +172,8 @@ def kept(x, logits_to_keep):
     ----------
     x : Tensor of shape (batch, token, embed)
     logits_to_keep : int or Tensor
-        Number of last tokens (0 selects all), int64 positions (position,) or (batch, position), or
-        a bool mask (batch, token), for which the result has shape (selected, embed).
+        How many tokens to keep at the end (0 keeps all), int64 positions of shape (position,) or
+        (batch, position), or a bool mask (batch, token); it gives a result (selected, embed).
     """
     if isinstance(logits_to_keep, int):
         return x[:, -logits_to_keep:] if logits_to_keep else x
