@@ -34,8 +34,7 @@ LONGEST = (
     "tests/grader/grade/test_hostile_steps.py", "tests/training/test_workers_killed.py",
     "tests/course/test_build.py", "tests/course/test_jupyterlab.py",
 )  # fmt: skip
-# Tests that take long and share nothing expensive: workers take them one by one.
-ONE_BY_ONE = ("tests/lessons/", "tests/docs/test_site.py::test_every_page_in_a_browser")
+ONE_BY_ONE = "tests/lessons/"  # long tests that share nothing: workers take them one by one
 DEVICES = {"numpy": "cpu", "strict": "strict", "cupy": "cuda"}
 
 
