@@ -345,17 +345,17 @@ where(nn.GRU, mt.ops.gru.GruSequence, mt.models.seq2seq.Seq2Seq, digit_batch, tr
 #
 # ## Three questions
 #
-# 1. Which digit of a source of twelve digits does the narrow model write correctly most often, and
-#    why this digit?
+# 1. In a source of twelve digits, at which position is the narrow model correct most often? Why
+#    there?
 # 2. The model with a separate context for each step has the same 16 numbers per state as the narrow
 #    one. Why is that enough?
-# 3. A colleague says: "The vector is too small, use 64 numbers." How do the printed tables answer
-#    this?
+# 3. A colleague says: "The vector is too small, use 64 numbers." What do the printed tables say
+#    about this?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. It writes the last digit correctly most often. The change of $c$ is also largest for this
+# 1. It is correct most often at the last position. The change of $c$ is also largest for the last
 #    digit. The model remembers this digit best for two reasons: nothing is read afterwards that
 #    could overwrite it, and it is written first, before the decoder's own steps can overwrite it.
 #    (The exercise separates the two.)

@@ -239,7 +239,11 @@ def min_p(logits, share):
 # %% tags=["check"]
 check(
     min_p,
-    cases=[(mt.randn(3, 7), 0.3), (5 * mt.randn(2, 11), 0.05), (mt.randn(1, 5), 0.01)],
+    cases=[
+        (mt.tensor([[0.1], [1.0], [9.0]]) * mt.randn(3, 7), 0.3),  # flat to peaked
+        (5 * mt.randn(2, 11), 0.05),
+        (mt.randn(1, 5), 0.01),
+    ],
     expected=lambda logits, share: mt.ops.masked_softmax(
         logits, logits >= logits.amax(-1, keepdim=True) + math.log(share)
     ),

@@ -202,7 +202,7 @@ class NcclEngine:
         return self._run("send", *what, later=later)
 
     def recv(self, array, src, tag=0, later=False):
-        """Receive an array from rank `src`. Return a Request, or the source."""
+        """Receive an array from rank `src`. Return a Request if `later`, otherwise `src`."""
         _refuse_tag(tag, "recv")
         if src is None:
             raise ArgumentError(

@@ -144,10 +144,10 @@ class NonLocalBlock(nn.Module):
         return self._pair_scores(query, key) @ value / key.shape[1]
 
     def _pair_scores(self, query, key):
-        """Return relu(w_f . [theta_i; phi_j]), as a sum of one number per query and one per key."""
+        """Return relu(w_f . [theta_i; phi_j]) for each query i and key j."""
         inner = query.shape[-1]
         for_query, for_key = self.w_f.weight[0, :inner], self.w_f.weight[0, inner:]
-        # (batch, position, 1) + (batch, 1, key)
+        # w_f has a half for theta and a half for phi: (batch, position, 1) + (batch, 1, key)
         return ops.relu((query @ for_query).unsqueeze(2) + (key @ for_key).unsqueeze(1))
 
     def extra_repr(self):

@@ -275,10 +275,10 @@ def interference(W):
 
 
 def _squared_overlaps(W):
-    """Return (u_i . W_j)^2 (feature, feature); row i is 0 if column i of W is 0."""
+    """Return the matrix of all (u_i . W_j)^2; its row i is 0 if column i of W is 0."""
     squared_norm = W.square().sum(-2)
     norm = ops.where(squared_norm > 0, squared_norm, 1.0).sqrt()
-    return ((W / norm).T @ W).square()
+    return ((W / norm).T @ W).square()  # (feature, feature)
 
 
 def polygon(num_features):

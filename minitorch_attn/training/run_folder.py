@@ -157,7 +157,7 @@ class RunFolder:
             raise write_error(path, error) from error
 
     def sync(self):
-        """Flush metrics.jsonl to the disk, so that it is not older than the next checkpoint."""
+        """Flush metrics.jsonl to disk, so that it has all lines up to the next checkpoint."""
         path = self.path / METRICS
         try:
             if path.exists():

@@ -59,7 +59,10 @@ def test_outputs_and_gradients_equal_those_at_once(case, dropout_p, make):
 
 
 @pytest.mark.parametrize("dropout_p", [0.0, 0.3])
-def test_gradients_are_derivatives(dropout_p, make):
+def test_gradients_are_derivatives(dropout_p, make, rows, device):
+    if device == "cuda" and rows > 1:
+        pytest.skip("the kernel does not split the queries into blocks: once is enough")
+
     def function(*tensors):
         mt.manual_seed(5)
         return CausalAttention.apply(*tensors, None, **settings(dropout_p))
