@@ -81,11 +81,11 @@ class Models(nn.Module):
 class Uniter(PhasedRecipe):
     """Train UNITER on captions of scenes, and then to answer questions about scenes.
 
-    A scene has up to four handwritten digits in 2 x 2 cells. Its regions are the digits' crops. A
-    small network that was trained on single digits turns them into features, in place of
-    UNITER's object detector. Pretraining first masks only words, the most useful task here. It
-    then draws one of the paper's tasks for each batch: masked words, masked regions (by
-    regression and by KL divergence), or matching with word-region alignment.
+    A scene has up to four handwritten digits in 2 x 2 cells. Its regions are the digits' crops. In
+    place of UNITER's object detector, a small network that was trained on single digits turns the
+    crops into features. Pretraining first masks only words, the most useful task here. It then
+    draws one of the paper's tasks for each batch: masked words, masked regions (by regression and
+    by KL divergence), or matching with word-region alignment.
 
     The pretrained network is then trained to answer questions, once with all labels and once
     with a tenth of them. The same network without pretraining is trained with the same tenth.
