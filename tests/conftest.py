@@ -30,8 +30,8 @@ if os.environ.get("CI"):
 LONGEST = (
     "tests/course/test_guide.py", "tests/grader/grade/test_hostile.py",
     "tests/docs/test_guides.py", "tests/course/test_build_notebook.py",
-    "tests/course/test_exercises.py", "tests/grader/grade/test_first_step.py",
-    "tests/grader/grade/test_more_hostile.py", "tests/tools/test_grade_class.py",
+    "tests/grader/grade/test_first_step.py", "tests/grader/grade/test_more_hostile.py",
+    "tests/tools/test_grade_class.py", "tests/training/recipes/test_recipes.py",
     "tests/grader/grade/test_hostile_steps.py", "tests/training/test_workers_killed.py",
     "tests/course/test_build.py", "tests/course/test_jupyterlab.py",
 )  # fmt: skip

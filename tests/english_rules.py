@@ -6,6 +6,7 @@
 
 import ast
 import bisect
+import functools
 import io
 import itertools
 import re
@@ -220,6 +221,7 @@ def prose_complaints(source, suffix):
         yield from phrase_complaints(text, line)
 
 
+@functools.cache
 def error_classes():
     """The package's error classes: those of errors.py and the classes made from them."""
     names = {"CheckFailed", "StrictError", "MissingPackage", "GradcheckError"}
