@@ -6,6 +6,7 @@
 
 import ast
 import bisect
+import functools
 import io
 import itertools
 import re
@@ -155,17 +156,29 @@ def title_complaints(tree, path):
         yield 1, "title", f"the title does not share a word with {name!r}: {lines[0]}"
 
 
+@functools.lru_cache(maxsize=1)
+def parsed(source):
+    """The syntax tree of a program, for the rules that look at it one after the other."""
+    return ast.parse(source)
+
+
+@functools.lru_cache(maxsize=1)
+def nodes(tree):
+    """All nodes of a syntax tree."""
+    return list(ast.walk(tree))
+
+
 def strings(tree):
     """(line, text) of every string of a syntax tree; braces stand for the parts of an f-string."""
     inside = set()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.JoinedStr):
             inside |= {id(child) for child in ast.walk(node)} - {id(node)}
             # A string within the braces of an f-string is a string of its own.
             for value in node.values:
                 if isinstance(value, ast.FormattedValue):
                     inside -= {id(child) for child in ast.walk(value.value)}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if id(node) not in inside and (text := literal(node)) is not None:
             yield node.lineno, text
 
@@ -216,10 +229,11 @@ def prose_complaints(source, suffix):
     if suffix != ".py":
         yield from phrase_complaints(source)
         return
-    for line, text in [*strings(ast.parse(source)), *comments(source)]:
+    for line, text in [*strings(parsed(source)), *comments(source)]:
         yield from phrase_complaints(text, line)
 
 
+@functools.cache
 def error_classes():
     """The package's error classes: those of errors.py and the classes made from them."""
     names = {"CheckFailed", "StrictError", "MissingPackage", "GradcheckError"}
@@ -229,7 +243,7 @@ def error_classes():
 
 def headlines(tree, classes):
     """(line, text) of the first argument of every call of an error class, where it is a string."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Call) and node.args:
             name = getattr(node.func, "id", getattr(node.func, "attr", None))
             if name in classes and name != "NotYetWritten":
@@ -263,7 +277,7 @@ def headline_complaints(tree, classes):
 
 def docstrings(tree):
     """(line, text) of every docstring, indentation removed."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
         if isinstance(node, kinds) and (text := ast.get_docstring(node)):
             yield node.body[0].lineno, text
@@ -305,7 +319,7 @@ def complaints(path):
     source = path.read_text(encoding="utf-8")
     found = list(prose_complaints(source, path.suffix))
     if path.suffix == ".py" and PACKAGE in path.parts:
-        tree = ast.parse(source)
+        tree = parsed(source)
         found += title_complaints(tree, path)
         found += headline_complaints(tree, error_classes())
         for line, text in docstrings(tree):

@@ -13,6 +13,7 @@ __all__ = [
 ]  # fmt: skip
 
 _default_float = [np.dtype("float32")]
+_PLAIN = frozenset((bool, int, float))
 
 
 def as_array(value):
@@ -118,6 +119,8 @@ def _from_python(data):
 
 def _without_tensors(data):
     """Replace tensors inside nested sequences with their values."""
+    if _PLAIN.issuperset(map(type, data)):
+        return data
     return [
         _without_tensors(item)
         if isinstance(item, (list, tuple))

@@ -4,6 +4,8 @@ import math
 from collections import Counter
 from itertools import product
 
+import numpy as np
+
 __all__ = ["InterpolatedTrigram", "KneserNeyTrigram"]
 
 
@@ -141,12 +143,9 @@ def _split(sentences):
 
 def _fit_mixture(rows, rounds=30):
     """Fit mixture weights by expectation-maximization."""
-    weights = [0.25] * 4
+    weights, parts = np.full(4, 0.25), np.array([[p or 0.0 for p in row] for row in rows])
     for _ in range(rounds):
-        shares = [1e-9] * 4
-        for row in rows:
-            joint = [w * (p or 0.0) for w, p in zip(weights, row, strict=True)]
-            total = sum(joint)
-            shares = [s + j / total for s, j in zip(shares, joint, strict=True)]
-        weights = [s / sum(shares) for s in shares]
-    return weights
+        joint = weights * parts.reshape(-1, 4)  # (word, part)
+        shares = 1e-9 + (joint / joint.sum(1, keepdims=True)).sum(0)
+        weights = shares / shares.sum()
+    return weights.tolist()

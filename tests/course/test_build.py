@@ -198,7 +198,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("number", "old", "new", "name", "words"), WRONG)
-def test_a_planted_mistake_fails_with_a_reason(number, old, new, name, words, checked):
+def test_a_planted_mistake_fails_with_a_reason(number, old, new, name, words, checked, forks):
     step = STEPS[number - 1]
     assert old in step.answer
     outcome = checked(step, up_to(step, step.answer.replace(old, new, 1 if number == 1 else -1)))
@@ -325,7 +325,7 @@ FIRST_ATTEMPTS = [
 
 
 @pytest.mark.parametrize(("number", "name", "code", "words"), FIRST_ATTEMPTS)
-def test_a_likely_first_attempt_fails_with_its_cause(number, name, code, words, tmp_path):
+def test_a_likely_first_attempt_fails_with_its_cause(number, name, code, words, tmp_path, forks):
     text = with_function(up_to(STEPS[number - 1]), name, CellSource(code, 1))
     path = tmp_path / "my_gpt.py"
     path.write_text(text, encoding="utf-8")
@@ -396,7 +396,7 @@ CAUSES = [
 
 
 @pytest.mark.parametrize(("number", "old", "new", "name", "words"), CAUSES)
-def test_the_cause_of_a_wrong_value_is_named(number, old, new, name, words, tmp_path):
+def test_the_cause_of_a_wrong_value_is_named(number, old, new, name, words, tmp_path, forks):
     step, path = STEPS[number - 1], tmp_path / "my_gpt.py"
     assert old in step.answer
     path.write_text(up_to(step, step.answer.replace(old, new, 1)), encoding="utf-8")
@@ -447,8 +447,8 @@ def test_an_endless_loop_ends(tmp_path):
     step = STEPS[0]
     body = step.answer.replace("y = np.exp(self.data)", "while True:\n            pass")
     path.write_text(f"{header()}\n\n{body}", encoding="utf-8")
-    outcome = check_step(step, path, 8)
-    assert "did not finish within 8 s" in outcome.wrong.text
+    outcome = check_step(step, path, 3)
+    assert "did not finish within 3 s" in outcome.wrong.text
 
 
 # What the model can do

@@ -361,7 +361,7 @@ def test_functions_of_the_library_do_not_count(kernel):
 
 
 @pytest.mark.parametrize(("number", "old", "new", "name", "words"), SOME_WRONG)
-def test_a_wrong_answer_is_caught(number, old, new, name, words, kernel, file):
+def test_a_wrong_answer_is_caught(number, old, new, name, words, kernel, file, forks):
     step = STEPS[number - 1]
     file.write_text(up_to(step), encoding="utf-8")
     wrong = step.answer.replace(old, new, 1 if number == 1 else -1)

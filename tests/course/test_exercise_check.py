@@ -101,7 +101,7 @@ return grad_x
 
 def test_differences_of_every_entry_do_not_end_on_large_inputs(attempt):
     started = time.monotonic()
-    outcome = attempt("26", SOFTMAX_BACKWARD, body(NAIVE), limit=15)
+    outcome = attempt("26", SOFTMAX_BACKWARD, body(NAIVE), limit=8)
     assert time.monotonic() - started < 100
     found = wrong(outcome)
     assert outcome.report_ok  # the gradient check alone is satisfied
@@ -184,7 +184,7 @@ def test_a_backward_does_not_run_another(attempt):
 ENDS = {
     "leaves": ("import os\nos._exit(0)", "exited with status 0"),
     "exits": ("raise SystemExit(0)", "SystemExit: 0"),
-    "hangs": ("while True: pass", "did not finish within 6 s"),
+    "hangs": ("while True: pass", "did not finish within 2 s"),
     "interrupts": ("raise KeyboardInterrupt", "exited with status"),
 }
 
@@ -192,7 +192,7 @@ ENDS = {
 @pytest.mark.parametrize("how", ENDS)
 def test_a_file_that_ends_its_process_or_hangs_fails(how, attempt, no_rules):
     code, words = ENDS[how]
-    limit = 6 if how == "hangs" else LIMIT
+    limit = 2 if how == "hangs" else LIMIT
     new = f"{code}\n\n\nclass Softmax"
     outcome = attempt("03", "class Softmax", new, solved=True, limit=limit)
     text = wrong(outcome)["the file runs"]

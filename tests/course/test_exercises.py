@@ -2,7 +2,6 @@
 
 import ast
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -17,21 +16,16 @@ EACH = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exerc
 LIMIT = 300
 
 
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
-    """name -> (outcome of the file as it is, outcome of its solution)."""
-    folder = tmp_path_factory.mktemp("solved")
+@pytest.fixture
+def checked(tmp_path):
+    """checked(exercise, text) -> the outcome of a file with this text."""
 
-    def both(exercise):
-        solved = folder / exercise.path.name
-        solved.write_text(exercise.solved, encoding="utf-8")
-        given = folder / f"given_{exercise.path.name}"
-        given.write_text(exercise.text, encoding="utf-8")
-        return check_file(exercise, given, LIMIT), check_file(exercise, solved, LIMIT)
+    def check(exercise, text):
+        path = tmp_path / exercise.path.name
+        path.write_text(text, encoding="utf-8")
+        return check_file(exercise, path, LIMIT)
 
-    with ThreadPoolExecutor(2) as pool:
-        found = pool.map(both, EXERCISES)
-        return {e.name: pair for e, pair in zip(EXERCISES, found, strict=True)}
+    return check
 
 
 def parts(outcome):
@@ -40,8 +34,8 @@ def parts(outcome):
 
 @pytest.mark.slow
 @EACH
-def test_the_file_as_given_fails_where_it_should(exercise, outcomes):
-    given, _ = outcomes[exercise.name]
+def test_the_file_as_given_fails_where_it_should(exercise, checked, forks):
+    given = checked(exercise, exercise.text)
     assert not given.passed
     if exercise.kind in ("write", "derive"):
         (part,) = given.parts
@@ -61,8 +55,8 @@ def test_the_file_as_given_fails_where_it_should(exercise, outcomes):
 
 @pytest.mark.slow
 @EACH
-def test_the_solution_passes_everything(exercise, outcomes):
-    _, solved = outcomes[exercise.name]
+def test_the_solution_passes_everything(exercise, checked, forks):
+    solved = checked(exercise, exercise.solved)
     assert solved.passed, solved.parts
     assert solved.report_ok and solved.output == ""
     named = {p.name for p in JUDGES[exercise.judge].properties}
@@ -125,8 +119,9 @@ def test_the_solution_keeps_the_rules(exercise):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["01_projection", "07_layer_scale", "09_mix"])
-def test_the_guess_at_the_cause_is_no_part_of_what_is_shown_first(name, outcomes):
-    given, _ = outcomes[name]
+def test_the_guess_at_the_cause_is_no_part_of_what_is_shown_first(name, checked, forks):
+    exercise = find_exercise(name)
+    given = checked(exercise, exercise.text)
     assert "times the correct one" not in given.report and "WRONG" in given.report
     assert len(given.causes) > 40 and given.causes not in given.report
 
@@ -154,9 +149,10 @@ def test_a_folder_without_exercises_is_named(tmp_path, monkeypatch):
     ("name", "said"),
     [("10_scores", "is missing"), ("12_scaled_query", "is applied twice")],
 )
-def test_a_scale_is_told_from_a_size(name, said, outcomes):
+def test_a_scale_is_told_from_a_size(name, said, checked):
     """The root of the width of a head is no size of an axis, so that the report has one reading."""
-    text = " ".join(outcomes[name][0].causes.split())
+    exercise = find_exercise(name)
+    text = " ".join(checked(exercise, exercise.text).causes.split())
     assert re.search(
         rf"sqrt\(6\), where 6 is the size of axis 3 of \w+: .* 1/sqrt\(6\) {said}\.", text
     )

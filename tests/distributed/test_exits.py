@@ -132,9 +132,27 @@ def check_that_raises():
     mt.distributed.barrier()
 
 
+def check_that_hangs():
+    mt.distributed.init_process_group()
+    print("before the wait", flush=True)
+    time.sleep(60 if mt.distributed.get_rank() == 1 else 0)
+
+
+def processes():
+    mt.distributed.init_process_group()
+    return os.getpid()
+
+
 def test_run_ranks_fails_with_the_traceback_of_the_rank():
+    before = run_ranks(2, processes)
+    assert run_ranks(2, processes) == before
     with pytest.raises(pytest.fail.Exception) as failure:
         run_ranks(2, check_that_raises)
     assert "[rank 1 of 2] ZeroDivisionError: in the function of a test" in str(failure.value)
+    with pytest.raises(pytest.fail.Exception) as failure:
+        run_ranks(2, check_that_hangs, limit=1)
+    assert "did not end within 1 s" in str(failure.value) and "the wait" in str(failure.value)
+    after = run_ranks(2, processes)
+    assert not {*before} & {*after} and not any(map(is_running, before))
     with pytest.raises(pytest.fail.Exception, match="did not end within 1 s"):
         run_python(1, "-c", "import time; time.sleep(60)", limit=1)

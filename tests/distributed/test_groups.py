@@ -123,7 +123,7 @@ def check_messages():
 
 
 def test_messages_and_objects():
-    run_ranks(3, check_messages)
+    run_ranks(3, check_messages, last=True)
 
 
 def check_errors():

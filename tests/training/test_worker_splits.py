@@ -162,8 +162,9 @@ def trains_recipes(names):
             options = {**SMALL[name], "steps": 4, "warmup": 1, "dropout": 0.2, "dtype": "float64"}
             recipe = load_recipe(name)({**options, "heads": 2, "eval_every": 2})
             recipe.split, logged = split, []
-            base.loop_class = loop_class if split else lambda _: Loop
-            loop = recipe.loop(on_log=[logged.append])
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(base, "loop_class", loop_class if split else lambda _: Loop)
+                loop = recipe.loop(on_log=[logged.append])
             loop.log_every = 1
             loop.train(4)
             found.append(logged)

@@ -10,6 +10,7 @@ import re
 import textwrap
 import tokenize
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ...errors import ArgumentError
 
@@ -68,6 +69,11 @@ def functions(source):
         Definitions by name, without nested functions. If a name occurs twice (a property and its
         setter), the first definition is kept.
     """
+    return dict(_functions(source))
+
+
+@lru_cache(maxsize=128)  # all assignments together ask a thousand times
+def _functions(source):
     found = {}
     _collect(ast.parse(source), "", found)
     return found
@@ -144,7 +150,10 @@ def _with_bodies(source, bodies):
 
 def _guide(source, name):
     """Make a body that consists of the shape comments and `raise NotYetWritten(...)`."""
-    comments = [text for text in _comments(source, *_span(source, name)) if _SHAPE.search(text)]
+    first, last = _span(source, name)
+    comments = [
+        text for line, text in _comments(source) if first <= line <= last and _SHAPE.search(text)
+    ]
     return "\n".join([*comments, f'raise NotYetWritten("{name}")'])
 
 
@@ -173,10 +182,11 @@ def _header_end(lines, first):
     return next(token.end[0] for token in tokens if token.type == tokenize.NEWLINE) + first - 1
 
 
-def _comments(source, first, last):
+@lru_cache(maxsize=128)
+def _comments(source):
+    """Return (line number, text) of each comment."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    inside = (t for t in tokens if t.type == tokenize.COMMENT and first <= t.start[0] <= last)
-    return [token.string for token in inside]
+    return [(t.start[0], t.string) for t in tokens if t.type == tokenize.COMMENT]
 
 
 def _with_import(source, module):

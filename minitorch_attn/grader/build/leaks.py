@@ -11,6 +11,7 @@ import json
 import subprocess
 import zipfile
 import zlib
+from functools import lru_cache
 from pathlib import Path
 
 from .assignment import ToWrite, package_root
@@ -32,7 +33,7 @@ def telling_lines(assignment):
     dict of str to str
     """
     left = _library() | changed_files(assignment)
-    texts = [set(map(bare, text.splitlines())) for text in left.values()]
+    texts = [set(_bare_lines(text)) for text in left.values()]
     found = {}
     for part in (*assignment.blanks, *assignment.groups):
         common = COMMON if isinstance(part, ToWrite) else 1
@@ -128,8 +129,12 @@ def _lines(name, data):
             text = "\n".join(_strings(json.loads(text)))
         except ValueError:
             pass
-    for number, line in enumerate(text.splitlines(), 1):
-        yield number, bare(line)
+    yield from enumerate(_bare_lines(text), 1)
+
+
+@lru_cache(maxsize=1024)  # a release contains most files of the library unchanged
+def _bare_lines(text):
+    return tuple(map(bare, text.splitlines()))
 
 
 def _strings(value):

@@ -3,6 +3,7 @@
 import py_compile
 import shutil
 from functools import lru_cache
+from importlib.util import cache_from_source
 from pathlib import Path
 
 from .assignment import package_root
@@ -20,6 +21,7 @@ NOT_GRADED = (
 # unless the assignment needs the engine, the engine and all backward passes are removed, too.
 STEPS = "minitorch_attn.gradcheck.numeric:slopes"
 ENGINE = "minitorch_attn.autograd.engine:run_backward"
+_bytecode = {}  # (name, source) -> content of the compiled file
 
 
 def write_package(assignment, folder, stripped=False):
@@ -62,11 +64,20 @@ def _is_wanted(relative, stripped):
 
 
 def _compile(path, name):
-    """Compile a file so that Python never checks whether the source file has changed."""
+    """Compile a file so that Python never checks whether the source file has changed.
+
+    Most assignments leave a file as it is, so its bytecode is kept for the next one.
+    """
+    key, target = (name, path.read_bytes()), Path(cache_from_source(path))
+    if key in _bytecode:
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(_bytecode[key])
+        return
     py_compile.compile(
         str(path), dfile=name, doraise=True,
         invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
     )  # fmt: skip
+    _bytecode[key] = target.read_bytes()
 
 
 def changed_files(assignment, stripped=False):

@@ -297,5 +297,5 @@ def test_buffers(ranks):
 
 
 def test_errors():
-    run_ranks(2, different_modules)
+    run_ranks(2, different_modules, last=True)
     run_ranks(2, invalid_arguments)
