@@ -33,6 +33,7 @@ extensions = [
     "sitebuilder.exercise_page",
     "sitebuilder.lesson_pages",
     "sitebuilder.mathml",
+    "sitebuilder.numpydoc_template",
     "sitebuilder.site_search",
     "sitebuilder.source_pages",
     "sitebuilder.stepper",

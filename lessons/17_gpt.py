@@ -178,7 +178,7 @@ check(
 )
 
 # %%
-steps, warmup, top = pick(600, 330), 30, 6e-3
+steps, warmup, top = pick(600, 230), 30, 6e-3
 
 
 def train(model, steps, shift=1):
@@ -329,7 +329,7 @@ print(f"{100 * 50257 * 12288 / gpt3:.1f} % of GPT-3")
 
 # %%
 cheat = make_gpt()
-cheat_losses = train(cheat, pick(120, 80), shift=0)
+cheat_losses = train(cheat, pick(120, 60), shift=0)
 print(f"loss of the model without a shift: {cheat_losses[-1]:.4f}")
 print("it writes ", repr(write(cheat, "The f", 40, 0.7)))
 honest = validation_loss(cheat)

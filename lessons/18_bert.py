@@ -182,7 +182,7 @@ def make_bert():
 def train(ways=(0.8, 0.1, 0.1), share=0.15, mask=None, count="hidden"):
     """Train a model; `count` is "hidden" or "all", the positions that the loss includes."""
     model, generator, losses = make_bert(), np.random.default_rng(0), []
-    steps = pick(500, 280)
+    steps = pick(500, 200)
     optimizer = mt.optim.Adam(model.parameters(), lr=8e-3)
     for step in range(steps):
         optimizer.param_groups[0]["lr"] = 8e-3 * min((step + 1) / 30, 1.05 - step / steps)

@@ -157,7 +157,7 @@ def right_digits(model, length, size=300):
 
 # %%
 LENGTHS, GLOBAL = (2, 4, 8, 12), ("no attention", "dot", "general", "concat", "location")
-models = {choice: train(choice, pick(450, 300)) for choice in GLOBAL}
+models = {choice: train(choice, pick(450, 220)) for choice in GLOBAL}
 right = {choice: [right_digits(m, n) for n in LENGTHS] for choice, m in models.items()}
 print("correct digits, by their number" + "".join(f"{n:7}" for n in LENGTHS))
 for choice, row in right.items():
@@ -236,7 +236,7 @@ check(
 )
 
 # %%
-models |= {choice: train(choice, pick(450, 300)) for choice in ("local-m", "local-p")}
+models |= {choice: train(choice, pick(450, 220)) for choice in ("local-m", "local-p")}
 right |= {choice: [right_digits(models[choice], n) for n in LENGTHS] for choice in models}
 for choice in ("no attention", "local-m", "local-p", "general"):
     print(f"{choice:31}" + "".join(f"{100 * share:6.0f}%" for share in right[choice]))
@@ -339,7 +339,7 @@ def right_bits(model):
 
 
 # %%
-fed, tour, walk = right_bits(train_hunter(True, pick(600, 450)))
+fed, tour, walk = right_bits(train_hunter(True, pick(600, 330)))
 print("with input feeding, by step", fed.round(2))
 print("tour", tour, " place with the largest weight", walk.argmax(axis=1))
 assert fed.min() > 0.97
@@ -363,7 +363,7 @@ assert (walk.argmax(axis=1) == tour)[:-1].all()
 # down six numbers, then run the next cell.
 
 # %%
-blind, _, blind_walk = right_bits(train_hunter(False, pick(600, 450)))
+blind, _, blind_walk = right_bits(train_hunter(False, pick(600, 330)))
 print("without input feeding, by step", blind.round(2))
 assert blind[0] > 0.97 and blind[1:4].max() < 0.85
 assert blind[4:].min() > 0.9

@@ -193,7 +193,7 @@ def new_model(causal=True):
 
 
 untrained = new_model().eval()
-model = train(new_model(), pick(600, 160), lambda model, batch: model.next_pixel_loss(batch))
+model = train(new_model(), pick(600, 110), lambda model, batch: model.next_pixel_loss(batch))
 with mt.no_grad():
     losses = model.next_pixel_loss(mt.tensor(test), reduction="none").numpy() / math.log(2)
 print(f"Image GPT: {losses.mean():.2f} bits per pixel")
@@ -355,7 +355,7 @@ def unshifted_loss(model, batch):
     return nn.functional.cross_entropy(logits.flatten(0, 1), batch.flatten())
 
 
-cheat = train(new_model(), pick(250, 90), unshifted_loss)
+cheat = train(new_model(), pick(250, 70), unshifted_loss)
 with mt.no_grad():
     seen = unshifted_loss(cheat, mt.tensor(test)).item() / math.log(2)
     honest = cheat.next_pixel_loss(mt.tensor(test)).item() / math.log(2)

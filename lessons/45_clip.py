@@ -256,7 +256,7 @@ def train(model, steps, places=False, batch=128):
     return model.eval()
 
 
-train(model, pick(800, 150))
+train(model, pick(800, 130))
 print(f"learned temperature: {1 / model.logit_scale.exp().item():.3f}")
 
 
@@ -343,7 +343,7 @@ assert accuracy > pick(0.85, 0.2)
 # cell.
 
 # %%
-other = train(new_model(), pick(140, 110), places=True)
+other = train(new_model(), pick(140, 80), places=True)
 with_places = draw_sentences(test, np.random.default_rng(2), places=True)
 found = retrieval(other, with_places)
 print("correct sentence first: {:.0%}, correct scene first: {:.0%}".format(*found))

@@ -288,7 +288,7 @@ def aligned(model):
     return (plans.numpy()[n, k].argmax(1) == named[n, k]).mean(), plans.numpy()
 
 
-trained = learn(Vectors(), pick(500, 150))
+trained = learn(Vectors(), pick(500, 110))
 chance = np.mean(1 / (test.digits >= 0).sum(1))
 share, plans = aligned(trained)
 before, _ = aligned(Vectors())

@@ -93,9 +93,9 @@ def pytest_collection():
 
 
 def pytest_ignore_collect(collection_path, config):
-    """With `-m slow` or `-m serial`, import only the files in which the marker's name occurs."""
+    """With `-m slow`, `serial` or `kernel`, import only files in which the marker's name occurs."""
     marker = config.getoption("markexpr").partition(" ")[0]
-    if marker not in ("slow", "serial") or not collection_path.match("test_*.py"):
+    if marker not in ("slow", "serial", "kernel") or not collection_path.match("test_*.py"):
         return None
     return f".{marker}" not in collection_path.read_text("utf-8") or None
 

@@ -1,5 +1,6 @@
 """The continuous integration script, docs/ci.md and CONTRIBUTING.md agree with the tests."""
 
+import ast
 import re
 import subprocess
 import tomllib
@@ -33,6 +34,41 @@ def test_the_script_runs_the_tests_that_the_default_leaves_out():
     assert '-m "slow and not serial"' in SCRIPT and "-m serial" in SCRIPT
     markers = {marker.partition(":")[0] for marker in OPTIONS["markers"]}
     assert {"slow", "serial"} <= markers
+
+
+def test_the_tests_that_need_a_kernel_are_marked():
+    """The other sections skip them; the section "lessons" runs those with the marker."""
+    assert "-m kernel\n" in SCRIPT
+    found = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        if path != Path(__file__) and "importorskip" in text:
+            module = ast.parse(text)
+            found |= {f"{path.stem}::{name}": is_marked for name, is_marked in needing(module)}
+    assert len(found) > 10 and [name for name, is_marked in found.items() if not is_marked] == []
+
+
+def needing(module):
+    """Yield each test of a file that needs a kernel, also by a fixture, and if it is marked."""
+    functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
+    packages = {"ipykernel", "nbclient", "IPython.core.interactiveshell"}
+    marked = "pytestmark = pytest.mark.kernel" in map(ast.unparse, module.body)
+    names = set()
+    while True:
+        found = {
+            function.name
+            for function in functions
+            for node in ast.walk(function)
+            if getattr(node, "value", None) in packages
+            or {getattr(node, "id", None), getattr(node, "arg", None)} & names
+        }
+        if found == names:
+            break
+        names = found
+    for function in functions:
+        if function.name in names and function.name.startswith("test_"):
+            decorators = map(ast.unparse, function.decorator_list)
+            yield function.name, marked or "pytest.mark.kernel" in decorators
 
 
 @pytest.mark.parametrize("text", [SCRIPT, PAGE, GUIDE], ids=["run", "ci.md", "CONTRIBUTING.md"])

@@ -207,6 +207,7 @@ def test_notebooks_of_some_lessons(mta, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.kernel
 def test_notebooks_are_executed_and_a_failure_is_named(mta, tmp_path):
     pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")

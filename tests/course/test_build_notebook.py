@@ -185,6 +185,7 @@ def shell():
     interactive.clear_instance()
 
 
+@pytest.mark.kernel
 def test_a_check_says_that_the_last_run_of_a_cell_failed(shell, file, capsys, monkeypatch):
     file.write_text(up_to(STEPS[6]), encoding="utf-8")
     shell.run_cell(START)
@@ -213,6 +214,7 @@ def test_a_check_says_that_the_last_run_of_a_cell_failed(shell, file, capsys, mo
     assert "This is Value.log in my_gpt.py, an earlier version" in said('check("Value.log")')
 
 
+@pytest.mark.kernel
 def test_a_stub_whose_cell_has_a_syntax_error_is_not_only_called_unwritten(shell, file):
     shell.run_cell(START)
     shell.run_cell("def vocabulary(text:\n    return text")
@@ -420,6 +422,7 @@ def test_stopping_the_training_ends_its_process(kernel, file, monkeypatch, capsy
 # In a kernel
 
 
+@pytest.mark.kernel
 def test_the_unanswered_notebook_says_what_to_write(tmp_path):
     pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
@@ -435,6 +438,7 @@ def test_the_unanswered_notebook_says_what_to_write(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.kernel
 def test_with_answers_the_notebook_runs_from_top_to_bottom(tmp_path):
     pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")

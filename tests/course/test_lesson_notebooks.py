@@ -110,6 +110,7 @@ def test_a_function_is_to_be_written_and_hint_and_answer_are_folded(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.kernel
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -133,6 +134,7 @@ def test_the_check_says_what_is_wrong_and_the_next_cells_run(change, said, tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.kernel
 def test_with_answers_everything_runs(tmp_path):
     pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
@@ -143,6 +145,7 @@ def test_with_answers_everything_runs(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.kernel
 def test_it_runs_from_top_to_bottom_with_its_figures(small, tmp_path):
     pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
@@ -158,6 +161,7 @@ def test_it_runs_from_top_to_bottom_with_its_figures(small, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.kernel
 def test_it_names_the_line_of_the_cell_that_fails(small, tmp_path):
     pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")

@@ -8,6 +8,7 @@ import pytest
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
 pytest.importorskip("ipykernel")
+pytestmark = pytest.mark.kernel
 
 CELLS = {
     "figure": "import minitorch_attn as mt\nmt.viz.sinusoidal_figure(8, 16)",

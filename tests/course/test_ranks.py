@@ -111,6 +111,7 @@ def test_functions_and_classes_of_a_cell(tmp_path):
 
 
 @needs_mpi
+@pytest.mark.kernel
 def test_functions_and_classes_of_a_notebook(tmp_path):
     for package in ("ipykernel", "nbclient", "nbformat"):
         pytest.importorskip(package)

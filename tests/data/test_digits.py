@@ -1,5 +1,9 @@
-"""Digits: shares of the test set that leave a part without images are refused."""
+"""Digits: the split is scikit-learn's; shares that leave a part without images are refused."""
 
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 
 from minitorch_attn.data import digits_split
@@ -19,3 +23,33 @@ def test_the_smallest_parts(share, count):
     _, labels, _, test_labels = digits_split(share)
     assert (len(labels), len(test_labels)) == (1797 - count, count)
     assert set(labels) == set(test_labels) == set(range(10))
+
+
+SHARES = [0.2, 0.25, 0.5, 1 / 3, 1 / 7, 10 / 1797, 11 / 1797, 1000 / 1797, 1786 / 1797]
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_images_and_their_order_are_those_of_scikit_learn(share):
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    images, labels = load_digits(return_X_y=True)
+    images = (images.reshape(-1, 1, 8, 8) / 16).astype(np.float32)
+    for seed in (0, 1, 20170612, 2**32 - 1):
+        training, test, training_labels, test_labels = train_test_split(
+            images, labels, test_size=share, random_state=seed, stratify=labels
+        )
+        expected = training, training_labels, test, test_labels
+        for mine, theirs in zip(digits_split(share, seed), expected, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def test_results_may_be_changed():
+    digits_split()[0][:] = 7
+    assert digits_split()[0].max() == 1
+
+
+def test_scikit_learn_is_not_imported():
+    code = "import sys; from minitorch_attn.data import digits_split; digits_split()"
+    code += "; sys.exit('sklearn' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

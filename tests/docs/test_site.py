@@ -1,5 +1,6 @@
 """The built site: every page in a browser from file://, every link and anchor, and the search."""
 
+import functools
 import re
 from html.parser import HTMLParser
 from urllib.parse import quote, unquote, urlsplit
@@ -64,7 +65,22 @@ def test_styles_load_nothing_from_elsewhere(site):
         assert not re.search(r"(url\(|@import)\s*[\"']?(https?:)?//", text), path
 
 
+def test_only_the_search_page_loads_the_search_index(parsed):
+    loading = {
+        path.name
+        for path, page in parsed.items()
+        if any(urlsplit(url).path.endswith("searchindex.js") for url in page.loads)
+    }
+    assert loading == {"search.html"}
+
+
 def test_links_and_anchors_lead_somewhere(site, parsed):
+    @functools.cache
+    def target_of(folder, link):
+        """The file that a link leads to from a page in a folder; None if it is not on the site."""
+        target = (folder / unquote(link)).resolve()
+        return target if target.is_file() and target.is_relative_to(site) else None
+
     broken = set()
     for path, page in parsed.items():
         if path.name == "stepper_gpt.html":
@@ -73,8 +89,8 @@ def test_links_and_anchors_lead_somewhere(site, parsed):
             parts = urlsplit(url)
             if parts.scheme or url.startswith("//"):
                 continue
-            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            if not target.is_file() or not target.is_relative_to(site):
+            target = target_of(path.parent, parts.path) if parts.path else path
+            if target is None:
                 broken.add((path.relative_to(site).as_posix(), url))
             elif parts.fragment and target in parsed:
                 if unquote(parts.fragment) not in parsed[target].anchors:

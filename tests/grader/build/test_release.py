@@ -228,6 +228,7 @@ def executed(release, bodies):
 
 
 @pytest.mark.slow
+@pytest.mark.kernel
 def test_the_notebook_runs_from_top_to_bottom_as_it_is_and_solved(made, release):
     pytest.importorskip("nbformat")
     (release / "reward.py").write_text(
