@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,15 @@ def test_the_script_runs_the_tests_that_the_default_leaves_out():
     assert '-m "slow and not serial"' in SCRIPT and "-m serial" in SCRIPT
     markers = {marker.partition(":")[0] for marker in OPTIONS["markers"]}
     assert {"slow", "serial"} <= markers
+
+
+def test_no_folder_of_tests_is_left_out(pytestconfig):
+    """By default, pytest does not enter a folder named build; tests/grader has one."""
+    left_out = pytestconfig.getini("norecursedirs")
+    folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
+    parts = {part for folder in folders for part in folder.relative_to(ROOT).parts}
+    assert "build" in parts
+    assert [part for part in parts if any(fnmatch(part, name) for name in left_out)] == []
 
 
 def test_the_tests_that_need_a_kernel_are_marked():
