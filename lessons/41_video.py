@@ -411,7 +411,12 @@ def tubes(noise, frames, hidden):
 # %% tags=["check"]
 check(
     tubes,
-    cases=[(mt.rand(7), 3, 5), (mt.rand(5), 2, 1), (mt.rand(11), 1, 0), (mt.rand(3), 5, 3)],
+    cases=[
+        (mt.rand(7), 3, 5),
+        (mt.tensor([0.4, 0.9, 0.1]), 2, 1),
+        (mt.rand(11), 1, 0),
+        (mt.rand(3), 5, 3),
+    ],
     expected=lambda noise, frames, hidden: mt.tensor(
         [[bool((noise > x).sum() < hidden) for x in noise]] * frames
     ),
