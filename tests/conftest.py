@@ -35,7 +35,8 @@ LONGEST = (
     "tests/grader/grade/test_hostile_steps.py", "tests/training/test_workers_killed.py",
     "tests/course/test_build.py", "tests/course/test_jupyterlab.py",
 )  # fmt: skip
-ONE_BY_ONE = "tests/lessons/"  # long tests that share nothing: workers take them one by one
+# Long tests that share nothing: workers take them one by one.
+ONE_BY_ONE = ("tests/lessons/", "tests/kernels/test_nvrtc.py")
 DEVICES = {"numpy": "cpu", "strict": "strict", "cupy": "cuda"}
 
 

@@ -41,7 +41,7 @@ def visit(browser, look, tmp_path):
 def place(page):
     """Layer, head, query and key of the selected weight; address, title and text agree on it."""
     pattern = r"#layer=(\d+)&head=(\d+)&query=(\d+)&key=(\d+)$"
-    layer, head, query, key = map(int, re.search(pattern, page.url).groups())
+    layer, head, query, key = map(int, re.search(pattern, page.evaluate("location.href")).groups())
     title = page.locator("#which").inner_text()
     assert title == f"layer {layer}, head {head}: blocks.{layer}.attention"
     text = page.locator("#side p").first.inner_text()

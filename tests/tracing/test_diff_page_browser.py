@@ -32,7 +32,7 @@ def differing():
 
 def pair_of(page):
     """The number of the pair that is shown; the address and the header agree on it."""
-    number = int(re.search(r"#pair=(\d+)$", page.url)[1])
+    number = int(re.search(r"#pair=(\d+)$", page.evaluate("location.href"))[1])
     total = page.locator("#pairs button").count()
     assert page.locator("#position").inner_text() == f"pair {number} of {total}"
     return number

@@ -19,7 +19,7 @@ NAMED = {
 
 def step_of(page):
     """The number of the step that is shown; address, heading, scrubber and header agree on it."""
-    number = int(re.search(r"#step=(\d+)$", page.url)[1])
+    number = int(re.search(r"#step=(\d+)$", page.evaluate("location.href"))[1])
     heading = page.locator("#step-title").inner_text()
     assert heading.startswith(f"{number} ")
     assert page.locator("#slider").input_value() == str(number)
