@@ -34,6 +34,8 @@ LONGEST = (
     "tests/tools/test_grade_class.py", "tests/training/recipes/test_recipes.py",
     "tests/grader/grade/test_hostile_steps.py", "tests/training/test_workers_killed.py",
     "tests/course/test_build.py", "tests/course/test_jupyterlab.py",
+    "tests/benchmarks/test_device_calls.py", "tests/nn/test_attention.py",
+    "tests/ops/attention/test_causal.py",
 )  # fmt: skip
 # Long tests that share nothing: workers take them one by one.
 ONE_BY_ONE = ("tests/lessons/", "tests/kernels/test_nvrtc.py")
