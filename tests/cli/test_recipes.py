@@ -78,7 +78,7 @@ def test_what_a_run_of_bert_cannot_change(mta):
 def test_digits_without_scikit_learn(mta, monkeypatch, tmp_path):
     import sys
 
-    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     code, out, err = mta("train", "vit", *SMALL, "--steps", 2)
     assert code == 1 and "scikit-learn, which includes the digits, is not installed" in err
     assert "pip install" in err and not (tmp_path / "runs").exists()
