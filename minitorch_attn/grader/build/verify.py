@@ -1,5 +1,6 @@
 """Verify that an assignment's solution passes, planted bugs fail and the release leaks nothing."""
 
+import ast
 import os
 import shutil
 import subprocess
@@ -9,6 +10,8 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
+from importlib.util import resolve_name
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -130,7 +133,10 @@ class _Prover:
             yield self.candidate(f"bug: {bug.name}", with_bug(solution, bug), set(bug.loses))
         for way in made.ways:
             files = with_bug(solution_files(made, calling=way.body), way)
-            yield self.candidate(f"workaround: {way.name}", files, set(way.loses))
+            proof = self.candidate(f"workaround: {way.name}", files, set(way.loses))
+            missing = [f"the library does not have {name}" for name in _missing_imports(way)]
+            proof.found = "\n".join([*missing, proof.found]).strip()
+            yield proof
         yield from self.release(solution, reward)
 
     def candidate(self, what, files, loses):
@@ -194,6 +200,18 @@ def _used_by_children():
         return time.monotonic()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def _missing_imports(way):
+    """Return what a workaround imports, but the library lacks: it would lose for this reason."""
+    package = way.target.module.rpartition(".")[0]
+    missing = []
+    for node in ast.walk(ast.parse(way.body)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            module = resolve_name("." * node.level + (node.module or ""), package)
+            names = [alias.name for alias in node.names]
+            missing += [f"{module}:{n}" for n in names if not hasattr(import_module(module), n)]
+    return missing
 
 
 def _end(text):
