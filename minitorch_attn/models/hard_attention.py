@@ -78,7 +78,7 @@ def hard_attention(annotations, alpha, samples):
     (tensor([2., 1.]), tensor([-0.2877, -1.3863]), tensor([0.5623]))
     """
     _check_choice(annotations, alpha, samples)
-    row = ops.arange(alpha.shape[0], device=alpha.device)  # (batch,), beside (sample, batch)
+    row = ops.arange(alpha.shape[0], device=alpha.device)  # (batch,), broadcasts to (sample, batch)
     context = annotations[row, samples]  # Eq. 9: (sample, batch, annotation_dim)
     log_p_s = alpha[row, samples].log()  # Eq. 8: (sample, batch)
     log_alpha = ops.where(alpha > 0, alpha, 1.0).log()
@@ -103,7 +103,7 @@ def _check_choice(annotations, alpha, samples):
 def reinforce_loss(
     log_p_y, log_p_s, entropy, baseline=0.0, reward_weight=1.0, entropy_weight=0.0, *, reward=None
 ):
-    r"""Loss whose gradient is minus the REINFORCE estimate of hard attention.
+    r"""Return a loss for hard attention whose gradient is minus the REINFORCE estimate.
 
     Parameters
     ----------
@@ -129,7 +129,8 @@ def reinforce_loss(
 
     Notes
     -----
-    The loss is a bound on the caption's log probability: with positions s drawn from p(s),
+    Training increases L_s, a lower bound of the caption's log probability. With positions s drawn
+    from p(s),
         L_s = sum_s p(s) log p(y|s) <= log p(y)                                        Eq. 10
         dL_s/dW = sum_s p(s) [d log p(y|s)/dW + log p(y|s) d log p(s)/dW]              Eq. 11
         dL_s/dW ~ 1/N sum_n [d log p(y|s_n)/dW + log p(y|s_n) d log p(s_n)/dW]         Eq. 12
@@ -171,7 +172,7 @@ def reinforce_loss(
 
 
 def update_baseline(baseline, log_p_y, decay=0.9):
-    """Moving average of the reward, `decay * baseline + (1 - decay) * mean(log_p_y)`.
+    """Return the reward's moving average, `decay * baseline + (1 - decay) * mean(log_p_y)`.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ __all__ = [
 
 @computes("patches", reveals=("patch embedding",))
 def patchify(images, patch_size):
-    """Cut images into patches, one row for each patch. The channels of a pixel are adjacent.
+    """Cut images into patches, one row for each patch. A pixel's channels are adjacent in a row.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class Decoder(nn.Module):
         Parameters
         ----------
         encoded : Tensor of shape (batch, 1 + seen, encoder)
-            Output of the encoder, starting with the class token.
+            Output of the encoder for the class token and the visible patches.
         restore : int64 Tensor of shape (batch, patch), from `random_masking`
 
         Returns
