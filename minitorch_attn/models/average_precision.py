@@ -28,11 +28,11 @@ def average_precision(predictions, targets):
     ----------
     predictions : list of dict
         For each image, `scores` (prediction,), `labels` (prediction,) and `boxes` (prediction, 4),
-        as arrays or tensors. Boxes are corners in pixels.
+        as arrays or tensors. Boxes are in corner format, in pixels.
     targets : list of dict
-        For each image, `class_labels` (target,), `boxes` (target, 4) and, optionally, `iscrowd`
-        (target,), which marks boxes around many objects, and `area` (target,). The default
-        `area` is the area of the box.
+        For each image, `class_labels` (target,) and `boxes` (target, 4). Two fields are optional:
+        `iscrowd` (target,) marks boxes around groups of objects, and `area` (target,) is by default
+        the area of the box.
 
     Returns
     -------
@@ -44,12 +44,12 @@ def average_precision(predictions, targets):
 
     Notes
     -----
-    For each class and threshold, the predictions of all images are sorted by score. Each one is
-    correct if it is matched with a target (see `match_by_score`). The precision after k
-    predictions is the fraction of correct ones among them, and the recall is the number of
-    correct ones divided by the number of targets. The average precision is the mean of the
-    precision at 101 recalls 0, 0.01, ..., 1. The precision at a recall is the maximum precision
-    at this recall or above, or 0 if this recall is never reached.
+    For each class and threshold, the predictions of all images are sorted by score. A prediction is
+    correct if it is matched with a target (see `match_by_score`). The precision after the first k
+    predictions is the fraction of them that is correct. The recall is the number of correct
+    predictions divided by the number of targets. The average precision is the mean of the
+    precisions at the 101 recalls 0, 0.01, ..., 1. The precision at a recall is the maximum
+    precision at this recall or above, or 0 if this recall is never reached.
 
     Targets that are crowds or outside the size range are ignored: they are not counted as targets,
     and predictions matched with them are neither correct nor wrong. Unmatched predictions outside

@@ -173,7 +173,7 @@ class BERT(nn.Module):
         return x
 
     def pool(self, hidden):
-        """Return one vector for each text: tanh of a linear layer, applied to the first token.
+        """Return one vector for each text: the first token's vector after a linear layer and tanh.
 
         Parameters
         ----------
@@ -344,7 +344,7 @@ def _initialize(module):
 
 
 def _build(embed_dim, num_layers, settings):
-    """Build a published size with head_dim 64 and the uncased vocabulary, where [PAD] is id 0."""
+    """Build a BERT with head_dim 64 and the size of the uncased vocabulary, where [PAD] is id 0."""
     size = {"embed_dim": embed_dim, "num_layers": num_layers, "num_heads": embed_dim // 64}
     return BERT(**{"vocab_size": 30522, "padding_idx": 0, **size, **settings})
 

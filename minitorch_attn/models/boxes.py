@@ -148,7 +148,7 @@ def generalized_box_iou(boxes1, boxes2):
     for name, boxes in (("boxes1", boxes1), ("boxes2", boxes2)):
         if not (boxes[:, 2:] >= boxes[:, :2]).all():
             raise ArgumentError(
-                f"generalized_box_iou: {name} must be corners",
+                f"generalized_box_iou: {name} must be in corner format",
                 got="a box whose right or bottom is less than its left or top, or NaN",
                 expected="left, top, right and bottom",
                 hint="convert centers with center_to_corners_format(boxes)",

@@ -21,7 +21,7 @@ from .vit import PatchEmbedding, VisionTransformer
 
 __all__ = ["CLIP", "ImageTower", "TextTower", "contrastive_loss", "similarity"]
 
-LARGEST_SCALE = 100.0  # section 2.5: the logits are not scaled by more than this
+LARGEST_SCALE = 100.0  # upper limit of the logits' scale factor (section 2.5)
 
 
 @names_arguments
@@ -108,7 +108,7 @@ class ImageTower(VisionTransformer):
     in_channels : int, default 3
     attention_dropout : float, default 0
     activation : str or callable, default "quick_gelu"
-        As in the published weights: x sigmoid(1.702 x).
+        Default: x sigmoid(1.702 x), as in the published weights.
     eps : float, default 1e-5
 
     Attributes
@@ -294,7 +294,8 @@ class CLIP(nn.Module):
     Attributes
     ----------
     logit_scale : Parameter of shape ()
-        log(1/temperature), which is learned. Its exponential is positive for every value.
+        log(1/temperature), which is learned. The scale factor 1/temperature is therefore always
+        positive.
 
     References
     ----------
@@ -335,7 +336,7 @@ class CLIP(nn.Module):
         images : Tensor of shape (image, channel, height, width)
         ids : int64 Tensor of shape (text, token)
         mask : Mask or bool Tensor, optional
-            As in `TextTower`.
+            See `TextTower.forward`.
 
         Returns
         -------

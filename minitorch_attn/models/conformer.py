@@ -178,9 +178,9 @@ class ConformerBlock(nn.Module):
         ----------
         x : Tensor of shape (batch, frame, embed)
         key_padding_mask : bool Tensor of shape (batch, frame), optional
-            True for frames of padding, for attention and convolution.
+            True for frames of padding, which attention and convolution ignore.
         mask : Mask or Tensor, optional
-            Mask for the attention layer.
+            Mask for the attention layer, used instead of `key_padding_mask`.
         positions : optional
             Positions for the attention layer; see `RelativeAttention`.
         """

@@ -30,7 +30,7 @@ POSITIONS = {"sine": SinePositions, "learned": LearnedPositions}
 class FeatureExtractor(ResNet):
     """ResNet that returns its last feature map, with frozen batch norms.
 
-    The parameters are those of `ResNet`.
+    The parameters are the same as those of `ResNet`, with the following in addition.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class FeatureExtractor(ResNet):
 
 
 class BoxHead(nn.Module):
-    """Feed-forward network that predicts a box: ReLU between its layers.
+    """Feed-forward network with ReLU between its linear layers. It predicts a box.
 
     Parameters
     ----------
@@ -134,9 +134,10 @@ class DETR(nn.Module):
 
     Notes
     -----
-    The encoder gets one token for each position of the feature map. The decoder starts from zeros.
-    The object queries differ only in their learned positions. These are added to the queries
-    and keys of every self-attention layer, and to the queries of every cross-attention layer. A
+    The encoder gets one token for each position of the feature map. The decoder's input is zeros,
+    so the object queries differ only in their learned positions. These positions are added to the
+    queries and keys of every self-attention layer, and to the queries of every cross-attention
+    layer. A
     permutation of the object queries therefore permutes the predictions. Train with
     `auxiliary_losses` and `total_loss`.
 

@@ -32,7 +32,7 @@ class PositionedAttention(nn.Attention):
 
     @computes("attention layer")
     def forward(self, x, memory=None, *, positions=None, memory_positions=None, mask=None):
-        """Attend from each token of `x` to the tokens of `memory`, by default `x` itself.
+        """Attend from each token of `x` to the tokens of `memory`, or to those of `x` by default.
 
         Parameters
         ----------

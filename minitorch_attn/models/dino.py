@@ -129,7 +129,7 @@ def dino_loss(student, teacher, center, student_temperature=0.1, teacher_tempera
     Parameters
     ----------
     student : Tensor of shape (view, batch, K)
-        Outputs of the student's head for all views. The first ones are the teacher's views.
+        Outputs of the student's head for all views, starting with the views that the teacher sees.
     teacher : Tensor of shape (global view, batch, K)
         Outputs of the teacher's head, from which no gradient flows.
     center : Tensor of shape (K,)
@@ -262,7 +262,7 @@ def update_teacher(teacher, student, momentum):
 def cosine_schedule(step, total_steps, start, end, warmup_steps=0, warmup_start=0.0):
     """Return the value of a schedule: a linear warm-up to `start`, then a cosine to `end`.
 
-    DINO uses it for the learning rate, the weight decay and the teacher's momentum.
+    DINO uses this schedule for the learning rate, the weight decay and the teacher's momentum.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ __all__ = ["DINOv2", "dinov2_b_14", "dinov2_g_14", "dinov2_l_14", "dinov2_s_14",
 
 
 def swiglu_dim(hidden_dim):
-    """Return the hidden size of a SwiGLU network: 2/3 of `hidden_dim`, rounded up to 8, 16, ...
+    """Return a SwiGLU network's hidden size: 2/3 of `hidden_dim`, rounded up to a multiple of 8.
 
     With two thirds of the hidden size, SwiGLU's three matrices have as many weights as the two
     matrices of an ordinary feed-forward network.

@@ -186,7 +186,7 @@ class ELMo(nn.Module):
         return ops.stack(both)  # h_k0 is the word's vector twice
 
     def _read(self, layers, x):
-        """Return the word vectors x (batch, token, embed) and the output of each LSTM layer."""
+        """Return a list of x and the LSTM layers' outputs, each of shape (batch, token, embed)."""
         outputs = [x]
         for index, lstm in enumerate(layers):
             output = lstm(self.dropout(x))[0]
@@ -297,7 +297,8 @@ def bilm_loss(forward_logits, backward_logits, ids, padding_mask=None):
     Returns
     -------
     Tensor of shape ()
-        Minus the objective of section 3.1, as a mean over the predictions of each direction.
+        Negative of the objective of section 3.1, with means over each direction's predictions in
+        place of sums.
 
     Examples
     --------
@@ -339,9 +340,9 @@ def character_ids(sentences, max_characters=50):
     Returns
     -------
     int64 Tensor of shape (batch, token, max_characters)
-        Each word is a start mark, its UTF-8 bytes and an end mark, padded with 261. The id of
-        a byte is its value plus 1. The words "<S>" and "</S>" mark the start and end of a
-        sentence. Sentences are padded with words of zeros.
+        Each word consists of a start mark, its UTF-8 bytes and an end mark, and is padded with the
+        id 261. The id of a byte is its value plus 1. The words "<S>" and "</S>" mark the start and
+        end of a sentence. Sentences are padded with words whose ids are all 0.
 
     Examples
     --------

@@ -103,7 +103,7 @@ def _check_choice(annotations, alpha, samples):
 def reinforce_loss(
     log_p_y, log_p_s, entropy, baseline=0.0, reward_weight=1.0, entropy_weight=0.0, *, reward=None
 ):
-    r"""Return a loss for hard attention whose gradient is minus the REINFORCE estimate.
+    r"""Return a loss for hard attention whose gradient is minus the REINFORCE estimate (Eq. 12).
 
     Parameters
     ----------
@@ -134,9 +134,9 @@ def reinforce_loss(
         L_s = sum_s p(s) log p(y|s) <= log p(y)                                        Eq. 10
         dL_s/dW = sum_s p(s) [d log p(y|s)/dW + log p(y|s) d log p(s)/dW]              Eq. 11
         dL_s/dW ~ 1/N sum_n [d log p(y|s_n)/dW + log p(y|s_n) d log p(s_n)/dW]         Eq. 12
-    The second term of Eq. 11 follows from p(s) d log p(s)/dW = d p(s)/dW (REINFORCE). Since the
-    probabilities sum to 1, sum_s p(s) b d log p(s)/dW = b d(sum_s p(s))/dW = 0: a baseline b that
-    does not depend on s changes only the variance. The factor (reward - b) must be treated as a
+    The second term of Eq. 11 follows from p(s) d log p(s)/dW = d p(s)/dW (REINFORCE). A baseline b
+    that does not depend on s changes only the variance: since the probabilities sum to 1, sum_s
+    p(s) b d log p(s)/dW = b d(sum_s p(s))/dW = 0. The factor (reward - b) must be treated as a
     constant: its derivative would add lambda_r log p(s) d log p(y|s)/dW, a term that Eq. 11
     does not contain. Unless lambda_r = 1 and lambda_e = 0, the expected gradient differs from
     Eq. 11.

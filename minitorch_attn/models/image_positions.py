@@ -1,8 +1,7 @@
 """Positions of a feature map for DETR: sines of the row and the column, or two learned tables.
 
 Carion et al. 2020, arXiv:2005.12872v3, section 3.2 and appendix A.4. Images in a batch may be
-padded to the same size. The sinusoidal positions count only the real rows and columns of each
-image.
+padded to the same size. The sinusoidal positions count only the rows and columns without padding.
 """
 
 import math
@@ -54,7 +53,7 @@ class SinePositions(nn.Module):
         Number of features, a multiple of 4.
     temperature : float, default 10000
     scale : float, default 2 pi
-        Number that encodes the last real row or column. It is the same for images of all sizes.
+        Number assigned to the last row and column without padding, for images of any size.
 
     Notes
     -----
@@ -85,7 +84,7 @@ class SinePositions(nn.Module):
         ----------
         features : Tensor of shape (batch, channel, row, column)
         mask : bool Tensor of shape (batch, row, column), optional
-            True at real positions, False at padding. Default: all are real.
+            True at positions of the image, False at padding. Default: no padding.
 
         Returns
         -------

@@ -4,9 +4,8 @@ Hu et al. 2019, "Local Relation Networks for Image Recognition", arXiv:1904.1149
 convolution has one fixed weight for each position of its window. A local relation layer computes
 the weights from its input. For each position, it adds two scores: appearance (how well the position
 fits the center of the window) and geometry (where the position is in the window). The weights are
-the softmax of these sums. Ramachandran et al. 2019,
-"Stand-Alone Self-Attention in Vision Models", arXiv:1906.05909v1, use self-attention in the
-same windows, with relative positions.
+the softmax of these sums. Ramachandran et al. 2019, "Stand-Alone Self-Attention in Vision Models",
+arXiv:1906.05909v1, use self-attention in the same windows, with relative positions.
 """
 
 import math
@@ -25,9 +24,9 @@ __all__ = ["LRNet", "LocalRelation", "LocalSelfAttention", "lr_net_26", "lr_net_
 class LocalRelation(nn.Module):
     r"""Local relation layer: a weighted sum over a window, with weights computed from the input.
 
-    The weight of position p' for the center p is softmax(Phi(query_p, key_p') + geometry_{p' -
-    p}) over the k x k window (Eq. 2). The channels are divided into groups that share the
-    weights.
+    The weight of position p' for the center p is the softmax of Phi(query_p, key_p') +
+    geometry_{p' - p} over the k x k window (Eq. 2). The channels are divided into groups. All
+    channels of a group share the weights.
 
     Parameters
     ----------
@@ -94,7 +93,7 @@ class LocalRelation(nn.Module):
         self.out = nn.Conv2d(channels, channels, 1)
 
     def geometry(self):
-        """Return the geometry term of each group and window position, (group, place)."""
+        """Return the geometry term of each group and window position: (group, window position)."""
         weight = self.geometry1.weight
         offsets = _offsets(self.kernel_size, weight.device).astype(weight.dtype)
         offsets = wrap(offsets / max(self.kernel_size // 2, 1))  # (place, 2), from -1 to 1
@@ -195,7 +194,7 @@ class LocalSelfAttention(nn.Module):
             setattr(self, name, values)
 
     def relative(self):
-        """Return r, the vector of each window position: (heads, head_dim, place)."""
+        """Return r, the vector of each window position: (heads, head_dim, window position)."""
         heads, half, k = self.row_embedding.shape
         rows = self.row_embedding.unsqueeze(3).expand(heads, half, k, k)
         columns = self.column_embedding.unsqueeze(2).expand(heads, half, k, k)
@@ -225,7 +224,7 @@ class LocalSelfAttention(nn.Module):
 
 
 def _offsets(kernel_size, device):
-    """Return the offset (down, right) of each window position from the center, (place, 2)."""
+    """Return each window position's offset (down, right) from the center: (window position, 2)."""
     xp, half = module_for(device), kernel_size // 2
     place = xp.arange(kernel_size) - half
     return xp.stack([xp.repeat(place, kernel_size), xp.tile(place, kernel_size)], 1)
@@ -250,7 +249,7 @@ class LRBlock(nn.Module):
     stride : int
         Stride of the local relation layer.
     relation : callable
-        Builds the local relation layer from a number of channels and a stride.
+        Function `relation(channels, stride)` that builds the local relation layer.
     """
 
     def __init__(self, in_channels, width, out_channels, stride, relation):

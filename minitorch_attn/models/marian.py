@@ -1,8 +1,8 @@
 """Marian: the Transformer of the translation toolkit used to train the OPUS-MT models.
 
 Junczys-Dowmunt et al. 2018, "Marian: Fast Neural Machine Translation in C++", arXiv:1804.00344v3.
-It differs from the original Transformer in the order of the features of the sinusoidal positions.
-The OPUS-MT models also use swish instead of ReLU.
+Marian differs from the original Transformer in the order of the features of the sinusoidal
+positions. The OPUS-MT models also use swish instead of ReLU.
 """
 
 import math

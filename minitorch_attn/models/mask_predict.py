@@ -1,7 +1,7 @@
 """Mask-Predict's model: an encoder-decoder that predicts all masked target tokens at once.
 
 Ghazvininejad et al. 2019, "Mask-Predict: Parallel Decoding of Conditional Masked Language Models",
-arXiv:1904.09324v2, section 2. `generation/mask_predict.py` decodes with it.
+arXiv:1904.09324v2, section 2. `generation/mask_predict.py` contains the decoding algorithm.
 """
 
 import math
@@ -169,7 +169,7 @@ def mask_target(target, noise, share, mask_id, pad_id=0):
     noise : Tensor of shape (batch, target)
         Uniform random numbers. The tokens with the smallest noise are masked.
     share : Tensor of shape (batch,)
-        Uniform random numbers in [0, 1): 1 + floor(share * N) of N tokens are masked.
+        Uniform random numbers in [0, 1). In a target of N tokens, 1 + floor(share * N) are masked.
     mask_id : int
     pad_id : int, default 0
 

@@ -126,15 +126,14 @@ def assign_rows(cost):
 
     Notes
     -----
-    The Hungarian method (Kuhn 1955), with shortest augmenting paths (Crouse 2016, "On implementing
-    2D rectangular assignment algorithms"). It adds one row at a time. A new row may take a column
-    from another row, which then takes another column, and so on until a column is free. The
-    algorithm also keeps a price for every row and column. The length of such a path is the sum of
-    its reduced costs,
+    This is the Hungarian method (Kuhn 1955) with shortest augmenting paths (Crouse 2016, "On
+    implementing 2D rectangular assignment algorithms"). The method adds one row at a time. A new
+    row may take a column from another row, which then takes another column, and so on until a
+    column is free. The length of such a path is the sum of its reduced costs,
         cost[i, j] - row_price[i] - column_price[j] >= 0
-    and Dijkstra's algorithm finds the shortest path. The prices are then updated: all reduced
-    costs remain nonnegative, and those of the assigned pairs become 0. An assignment with such
-    prices has the smallest total cost.
+    where each row and each column has a price. Dijkstra's algorithm finds the shortest path. The
+    prices are then updated. All reduced costs remain nonnegative, and the reduced costs of the
+    assigned pairs become 0. An assignment with such prices has the smallest total cost.
 
     Examples
     --------

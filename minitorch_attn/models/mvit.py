@@ -231,7 +231,7 @@ class MViT(nn.Module):
         self.apply(_initialize)
 
     def make_block(self, *, size, **settings):
-        """Create one block. `size` is the size of its input's map."""
+        """Create one block. `size` is the size of the map before the block."""
         return MultiscaleBlock(**settings, make_norm=self.make_norm)
 
     @computes("image classifier")

@@ -29,7 +29,7 @@ _CACHED = 64  # tables of distances: a model needs one for each size of queries 
 
 @lru_cache(_CACHED)
 def relative_distances(queries, keys, device=None):
-    """Return the row of the relative position table for each query and key of one axis.
+    """Return the row of the relative position table for each query and key along one axis.
 
     Parameters
     ----------
@@ -102,7 +102,8 @@ class RelativePoolingAttention(PoolingAttention):
     Attributes
     ----------
     rel_pos_h, rel_pos_w, rel_pos_t : Parameter of shape (distance, head_dim)
-        Tables, with 2 max(query, key) - 1 rows. `rel_pos_t` is for videos only.
+        Tables of relative positions. The table of an axis has 2 max(query, key) - 1 rows, where
+        query and key are the lengths of the axis. `rel_pos_t` is for videos only.
 
     Notes
     -----
@@ -148,8 +149,8 @@ class RelativePoolingAttention(PoolingAttention):
     def with_positions(self, query, key, query_size, key_size):
         r"""Append features to queries and keys, so that their products include relative scores.
 
-        A query is extended by q_i R^h_{p(i), row} for each row of the keys' map, and a key by
-        the unit vector of its own row. The same is done for the other axes. Then
+        A query is extended by q_i R^h_{p(i), row} for each row of the keys' map. A key is extended
+        by the one-hot vector of its own row. The same is done for the other axes. Then
 
             [q_i, q_i R^h_i, q_i R^w_i] [k_j, e_row(j), e_column(j)]
                 = q_i k_j + q_i R^h_{p(i), p(j)} + q_i R^w_{p(i), p(j)},
