@@ -248,7 +248,7 @@ class PretrainedModel(nn.Module):
             fields["dtype"] = dtypes.pop()
 
     def peer_state(self):
-        """Return the state dict as NumPy arrays with stored names, tied parameters only once."""
+        """Return the state dict as NumPy arrays with stored names. Tied parameters appear once."""
         return self.names().to_stored({k: t.numpy() for k, t in self._own_tensors().items()})
 
     # Use the model
