@@ -138,7 +138,10 @@ class BartForSequenceClassification(BartPreTrainedModel):
 
 
 def _last_place(ids, token_id):
-    """Return the last position of `token_id` in each row. Its count must be equal in all rows."""
+    """Return the last position of `token_id` in each row.
+
+    All rows must contain the token the same number of times.
+    """
     found = ids == token_id  # (batch, token)
     counts = set(found.sum(1).tolist())
     if len(counts) != 1 or counts == {0}:

@@ -91,11 +91,11 @@ class BertPreTrainedModel(PretrainedModel):
         )
 
     def more_names(self, prefix):
-        """Return the name-table entries of embeddings that a subclass adds."""
+        """Return the `NameTable` entries of embeddings that a subclass adds."""
         return []
 
     def _decoder_names(self):
-        """Yield the name-table entries of the output layer. A tied matrix is stored once."""
+        """Yield the `NameTable` entries of the output layer. A tied matrix is stored once."""
         if self.config.tie_word_embeddings:
             yield Same("cls.predictions.bias", "head.decoder.bias")
         yield Same("cls.predictions.decoder", "head.decoder")

@@ -34,7 +34,7 @@ _OLD_EOS = 2
 
 
 class _Flat(Same):
-    """Name-table entry of a tensor that files store as a vector."""
+    """`NameTable` entry for a tensor that files store as a vector."""
 
     def join(self, arrays):
         return arrays[0].reshape(-1)
@@ -47,7 +47,7 @@ class _Flat(Same):
 
 
 def tower_names(tower, stored, ours):
-    """Return the name-table entries of a tower.
+    """Return the `NameTable` entries of a tower.
 
     Parameters
     ----------

@@ -328,7 +328,7 @@ class DetrForObjectDetection(DetrPreTrainedModel):
 
 
 def _layer_names(stored, ours):
-    """Yield the name-table entries of the layers of a stack."""
+    """Yield the `NameTable` entries of the layers of a stack."""
     for attention, own in _ATTENTION.items():
         yield Same(f"{stored}{attention}.o_proj", f"{ours}{own}.out_proj")
         yield Same(stored + attention, ours + own)

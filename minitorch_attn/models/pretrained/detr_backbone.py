@@ -33,7 +33,7 @@ _FIELDS = record(
 
 
 def backbone_config(config):
-    """Return the fields of the backbone, which older folders store in other fields.
+    """Return the backbone's fields: `backbone_config` or, in older folders, several fields.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def _halve_first_stage(model, in_channels, out_channels):
 
 
 def backbone_names(fields, stored, ours):
-    """Yield the name-table entries of a backbone.
+    """Yield the `NameTable` entries of a backbone.
 
     Parameters
     ----------

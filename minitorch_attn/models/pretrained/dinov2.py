@@ -222,7 +222,7 @@ class Dinov2Model(Dinov2PreTrainedModel):
 
 
 class Dinov2ForImageClassification(Dinov2PreTrainedModel):
-    """DINOv2 with a linear classifier on the class token and the mean of the patches."""
+    """DINOv2 with a linear classifier on the class token and the mean of the patch tokens."""
 
     def add_head(self, config):
         labels = config.num_labels

@@ -12,9 +12,10 @@ def encoder_mask(attention_mask, batch, keys, name="attention_mask"):
     Parameters
     ----------
     attention_mask : Tensor, optional
-        Mask of shape (batch, key) or (batch, query, key), of any dtype, with 0 for padding. A mask
-        with four axes (batch or 1, heads or 1, query or 1, key) must be either boolean, True where
-        attention is allowed, or floating-point; floats are added to the scores.
+        Mask of shape (batch, key) or (batch, query, key), of ints, bools or floats, with 0 for
+        padding. A mask with four axes (batch or 1, heads or 1, query or 1, key) must be either
+        boolean, with True where attention is allowed, or floating-point. Floats are added to the
+        scores.
     batch, keys : int
         Batch size and number of keys.
     name : str

@@ -62,7 +62,7 @@ def shift_right(ids, pad_token_id, decoder_start_token_id):
 
 
 def layer_names(stack, prefix=""):
-    """Return the name-table entries of one stack's layers and embeddings.
+    """Return the `NameTable` entries of one stack's layers and embeddings.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def drop_encoder(model):
 
 
 def decoder_names():
-    """Return the name table of a decoder-only model. Encoder tensors in the file are ignored."""
+    """Return the `NameTable` of a decoder-only model. Encoder tensors in the file are ignored."""
     return NameTable(
         Same("model.decoder.embed_tokens.weight", "paper.target_embedding.tokens.weight"),
         Same("lm_head.weight", "paper.head.weight"),

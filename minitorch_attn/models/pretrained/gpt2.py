@@ -119,7 +119,7 @@ class GPT2PreTrainedModel(DecoderModel):
 
 
 def _set_attention(block, config, i):
-    """Set the attention options of a block that are in Hugging Face's config but not the paper."""
+    """Apply the attention options of Hugging Face's configuration that the paper does not have."""
     attention = block.attention
     if config.reorder_and_upcast_attn:
         attention = block.attention = UpcastAttention(config.n_embd, config.n_head)
@@ -140,7 +140,7 @@ class UpcastAttention(nn.Attention):
 
 
 class GPT2TokenVectors(TokenVectors):
-    """Base of GPT-2 models that return token vectors, with Hugging Face's order of arguments."""
+    """Base class for GPT-2 without a head, with Hugging Face's order of arguments."""
 
     def forward(
         self, input_ids=None, past_key_values=None, attention_mask=None, token_type_ids=None,
