@@ -1,8 +1,9 @@
 """Parameter names and layouts: convert between stored files and the models in `models/`.
 
-"Stored" names and layouts are those of Hugging Face or timm; "ours" are those of `models/`. Each
-family defines one table. An entry maps a stored name to our name. `{}` stands for the same number
-in both names. A name without an entry is the same in files and in our models.
+"Stored" names and layouts are the ones in the files of Hugging Face or timm. "Our" names and
+layouts are the ones in `models/`. Each model family defines one `NameTable`. Each of its entries
+maps a stored name to our name. In an entry, `{}` stands for a number, such as the index of a
+layer, that is the same in both names. A tensor without an entry has the same name in both.
 """
 
 import re
@@ -20,7 +21,7 @@ class Same:
     Parameters
     ----------
     stored, ours : str
-        Names, or prefixes of names up to a dot. The rest of both names is the same.
+        Complete names, or prefixes that end before a dot. After the prefix, both names are equal.
     """
 
     def __init__(self, stored, ours):
@@ -39,7 +40,7 @@ class Same:
         return shapes[0]
 
     def numbers(self, name):
-        """Match `name` to our first name in this entry. Return (values of `{}`, suffix) or None."""
+        """Match `name` with our first name. Return (numbers at `{}`, suffix), or else None."""
         pattern = re.escape(self.ours[0]).replace(r"\{\}", r"(\d+)")
         found = re.fullmatch(pattern + r"((?:\..+)?)", name)
         return None if found is None else (found.groups()[:-1], found.groups()[-1])

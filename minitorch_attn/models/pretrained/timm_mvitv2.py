@@ -67,8 +67,9 @@ def class_for(architecture):
 class MultiScaleVit(TimmModel):
     """timm's MViTv2, with `forward_features` and `forward_head`.
 
-    The fields of `model_args.cfg` are those of timm's `MultiScaleVitCfg`. If the file contains
-    them, they override the architecture's sizes, and missing fields get timm's defaults.
+    `model_args.cfg` has the fields of timm's `MultiScaleVitCfg`. If the file contains
+    `model_args.cfg`, its fields replace the architecture's sizes, and missing fields get timm's
+    defaults.
 
     Examples
     --------
@@ -155,7 +156,7 @@ class MultiScaleVit(TimmModel):
 
 
 def _pool_type(global_pool, cfg):
-    """Return the pooling before the head: "avg", "token" or "" for none."""
+    """Return the type of pooling before the head: "avg", "token" or "" (no pooling)."""
     if global_pool is None:
         return "token" if cfg.use_cls_token else "avg"
     allowed = ("", "avg", "token") if cfg.use_cls_token else ("", "avg")
