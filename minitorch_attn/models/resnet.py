@@ -150,7 +150,7 @@ class ResNet(nn.Module):
     [(2, 4, 8, 8), (2, 6, 4, 4)]
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, block, layers, num_classes=1000, *, in_channels=3, channels=(64, 128, 256, 512),

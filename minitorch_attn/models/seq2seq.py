@@ -73,7 +73,7 @@ class RecurrentEncoder(nn.Module):
         self.reverse = reverse
 
     def forward(self, source, lengths=None):
-        """Read source sentences.
+        """Return the states of the source words, and the final state.
 
         Parameters
         ----------
@@ -265,8 +265,8 @@ class Seq2Seq(nn.Module):
     The encoder's last state is the decoder's first state (Sutskever et al. 2014, arXiv:1409.3215v3,
     section 2; Luong et al. 2015, arXiv:1508.04025v5, section 2). If the encoder is bidirectional or
     has a different size, a layer converts each of its states: s_0 = tanh(W_s [forward h; backward
-    h]). Bahdanau et al. 2015, arXiv:1409.0473v7, appendix A.2.2, use only the
-    backward state at the first word.
+    h]). Bahdanau et al. 2015, arXiv:1409.0473v7, appendix A.2.2, use only the backward state at the
+    first word.
 
     Examples
     --------
@@ -279,7 +279,7 @@ class Seq2Seq(nn.Module):
     (2, 2, 13)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(self, encoder, decoder, pad_id=None):
         super().__init__()
@@ -336,8 +336,8 @@ class Seq2Seq(nn.Module):
         Returns
         -------
         dict
-            `last_hidden_state`, the encoder's states (batch, source, key_dim), and `h` (and `c`),
-            the first state of the decoder, (batch, layer, hidden).
+            `last_hidden_state` contains the encoder's states (batch, source, key_dim). `h` (and `c`
+            for an LSTM) is the first state of the decoder, (batch, layer, hidden).
         """
         memory, state = self.encoder(source, _lengths(source, source_mask))
         if self.bridge is not None:

@@ -4,8 +4,7 @@ Xu et al. 2015, "Show, Attend and Tell: Neural Image Caption Generation with Vis
 arXiv:1502.03044v3. An encoder turns an image into annotations, one vector per position. Before each
 word, an LSTM decoder reads either a weighted mean of the annotations (soft attention, trained by
 backpropagation) or a single annotation (hard attention, trained with REINFORCE; see
-`hard_attention.py`).
-`captioner.py` contains a small encoder and the complete captioning model.
+`hard_attention.py`). `captioner.py` contains a small encoder and the complete captioning model.
 """
 
 from .. import nn, ops
@@ -146,7 +145,7 @@ class ShowAttendTell(nn.Module):
     ((2, 3, 11), (2, 3, 6))
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, vocab_size, annotation_dim, embed_dim, hidden_dim, attention_dim, hard=False
@@ -179,7 +178,7 @@ class ShowAttendTell(nn.Module):
         return self._read(annotations, words, RecurrentState())
 
     def sample(self, annotations, words, num_samples=1, samples=None, noise=None, generator=None):
-        """Compute captions with hard attention: sample one position before each word.
+        """Compute logits with hard attention: sample one position before each word.
 
         Parameters
         ----------

@@ -42,7 +42,7 @@ class CTCRecognizer(nn.Module):
     >>> labels = mt.ctc_decode(log_probs, frames)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(self, encoder, vocab_size, blank=0):
         super().__init__()
@@ -108,7 +108,7 @@ class SpeechSeq2Seq(nn.Module):
     (2, True)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, encoder, vocab_size, num_layers=2, num_heads=4, ff_dim=256, dropout=0.1, max_len=512

@@ -73,7 +73,7 @@ class PatchMerging(nn.Module):
 
 @computes("merged neighbors")
 def merge_neighbours(x):
-    """Concatenate each 2 x 2 tokens: (batch, h, w, embed) -> (batch, h/2, w/2, 4 embed)."""
+    """Concatenate groups of 2 x 2 tokens: (batch, h, w, embed) -> (batch, h/2, w/2, 4 embed)."""
     batch, height, width, embed = x.shape
     if height % 2 or width % 2:
         x = ops.pad(x, (0, 0, 0, width % 2, 0, height % 2))
@@ -233,7 +233,7 @@ class Swin(nn.Module):
     (3, 4, 4, 12)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     block_class, merging_class = Block, PatchMerging
 
@@ -359,7 +359,7 @@ def swin_l(**changes):
 
 
 def _initialize(module):
-    """Initialize as in the authors' code: matrices truncated normal with std 0.02, biases 0."""
+    """Initialize matrices from a truncated normal with std 0.02, biases with 0 (authors' code)."""
     if isinstance(module, nn.Linear):
         nn.init.trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:

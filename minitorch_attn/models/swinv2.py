@@ -74,7 +74,9 @@ class ContinuousPositionBias(nn.Module):
 
 
 class CosineWindowAttention(WindowAttention):
-    """Cosine attention in windows: `softmax(cos(query, key) / tau + B) value` (Swin V2, Eq. 2).
+    """Cosine attention in windows: the scores are scaled cosines (Swin V2, Eq. 2).
+
+    With the position bias B, the output is `softmax(cos(query, key) / tau + B) value`.
 
     Parameters
     ----------

@@ -96,7 +96,7 @@ class RelativePositionBias(nn.Module):
         self.embedding = nn.Embedding(num_buckets, num_heads)
 
     def forward(self, query_len, key_len):
-        """Return the bias (1, heads, query, key). The queries are at the last key positions."""
+        """Return the bias (1, heads, query, key). The last query is at the last key's position."""
         device = self.embedding.weight.device
         key = ops.arange(key_len, device=device)
         query = key[key_len - query_len :].unsqueeze(1)
@@ -247,7 +247,7 @@ class T5(nn.Module):
     (1, 3, 31)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, vocab_size, embed_dim, num_heads, num_layers, head_dim=64, ff_dim=None,

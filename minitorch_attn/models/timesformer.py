@@ -59,7 +59,7 @@ class DividedBlock(Block):
         Parameters
         ----------
         x : Tensor of shape (batch, 1 + patch * frame, embed)
-            The class token, followed by the patches. The frames of one patch are neighbors.
+            The class token, followed by the tokens of each patch in all frames.
         frames : int
             Number of frames.
 
@@ -136,7 +136,7 @@ class TimeSformer(nn.Module):
     (5, 10)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, image_size=224, patch_size=16, num_frames=8, num_classes=400, embed_dim=768,

@@ -73,8 +73,9 @@ def transport_plan(
         delta = 1 / (n Q^T sigma)
         sigma = 1 / (m Q delta)
         T = diag(sigma) Q diag(delta)
-    At convergence, the divergence from the *previous* plan is 0, so the result is the exact optimum
-    for any beta. In contrast, the plan of Sinkhorn's algorithm remains blurred.
+    The vectors sigma and delta scale the rows and columns of Q. At convergence, the divergence from
+    the *previous* plan is 0, so the result is the exact optimum for any beta. In contrast, the plan
+    of Sinkhorn's algorithm remains blurred.
 
     References
     ----------
@@ -171,7 +172,7 @@ def _divided(numerator, denominator):
 
 
 def _real(name, padding_mask, cost, axis):
-    """Return 1 for words or regions and 0 for padding, with size 1 along the other cost axis."""
+    """Return 1 for words or regions and 0 for padding, in a shape that broadcasts to the cost."""
     shape = (cost.shape[0], cost.shape[axis])
     if padding_mask is None:
         real = ops.ones(shape, dtype=cost.dtype, device=cost.device)

@@ -127,7 +127,7 @@ class UNITER(BERT):
         self, ids, features, boxes, word_padding_mask=None, region_padding_mask=None,
         masked_regions=None,
     ):  # fmt: skip
-        """Encode words and regions together.
+        """Return the vectors of the words and regions.
 
         Parameters
         ----------

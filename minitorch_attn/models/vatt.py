@@ -83,7 +83,7 @@ class VATT(nn.Module):
     Parameters
     ----------
     video_size, video_patch : (int, int, int)
-        Numbers of frames, rows and columns of pixels in a clip and in a patch.
+        Number of frames, height and width of a clip and of a patch.
     audio_length, audio_patch : int
         Number of samples in the audio of a clip and in one segment. See `AudioTokens`.
     vocab_size, text_length : int
@@ -136,7 +136,7 @@ class VATT(nn.Module):
     ((2, 5), (2, 3), ())
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, video_size=(32, 224, 224), video_patch=(4, 16, 16), audio_length=153_600,

@@ -128,7 +128,7 @@ class VideoTokens(Tokens):
     Attributes
     ----------
     projection : Conv3d
-        Its kernel size equals its stride, so it projects each patch once.
+        Projection of the patches: a convolution whose stride equals its kernel size.
     time_positions, row_positions, column_positions : LearnedPositionalEmbedding
         Each patch gets the sum of three vectors, so T + H + W vectors encode T * H * W positions.
 

@@ -285,7 +285,7 @@ class VideoMAE(nn.Module):
     ((5, 6, 32), (5, 8), ())
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, image_size=224, patch_size=16, num_frames=16, tubelet_size=2, embed_dim=768,

@@ -64,7 +64,7 @@ class ViLT(nn.Module):
     ((1, 8, 6), (1, 6))
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, vocab_size, image_size, patch_size, embed_dim, num_heads, num_layers, mlp_dim,
@@ -122,7 +122,7 @@ class ViLT(nn.Module):
         return self.embeddings(tokens, segments)
 
     def embed_images(self, images, pixel_mask=None):
-        """Return the embeddings of the class token and the patches, and a padding mask.
+        """Return the embeddings of the class token and the patches, and a mask (0 for padding).
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class ViLT(nn.Module):
         return ops.interpolate(mask, size=grid, mode="nearest").squeeze(1).to("int64")
 
     def _positions(self, sizes, grid):
-        """Return positions (batch, patch, embed), interpolated to each image's size, padded."""
+        """Return positions (batch, patch, embed), interpolated to each image's size and padded."""
         table = self.positions[:, 1:].reshape(1, *self.grid, self.embed_dim).permute(0, 3, 1, 2)
         if min(map(min, sizes), default=1) < 1:
             raise ShapeError("ViLT: pixel_mask must not be 0 everywhere", got="a mask of zeros")

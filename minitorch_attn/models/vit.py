@@ -168,7 +168,7 @@ class VisionTransformer(nn.Module):
     (5, 10)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, image_size=224, patch_size=16, num_classes=1000, embed_dim=768, num_layers=12,

@@ -226,7 +226,7 @@ class Wav2Vec2Conformer(nn.Module):
         self.positions, self.layer_drop = positions, layer_drop
 
     def forward(self, samples, padding=None):
-        """Encode waveforms.
+        """Return the frame vectors and the convolutional features of waveforms.
 
         Parameters
         ----------

@@ -52,8 +52,8 @@ class Attention(Module):
     q_proj, k_proj, v_proj, out_proj : Linear
     weight_hooks : list of callable
         Functions that every forward pass calls as `hook(attention, weights)`, with weights of shape
-        (batch, heads, query, key). If the list is not empty, the unfused computation is used, and
-        the context is computed from these weights.
+        (batch, heads, query, key). If the list is not empty, attention is computed step by step,
+        and the context is computed from these weights.
 
     References
     ----------
@@ -110,7 +110,7 @@ class Attention(Module):
     def forward(
         self, x, memory=None, *, mask=None, bias=None, is_causal=False, rotary=None, cache=None
     ):
-        """Attend from each token of `x` to the tokens of `memory`, by default `x` itself.
+        """Return attention from the tokens of `x` to the tokens of `memory` (default: `x`).
 
         Parameters
         ----------

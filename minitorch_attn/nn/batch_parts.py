@@ -20,8 +20,8 @@ def split_batch(batch, parts, dim=0):
     Parameters
     ----------
     batch : Tensor, or tuple, list or dict of tensors and masks
-        Tensors with the same size along axis `dim`. Each part gets other values, 0-d tensors, and
-        masks that all examples share unchanged.
+        Tensors with the same size along axis `dim`. Other values, 0-d tensors, and masks that all
+        examples share are not split. Every part gets them unchanged.
     parts : int, or list of int
         Number of parts, or list of their sizes.
     dim : int, default 0
@@ -142,9 +142,9 @@ def check_separate(whole, alone, size, dim):
             difference = (a - b).abs().max().item()
             raise ArgumentError(
                 "DataParallel: the result for an example depends on the other examples",
-                got=f"a maximum difference of {difference:.3g} between the results for the last of "
-                f"{size} examples in the batch and alone",
-                hint="use a module that treats each example separately, and has the batch on axis "
+                got=f"a maximum difference of {difference:.3g} between the result for the last of "
+                f"{size} examples in the batch and its result alone",
+                hint="use a module that processes each example separately, with the batch on axis "
                 f"{dim}",
             )
 

@@ -39,7 +39,7 @@ def watch_attention(module, hook):
     hidden = [name for name, layer in module.named_modules() if _is_hidden(layer)]
     if hidden or not layers:
         raise ArgumentError(
-            "watch_attention, collect_attention: the weights of an attention layer cannot be seen"
+            "watch_attention, collect_attention: the weights of a layer cannot be collected"
             if hidden else "watch_attention, collect_attention: the module has no attention layer",
             got=", ".join(f"{name or 'the module'} = {type(module.get_submodule(name)).__name__}"
                           for name in hidden or [""]),

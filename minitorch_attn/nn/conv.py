@@ -165,7 +165,7 @@ class Conv2d(_Conv):
         Number of groups. The output channels of a group use only the input channels of that group.
     bias : bool, default True
     padding_mode : {"zeros", "reflect", "replicate", "circular"}
-        Values of the padding.
+        How to fill the padding: with zeros, or with values of the input.
     device, dtype : optional
         Device and dtype of the parameters.
 

@@ -25,7 +25,7 @@ __all__ = ["DataParallel"]
 
 
 class DataParallel(Module):
-    """Split the batch of a module among the cores, in the forward and in the backward pass.
+    """Wrapper that splits the batch of a module among the cores, forward and backward.
 
     One line makes a training loop use all cores: `model = nn.DataParallel(model)`. The outputs are
     the same as without `DataParallel`, and the gradients are equal up to rounding, because the
@@ -60,7 +60,7 @@ class DataParallel(Module):
     Notes
     -----
     The batch is not split if there is only one example or thread, if the module has hooks, or while
-    a recording, a checkpoint or anomaly mode watches this thread.
+    a recording, a checkpoint or anomaly mode is active in this thread.
 
     Each part has a separate range of random numbers. With the same seed and the same number of
     parts, dropout masks are therefore the same in every run. Drawing any other random numbers in
@@ -173,7 +173,7 @@ def refuse_batch_statistics(name, module):
             raise ArgumentError(
                 f"{name}: batch normalization is not supported: it needs the whole batch",
                 got=f"{path or 'module'}: {type(layer).__name__}",
-                hint="train without it (threads=1), or use LayerNorm or GroupNorm",
+                hint="train without parallelism (threads=1), or use LayerNorm or GroupNorm",
             )
 
 

@@ -21,7 +21,7 @@ __all__ = ["KVCache", "StaticKVCache"]
 
 
 class _Layer:
-    """Keys and values of one attention layer. Concatenation adds tokens, so gradients flow."""
+    """Keys and values of one attention layer. New tokens are concatenated, so gradients flow."""
 
     complete = False
     visible = None  # mask of the keys that hold a token; only while a CUDA graph is captured
@@ -161,7 +161,7 @@ def store(keys, values, start, key, value):
     keys, values : array of shape (batch, heads, capacity, head_dim)
         Memory to write into, on one device.
     start : int, or integer array of shape (1,) on that device
-        Position of the first new token. The CPU does not read an array, which may be on a GPU.
+        Position of the first new token. An array on a GPU is not copied to the CPU.
     key, value : array of shape (batch, heads, token, head_dim)
 
     Examples
@@ -231,7 +231,7 @@ class KVCache(NamedErrors):
         return self._layers[i]
 
     def cross(self, i):
-        """Return the cross-attention keys and values of layer `i`, which one update fills."""
+        """Return the cross-attention keys and values of layer `i`. One update fills them."""
         refuse("reads the keys of an encoder from a KV cache")
         if len(self._crosses) <= i:
             check_layers("KVCache.cross", i=i)

@@ -242,7 +242,7 @@ class Module(Conversion):
                 yield f"{module_name}.{name}" if module_name else name, value
 
     def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
-        """Yield (dotted name, parameter) pairs. A shared parameter has only its first name.
+        """Yield (dotted name, parameter) pairs. A shared parameter appears under its first name.
 
         Parameters
         ----------

@@ -116,7 +116,8 @@ class MultiheadAttention(Attention):
             Keys to block. A bool tensor is True where a key is blocked. Floats are added to the
             scores.
         need_weights : bool, default True
-            Whether to return the attention weights. If True, attention is not fused.
+            Whether to return the attention weights. If True, attention is computed step by step,
+            without a fused kernel.
         attn_mask : Tensor of shape (query, key) or (batch * heads, query, key), or Mask, optional
             Pairs to block. A bool tensor is True where attention is blocked. Floats are added to
             the scores.

@@ -84,7 +84,7 @@ class AdditiveAttention(Module):
 
     @names_arguments
     def attend(self, query, projected_key, value, key_padding_mask=None):
-        """Return context and weights, given projected keys `W_k key`, which do not change.
+        """Return the context and the weights, given the projected keys `W_k key`.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class AttentionSeq2Seq(Module):
     ((2, 4, 5), (2, 4, 11))
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(self, input_dim, output_dim, hidden_dim):
         super().__init__()

@@ -51,8 +51,7 @@ class RNNBase(Module):
     The parameters of layer k are `weight_ih_lk`, `weight_hh_lk`, `bias_ih_lk`, `bias_hh_lk` and
     `weight_hr_lk`. In the second direction, the names end in `_reverse`. The gates are stacked
     along the first axis, in the same order as in `ops/`. Initial values are uniform in [-b, b],
-    where
-    b = 1/sqrt(hidden_size).
+    where b = 1/sqrt(hidden_size).
     """
 
     def __init__(
@@ -191,8 +190,8 @@ class RNNBase(Module):
             if layer < self.num_layers - 1:
                 if self.dropout and self.training:
                     refuse_in_part(
-                        f"{type(self).__name__}: the rows of dropout between layers are tokens, "
-                        "which cannot be drawn by example",
+                        f"{type(self).__name__}: dropout between layers is not supported with a "
+                        "split batch, because its rows are tokens",
                         hint="set dropout=0, or train with one process",
                     )
                 x = ops.dropout(x, self.dropout, self.training)

@@ -127,7 +127,7 @@ class TransformerDecoderLayer(Module):
     ----------
     d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, \
     norm_first, bias, device, dtype
-        As for `TransformerEncoderLayer`.
+        See `TransformerEncoderLayer`.
 
     Notes
     -----
@@ -291,7 +291,7 @@ class Transformer(Module):
         Stacks to use instead of the default ones.
     d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, \
     norm_first, bias, device, dtype
-        As for `TransformerEncoderLayer`.
+        See `TransformerEncoderLayer`.
 
     Notes
     -----

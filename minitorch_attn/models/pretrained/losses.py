@@ -1,4 +1,4 @@
-"""Losses that the heads compute from labels, as in Hugging Face."""
+"""Losses of the Hugging Face heads, computed from logits and labels."""
 
 from ... import ops
 from ...errors import ArgumentError
@@ -30,7 +30,7 @@ def next_token_loss(logits, labels):
 
 
 def classification_loss(config, logits, labels):
-    """Return the classification loss that `config.problem_type` or, if None, the labels select.
+    """Return the loss for `config.problem_type`. If it is None, the labels determine the type.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class MarianPreTrainedModel(EncoderDecoderModel):
     def target_vectors(self, input_ids, inputs_embeds):
         """Return the scaled embeddings of the target tokens.
 
-        Given `inputs_embeds` are scaled too, as in Hugging Face.
+        As in Hugging Face, `inputs_embeds` are scaled too.
 
         Parameters
         ----------

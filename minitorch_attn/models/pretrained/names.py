@@ -16,7 +16,7 @@ __all__ = ["Ignored", "NameTable", "Same", "Stacked", "Transposed"]
 
 
 class Same:
-    """A tensor that is stored unchanged, under a different name.
+    """Entry for a tensor that is stored unchanged under a different name.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Same:
 
 
 class Transposed(Same):
-    """A matrix that is stored transposed. Vectors are stored unchanged."""
+    """Entry for a matrix that is stored transposed. Vectors are stored unchanged."""
 
     def join(self, arrays):
         return arrays[0].T
@@ -60,7 +60,7 @@ class Transposed(Same):
 
 
 class Stacked(Same):
-    """A stored tensor that is the concatenation of several of our tensors.
+    """Entry for several of our tensors that are stored as one concatenated tensor.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class Ignored:
 
 
 class NameTable:
-    """Table of the name entries of a model family. The first entry that matches a name is used.
+    """Table of the parameter names of a model family. The first matching entry is used.
 
     Parameters
     ----------

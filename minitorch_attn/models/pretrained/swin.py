@@ -93,9 +93,8 @@ class SwinPreTrainedModel(SwinFamilyModel):
             if not always_partition and min(grid) <= window:
                 if min(grid) < window:
                     raise ShapeError(
-                        f"{type(self).__name__}: a stage's map must be at least as large as the "
-                        "window",
-                        got=f"an image of {size[0]} x {size[1]}, a map of {grid[0]} x {grid[1]}",
+                        f"{type(self).__name__}: a stage's feature map is smaller than the window",
+                        got=f"image {size[0]} x {size[1]}, feature map {grid[0]} x {grid[1]}",
                         expected=f"at least {window} x {window}",
                         hint="use a larger image, or pass always_partition=True to pad the map",
                     )

@@ -37,7 +37,7 @@ class T5Model(T5PreTrainedModel):
         inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Run the model. The arguments and outputs are the same as in Hugging Face.
+        """Return the decoder's hidden states and the other outputs, as in Hugging Face.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ class T5ForTokenClassification(T5PreTrainedModel):
         self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Return the logits and, with labels (batch, token), the loss. It ignores -100."""
+        """Return the logits and, with labels (batch, token), the loss (-100 is ignored)."""
         encoded = self.encode(
             input_ids, attention_mask, inputs_embeds, output_attentions, output_hidden_states, True
         )

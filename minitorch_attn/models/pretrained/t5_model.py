@@ -105,7 +105,7 @@ class T5PreTrainedModel(PretrainedModel):
         self, input_ids=None, attention_mask=None, inputs_embeds=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Run the encoder.
+        """Return the encoder's hidden states and attention weights.
 
         Parameters
         ----------

@@ -143,7 +143,7 @@ class TimesformerModel(TimesformerPreTrainedModel):
         self, pixel_values=None, output_attentions=None, output_hidden_states=None,
         return_dict=None,
     ):  # fmt: skip
-        """Compute the hidden states of a video. Arguments and outputs are Hugging Face's."""
+        """Return the hidden states of a video and the other outputs, as in Hugging Face."""
         last, others = self.run(pixel_values, output_attentions, output_hidden_states)
         return result(
             return_dict, last_hidden_state=last, hidden_states=others["hidden_states"],

@@ -1,4 +1,4 @@
-"""timm interface: the arguments in a timm folder's `config.json`, and the classifier head."""
+"""timm interface: read the arguments in `config.json`, and build the classifier head."""
 
 from types import SimpleNamespace
 
@@ -56,7 +56,7 @@ def class_among(classes, architecture, name=None):
 
 
 class TimmModel(PretrainedModel):
-    """Base class for models in timm's layout: `architecture`, `model_args`, `pretrained_cfg`.
+    """Base class for models with the timm interface, which a timm `config.json` describes.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class TimmModel(PretrainedModel):
         raise NotImplementedError
 
     def read_arguments(self, config):
-        """Merge the arguments: those in the file override the architecture's and the defaults."""
+        """Return timm's arguments: the defaults, overridden by the architecture and the file."""
         name = config.get("architecture", "").partition(".")[0]
         class_among((type(self),), name)
         given = dict(config.get("model_args") or {})

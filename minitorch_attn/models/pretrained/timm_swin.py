@@ -221,7 +221,10 @@ def _settings(args):
 
 
 def _from_authors(name):
-    """Convert a tensor name of the authors to timm's. The authors merge at the end of a stage."""
+    """Convert a tensor name in the authors' files to timm's name.
+
+    In the authors' files, patch merging ends a stage. In timm, it begins the next stage.
+    """
     start, merging, rest = name.partition(".downsample")
     if merging:
         name = f"layers.{int(start.removeprefix('layers.')) + 1}{merging}{rest}"

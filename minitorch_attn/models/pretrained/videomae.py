@@ -118,7 +118,7 @@ class VideoMAEModel(VideoMAEPreTrainedModel):
         self, pixel_values=None, bool_masked_pos=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Compute the hidden states of a video. Arguments and outputs are Hugging Face's."""
+        """Return the hidden states of a video and the other outputs, as in Hugging Face."""
         visible = None if bool_masked_pos is None else visible_and_masked(bool_masked_pos)[0]
         last, others = self.run(pixel_values, visible, output_attentions, output_hidden_states)
         return result(

@@ -144,7 +144,7 @@ class ViltModel(ViltPreTrainedModel):
         pixel_mask=None, inputs_embeds=None, image_embeds=None, image_token_type_idx=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Compute the vectors of the words and patches. Arguments and outputs are Hugging Face's.
+        """Return the vectors of words and patches and the other outputs, as in Hugging Face.
 
         Parameters
         ----------

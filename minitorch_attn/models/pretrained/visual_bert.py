@@ -129,7 +129,7 @@ class VisualBertModel(VisualBertPreTrainedModel):
         visual_token_type_ids=None, image_text_alignment=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Compute the vectors of the words and regions. Arguments and outputs are Hugging Face's.
+        """Return the vectors of words and regions and the other outputs, as in Hugging Face.
 
         Parameters
         ----------

@@ -74,7 +74,7 @@ class ViTModel(ViTPreTrainedModel):
         self, pixel_values=None, bool_masked_pos=None, interpolate_pos_encoding=None,
         attention_mask=None, output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Compute the token vectors of an image. Arguments and outputs are Hugging Face's."""
+        """Return the token vectors of an image and the other outputs, as in Hugging Face."""
         last, others = self.run(
             pixel_values, bool_masked_pos, interpolate_pos_encoding, attention_mask,
             output_attentions, output_hidden_states,

@@ -21,7 +21,7 @@ __all__ = [
 
 
 class PositionConvolution(nn.Module):
-    """Unused weight-normalized convolution, whose parameters published folders contain.
+    """Unused weight-normalized convolution, kept because published folders contain it.
 
     In wav2vec 2.0, the output of this convolution encodes positions. Hugging Face's Conformer
     class has its parameters but does not use them.
@@ -146,7 +146,7 @@ class Wav2Vec2ConformerPreTrainedModel(PretrainedModel):
         return lengths
 
     def frames_of(self, attention_mask, frames, add_adapter=False):
-        """Convert a sample mask to a frame mask (batch, frame), True for sound; None stays None."""
+        """Convert a sample mask to a frame mask (batch, frame), True for sound. None stays None."""
         if attention_mask is None:
             return None
         lengths = self.output_lengths((attention_mask != 0).sum(-1), add_adapter)
@@ -213,7 +213,7 @@ class Wav2Vec2ConformerModel(Wav2Vec2ConformerPreTrainedModel):
         self, input_values=None, attention_mask=None, mask_time_indices=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Compute the hidden states of waveforms. Arguments and outputs are Hugging Face's.
+        """Return the hidden states of waveforms and the other outputs, as in Hugging Face.
 
         Parameters
         ----------

@@ -16,7 +16,7 @@ __all__ = ["DistributedDataParallel"]
 
 
 class DistributedDataParallel(Module):
-    r"""Average the gradients of a module over all processes during the backward pass.
+    r"""Wrapper that averages the gradients of a module over all processes in the backward pass.
 
     Each process, or rank, calls the module with its own examples. After `loss.backward()`, all
     ranks have the same gradients: the gradients of the mean loss over the examples of all ranks. If
@@ -160,7 +160,7 @@ class DistributedDataParallel(Module):
     def no_sync(self):
         """Inside the `with` block, add up this rank's gradients in `.grad` without averaging.
 
-        The sums are averaged by the backward pass of the next forward pass outside the block.
+        After the block, the next forward and backward pass averages the sums.
         """
         before, self.synchronizes = self.synchronizes, False
         try:

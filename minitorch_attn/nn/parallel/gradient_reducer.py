@@ -112,8 +112,8 @@ class GradientReducer:
             f"DistributedDataParallel: {verb} some parameters, so the ranks would wait forever",
             got=listed,
             expected="a gradient for every parameter, in every backward pass",
-            hint="pass find_unused_parameters=True, or set requires_grad=False for them; all "
-            "outputs of the module must take part in the loss",
+            hint="pass find_unused_parameters=True, or set requires_grad=False for them. The "
+            "loss must depend on all outputs of the module",
         )
 
     # Backward pass

@@ -107,8 +107,8 @@ class SequenceParallel(Module):
 
     The loss is the mean over the tokens of all ranks, L = (1/T) sum_r sum_{t on r} loss_t. Rank r
     backpropagates its own term. This term depends on keys and values of all ranks, whose gradients
-    the ring sends back to their ranks. Every rank uses a parameter w for its own tokens. dL/dw is
-    therefore the sum of the gradients of all ranks, which `sum_gradients` computes.
+    the ring sends back to their ranks. Every rank uses a parameter w only for its own tokens, so
+    dL/dw is the sum of the gradients of all ranks. `sum_gradients` computes this sum.
 
     If all ranks have the same seed, dropout masks are the same as in a single process.
 
@@ -187,8 +187,8 @@ class SequenceParallel(Module):
     def loss(self, ids, targets, ignore_index=-100):
         """Return the mean cross-entropy over the tokens of all ranks.
 
-        The backward pass computes only the rank's own part of the gradients. Then call
-        `sum_gradients`.
+        The backward pass computes only the rank's own part of the gradients. Call `sum_gradients`
+        after the backward pass.
 
         Parameters
         ----------

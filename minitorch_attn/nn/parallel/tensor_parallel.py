@@ -224,7 +224,7 @@ class SplitHeadsAttention(Attention):
         self.out_proj = RowParallelLinear.from_linear(attention.out_proj, group)
 
     def forward(self, x, memory=None, *, mask=None, bias=None, **options):
-        """Return attention, of which this rank computes its own heads. See `Attention.forward`."""
+        """Return the attention output. Each rank computes some heads. See `Attention.forward`."""
         same, x = memory is None or memory is x, copy_to_ranks(x, self.group)
         memory = None if same else copy_to_ranks(memory, self.group)
         mask, bias = self._own_heads(mask), self._own_heads(bias)

@@ -27,13 +27,13 @@ def _gradients(parameters, where):
 
 @names_arguments
 def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False):
-    """Return the norm of the vector that results if several tensors are concatenated.
+    """Return the total norm of several tensors, as if concatenated into one vector.
 
     Parameters
     ----------
     tensors : Tensor or iterable of Tensor
     norm_type : float, default 2
-        Order p of the norm; `math.inf` for the largest absolute value.
+        Order p of the norm. `math.inf` selects the largest absolute value.
     error_if_nonfinite : bool
         Whether to raise an error if the norm is NaN or infinite. This check synchronizes a GPU.
 
@@ -91,7 +91,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     Parameters
     ----------
     parameters : Tensor or iterable of Tensor
-        Parameters whose gradients to clip; those without a gradient are skipped.
+        Parameters whose gradients to clip. Parameters without a gradient are skipped.
     max_norm : float
         Maximum total norm after clipping.
     norm_type : float, default 2
@@ -99,7 +99,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     error_if_nonfinite : bool
         Whether to raise an error if the norm is NaN or infinite, before any gradient is changed.
     foreach : optional
-        Accepted for compatibility with PyTorch; ignored.
+        Accepted for compatibility with PyTorch, but ignored.
 
     Returns
     -------
@@ -136,13 +136,13 @@ def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     Parameters
     ----------
     parameters : Tensor or iterable of Tensor
-        Parameters whose gradients to clip; those without a gradient are skipped.
+        Parameters whose gradients to clip. Parameters without a gradient are skipped.
     max_norm : float
         Maximum total norm after clipping.
     total_norm : 0-d Tensor
         Total norm before clipping, as from `get_total_norm`.
     foreach : optional
-        Accepted for compatibility with PyTorch; ignored.
+        Accepted for compatibility with PyTorch, but ignored.
     """
     gradients = _gradients(parameters, "clip_grads_with_norm_")
     max_norm = at_least_zero(max_norm, "clip_grads_with_norm_", "max_norm")
@@ -169,7 +169,7 @@ def clip_grad_value_(parameters, clip_value, foreach=None):
     parameters : Tensor or iterable of Tensor
     clip_value : float
     foreach : optional
-        Accepted for compatibility with PyTorch; ignored.
+        Accepted for compatibility with PyTorch, but ignored.
     """
     clip_value = at_least_zero(clip_value, "clip_grad_value_", "clip_value")
     for gradient in _gradients(parameters, "clip_grad_value_"):
