@@ -332,9 +332,9 @@ def caption_loss(logits, targets, alphas, penalty=1.0, ignore_index=-100):
 
     Notes
     -----
-    Eq. 14 of Xu et al. 2015, arXiv:1502.03044v3. The weights of a step sum
-    to 1 over the positions. The penalty encourages the weights of a position to sum to about 1
-    over the steps as well, so that the decoder looks at the whole image.
+    Eq. 14 of Xu et al. 2015, arXiv:1502.03044v3. The weights of a step sum to 1 over the positions.
+    The penalty encourages the weights of a position to sum to about 1 over the steps too, so that
+    the decoder looks at the whole image.
 
     Examples
     --------

@@ -174,9 +174,9 @@ class Seam(Function):
 class BackwardSeams:
     """Two identity operations (`Seam`) around one call of a module, at its inputs and outputs.
 
-    In the backward pass, the output gradients go through the second `Seam` before the module's own
-    backward pass. The input gradients go through the first `Seam` after it. The backward hooks then
-    receive both input and output gradients.
+    In the backward pass, the output gradients go through the `Seam` at the outputs before the
+    module's own backward pass. The input gradients go through the `Seam` at the inputs after it.
+    The backward hooks then receive both input and output gradients.
     """
 
     def __init__(self, module):

@@ -59,7 +59,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Draw new parameters."""
+        """Sample new parameters."""
         if self.in_features == 0:
             return
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))  # a bound of 1/sqrt(in_features)
@@ -201,7 +201,7 @@ class Bilinear(Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Draw new parameters."""
+        """Sample new parameters."""
         bound = 1 / math.sqrt(self.in1_features) if self.in1_features else 0.0
         init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:

@@ -125,7 +125,7 @@ class TimesformerPreTrainedModel(PretrainedModel):
 
 
 class TimesformerModel(TimesformerPreTrainedModel):
-    """TimeSformer encoder.
+    """TimeSformer encoder: returns the vectors of the class token and the patches of a video.
 
     Examples
     --------

@@ -65,7 +65,7 @@ def class_for(architecture):
 
 
 class MultiScaleVit(TimmModel):
-    """timm's MViTv2, with `forward_features` and `forward_head`.
+    """timm's MViTv2: returns class logits. See also `forward_features` and `forward_head`.
 
     `model_args.cfg` has the fields of timm's `MultiScaleVitCfg`. If the file contains
     `model_args.cfg`, its fields replace the architecture's sizes, and missing fields get timm's
@@ -170,7 +170,7 @@ def _pool_type(global_pool, cfg):
 
 
 def _check_cfg(cfg):
-    """Reject settings that timm's own class cannot handle."""
+    """Raise an error for settings that timm's own class does not support."""
     heads = cfg.num_heads if isinstance(cfg.num_heads, (list, tuple)) else (cfg.num_heads, 2)
     shared = cfg.mode in ("conv", "max", "avg")
     if cfg.pool_first or not (shared or cfg.mode == "conv_unshared" and max(heads) == 1):

@@ -40,7 +40,7 @@ def class_for(architecture):
 
 
 class ResNet(TimmModel):
-    """timm's ResNet, with `forward_features` and `forward_head`.
+    """timm's ResNet: returns class logits. See also `forward_features` and `forward_head`.
 
     Parameters
     ----------

@@ -72,11 +72,11 @@ def _windows(window_size, count):
 
 
 class SwinTransformer(TimmModel):
-    """timm's Swin, with `forward_features` and `forward_head`. Feature maps have channels last.
+    """timm's Swin: returns class logits. See also `forward_features` and `forward_head`.
 
-    If the feature map is smaller than the window along an axis, the window shrinks along this
-    axis and is not shifted. A feature map whose size is not divisible by the window size is
-    padded after the shift.
+    Feature maps have channels last. If the feature map is smaller than the window along an axis,
+    the window shrinks along this axis and is not shifted. A feature map whose size is not divisible
+    by the window size is padded after the shift.
 
     Examples
     --------
@@ -182,7 +182,7 @@ class SwinTransformer(TimmModel):
 
 
 class SwinTransformerV2(SwinTransformer):
-    """timm's Swin V2. See `SwinTransformer`."""
+    """timm's Swin V2: returns class logits. For the arguments, see `SwinTransformer`."""
 
     entry_points = _SWINV2
     arguments = _SHARED | dict(act_layer="gelu", pretrained_window_sizes=(0, 0, 0, 0))

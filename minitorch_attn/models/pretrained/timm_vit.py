@@ -43,7 +43,7 @@ def class_for(architecture):
 
 
 class VisionTransformer(TimmModel):
-    """timm's ViT, with `forward_features` and `forward_head`.
+    """timm's ViT: returns class logits. See also `forward_features` and `forward_head`.
 
     Parameters
     ----------

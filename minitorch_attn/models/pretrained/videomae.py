@@ -59,7 +59,7 @@ class VideoMAEPreTrainedModel(PretrainedModel):
         return block_options(self.config)
 
     def add_head(self, config):
-        """Create the modules other than the encoder."""
+        """Create the modules outside the encoder."""
 
     def initialize(self):
         """Initialize matrices from a normal distribution with std `config.initializer_range`."""
@@ -75,7 +75,7 @@ class VideoMAEPreTrainedModel(PretrainedModel):
         )
 
     def other_names(self):
-        """Return the name table's entries for the modules other than the encoder."""
+        """Return the name table's entries for the modules outside the encoder."""
         return []
 
     def run(self, pixel_values, visible, output_attentions, output_hidden_states):
@@ -100,7 +100,7 @@ class VideoMAEPreTrainedModel(PretrainedModel):
 
 
 class VideoMAEModel(VideoMAEPreTrainedModel):
-    """VideoMAE encoder.
+    """VideoMAE encoder: returns one vector for each visible cube of a video.
 
     Examples
     --------

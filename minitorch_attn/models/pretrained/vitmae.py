@@ -32,7 +32,7 @@ class ViTMAEPreTrainedModel(ImageEncoderModel):
         self.initialize()
 
     def add_head(self, config):
-        """Create the modules other than the encoder."""
+        """Create the modules outside the encoder."""
 
     def initialize(self):
         fixed = self.vision.positions.weight.detach().clone()

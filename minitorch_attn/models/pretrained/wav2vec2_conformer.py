@@ -69,7 +69,7 @@ class Wav2Vec2ConformerPreTrainedModel(PretrainedModel):
         self.initialize()
 
     def add_head(self, config):
-        """Create the modules other than the encoder."""
+        """Create the modules outside the encoder."""
 
     def initialize(self):
         """Initialize the parameters as Hugging Face does."""
@@ -194,7 +194,7 @@ def _adapter(config):
 
 
 class Wav2Vec2ConformerModel(Wav2Vec2ConformerPreTrainedModel):
-    """Wav2Vec2-Conformer encoder.
+    """Wav2Vec2-Conformer encoder: returns one vector for each frame of a waveform.
 
     Examples
     --------

@@ -56,7 +56,9 @@ def mask_part(shape, axis, slices, total, p, xp):
 
 
 class SplitDropout(Dropout):
-    """Dropout of a tensor with one axis split among ranks. One process gives the same result.
+    """Dropout of a tensor with one axis split among ranks.
+
+    The result is the same as in a single process.
 
     Parameters
     ----------
