@@ -281,8 +281,7 @@ def _join(counts):
     """Build the tree. Return {node: parent} and {node: code}; words have the lowest numbers."""
     size = len(counts)
     weight = list(counts)
-    # With words in descending order, each queue has its smallest node at the end that is taken
-    # from.
+    # The smallest word is last in `words`, and the smallest inner node is first in `inner`.
     words = sorted(range(size), key=lambda word: -counts[word])
     inner, parent, turn = deque(), {}, {}
     for node in range(size, 2 * size - 1):

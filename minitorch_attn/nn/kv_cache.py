@@ -98,8 +98,7 @@ class _Static(_Layer):
                 self._make_room(key, value, after)
         if start is not None:
             return self._update_in_graph(start, key, value)
-        # Raw arrays are faster. They suffice without a gradient, and every layer runs this at each
-        # step.
+        # Raw arrays are faster, and there is no gradient. Every layer runs this code at each step.
         keys, values = self._keys.array, self._values.array
         store(keys, values, before, key.array, value.array)
         self.length, self.visible = after, None
