@@ -43,7 +43,7 @@ class ResidualDropout(Function):
     Forward:  y = x + branch * mask * scale
     Backward: grad_x = grad_y, grad_branch = grad_y * mask * scale
     Derivation: a sum passes the gradient on to both terms; the dropout term is as in `Dropout`.
-    Fusing the two saves one array and one pass over memory.
+    Fusing the sum with the dropout saves one array and one pass over memory.
     Saved: the mask, one byte for each element.
     """
 

@@ -101,7 +101,7 @@ def _lanczos(x):
     return _host.where(abs(x) < 3, _host.sinc(x) * _host.sinc(x / 3), 0.0)
 
 
-# mode -> (filter, its reach)
+# mode -> (filter, radius of the filter)
 _FILTERS = {"bilinear": (_triangle, 1), "bicubic": (_keys_half, 2), "lanczos": (_lanczos, 3)}
 
 

@@ -41,7 +41,7 @@ class Extreme(Function):
 
 
 def tie_share(x, y, axis):
-    """Return 1 / k at each of the k elements of x that equal y, its selected value, else 0."""
+    """Return an array with 1 / k at each of the k elements of x that equal y, and 0 elsewhere."""
     same = x == y
     if axis is None:
         same = same | (x != x)  # NaN does not equal itself
@@ -53,7 +53,8 @@ class TieShare(Function):
 
     Forward:  w = 1 / k at each of the k places where `same` is true, else 0
     Backward: none, because `same` is boolean
-    Derivation: the fractions are constant except where ties begin and end.
+    Derivation: the fractions change only where a tie begins or ends; everywhere else they are
+    constant.
     Saved: nothing.
     """
 

@@ -13,7 +13,7 @@ __all__ = ["pad"]
 
 
 class Pad(Function):
-    """Pad x before and after each axis; a negative amount crops it.
+    """Pad x before and after each axis; a negative amount crops the axis.
 
     Forward:  y = x with `value` around it
     Backward: grad_x = grad_y without the padding

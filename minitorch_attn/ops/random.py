@@ -1,7 +1,7 @@
 """Random numbers: rand, randn, randint, randperm, normal, bernoulli and multinomial.
 
-All of them are drawn on the host by the generator that `mt.manual_seed` seeds, and then copied to
-the device, so that a seed gives the same numbers on every device.
+A generator on the host, which `mt.manual_seed` seeds, draws all numbers, and the numbers are then
+copied to the device. The same seed therefore gives the same numbers on every device.
 """
 
 from ..backend import as_device, from_host, host_generator
@@ -268,7 +268,7 @@ def _with_replacement(rows, count, generator):
 
 
 def _without_replacement(rows, count, generator):
-    """Find the `count` smallest of exponential waiting times, whose rates are the weights."""
+    """Return the indices of the `count` earliest exponential times, with the weights as rates."""
     waits = generator.standard_exponential(rows.shape)
     positive = rows > 0
     waits[~positive] = float("inf")

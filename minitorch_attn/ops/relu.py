@@ -44,7 +44,7 @@ class Relu(Function):
     def value(x):
         """Return y = max(x, 0) for an array x."""
         xp = array_module(x)
-        zeros = xp.zeros(x.shape[-1:], dtype=x.dtype)  # a row; NumPy is slower with a scalar
+        zeros = xp.zeros(x.shape[-1:], dtype=x.dtype)  # one row: NumPy is slower with a scalar
         return xp.maximum(x, zeros)
 
     @staticmethod
@@ -81,7 +81,8 @@ class Prelu(Function):
     Forward:  y = where(x > 0, x, w * x)
     Backward: grad_x = grad_y * where(x > 0, 1, w),
         grad_w = sum_to(grad_y * where(x > 0, 0, x), w)
-    Derivation: dy/dw = x below the kink, else 0; summed over the elements that share a slope.
+    Derivation: dy/dw = x below the kink, else 0. The gradient is summed over the elements that
+    share a slope.
     Saved: both inputs.
     """
 

@@ -1,7 +1,8 @@
 """Rounding: sign, floor, ceil, trunc, round, floor_divide, and the remainders.
 
-These functions, except the remainders, are constant between jumps, so the derivative is 0; at a
-jump, it is 0 by convention. After a backward pass, `x.grad` is a tensor of zeros, not None.
+Except for the remainders, these functions are constant between their jumps, so their derivative is
+0. At a jump, the derivative is 0 by convention. After a backward pass, `x.grad` is a tensor of
+zeros, not None.
 """
 
 from ..autograd.broadcasting import sum_to_shape

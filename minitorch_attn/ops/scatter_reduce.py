@@ -19,12 +19,13 @@ __all__ = ["scatter_reduce"]
 
 
 class ScatterExtreme(Function):
-    """Scatter with a maximum or minimum: y is the largest of x and the src scattered to it.
+    """Scatter with a maximum or minimum: y is the extreme of x and the src elements sent to it.
 
     Forward:  y = the larger of x and src at index, or the smaller
     Backward: grad_x = grad_y / k where x = y, else 0; grad_src = (grad_y / k) at index where
         src = y at index, else 0
-    Derivation: the derivative is 1 for the element chosen; k equal elements share it.
+    Derivation: the derivative is 1 for the element chosen. If k elements are equal to y, each
+    receives 1 / k of the gradient.
     Saved: the index, k, and which elements are equal to y.
     """
 
@@ -59,7 +60,7 @@ def extreme_at(y, grid, src, largest):
 
 
 class ScatterProduct(Function):
-    """Scatter with a product: y is the product of x and the src scattered to it.
+    """Scatter with a product: y is the product of x and the elements of src scattered to it.
 
     Forward:  y = x * (the product of the src whose index points there)
     Backward: grad_x = grad_y * (the product of the src); grad_src = grad_y * (the product of x and
@@ -67,8 +68,10 @@ class ScatterProduct(Function):
     Derivation: a product is linear in each factor, with the product of the others as its slope.
     Saved: x, src and the index; which factors are 0, and how many in each product.
 
-    Let y' be the product of the nonzero factors. If no factor is 0, the product of the others is
-    y' / factor. If one is 0, it is y' for that one and 0 for the rest. If several are 0, it is 0.
+    The gradient of a factor contains the product of the other factors. Let y' be the product of all
+    nonzero factors. If no factor is 0, the product of the others is y' / factor. If exactly one
+    factor is 0, the product of the others is y' for this factor and 0 for every other factor. If
+    several factors are 0, the product of the others is always 0.
     """
 
     @staticmethod

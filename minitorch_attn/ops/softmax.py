@@ -61,7 +61,7 @@ class MaskedSoftmax(Function):
     blocked x_j is 0, because y_j = 0.
     Saved: the output y.
 
-    If nothing is left to sum (all blocked, or all x_i = -inf), y is 0, and so is dL/dx.
+    If all positions are blocked, or all allowed x_i are -inf, y and dL/dx are 0.
     """
 
     @staticmethod

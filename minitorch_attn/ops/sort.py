@@ -24,7 +24,8 @@ class Median(Function):
 
     Forward:  y = the middle element of x in sorted order
     Backward: grad_x = grad_y where x = y, else 0; ties share it
-    Derivation: the derivative is 1 for the element found; equal elements share it.
+    Derivation: the derivative is 1 for the element found. Elements that are equal to it share the
+    gradient equally.
     Saved: the input and the output.
     """
 

@@ -276,7 +276,7 @@ def masked_fill(input, mask, value):
 
 @names_arguments
 def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
-    """Replace NaN and infinities by numbers; only the other elements receive a gradient.
+    """Replace NaN and infinities by numbers; the replaced elements do not receive a gradient.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ ROWS = 64  # queries in a block
 
 
 def rows_pay(query, key, mask, is_causal):
-    """Return True if blocks of queries are faster: causal self-attention of more than one block."""
+    """Return True for causal self-attention with more than one block, where blocks are faster."""
     tokens = query.shape[-2]
     return is_causal and mask is None and tokens == key.shape[-2] and tokens > ROWS
 
@@ -33,10 +33,10 @@ class CausalAttention(Function):
         dL/dv_j = sum_i p_ij z_ij g_i,   dL/dk_j = c sum_i dL/ds_ij q_i,   i >= j.
     Saved: query, key, value, output; the weights of each block as intermediates; the dropout mask.
 
-    The result equals that of `Attention` with the causal mask. A block of queries, rows a to b,
-    needs the keys 0 to b only. Its scores are a rectangle, in which only the square on the diagonal
-    has masked-out entries. With n tokens in blocks of r, the fraction (n + r) / (2 n) of all scores
-    is computed and kept, for example 63 % for 256 tokens in blocks of 64.
+    `Attention` with a causal mask computes the same result. A block with the queries a to b needs
+    only the keys 0 to b. The scores of the block are a rectangle, in which only the square on the
+    diagonal has masked-out entries. With n tokens in blocks of r, the fraction (n + r) / (2 n) of
+    all scores is computed and kept, for example 63 % for 256 tokens in blocks of 64.
     """
 
     @staticmethod

@@ -44,12 +44,12 @@ class TiledAttention(Function):
         l' = r l + sum_j exp(s_ij - m'),   o' = r o + sum_j exp(s_ij - m') z_ij v_j
     At the end, o / l is the context, and L = m + log l is the log-sum-exp of the row.
 
-    Derivation: as in `Attention`, from the weights of one tile at a time. They are recomputed,
+    Derivation: as in `Attention`, for one tile at a time. The weights of the tile are recomputed,
         p_ij = exp(s_ij - L_i),
-    which takes less time than storing all of them.
+    which takes less time than storing the weights of all tiles.
     Saved: query, key, value, mask and output; L as an intermediate. Dropout masks are generated
     again from the saved counters of the random number generator.
-    A query that cannot attend to any key has L = inf and p = 0: its output and gradients are 0.
+    A query that cannot attend to any key has L = inf and p = 0, so its output and gradients are 0.
 
     Milakov and Gimelshein 2018, arXiv:1805.02867v2, algorithm 3 (one pass over the scores);
     Dao et al. 2022, arXiv:2205.14135v2, algorithms 1 and 4 (tiles, and the backward pass).
@@ -212,7 +212,7 @@ def finish_rows(top, total, o, dropout_p):
 
 @computes("attention", reveals=("softmax", "masked softmax"))
 def tile_gradients(s, value, keep, row_values):
-    """Return a tile's weights after dropout, for the value gradients, and its dL/ds.
+    """Return a tile's weights after dropout, for the value gradients, and its score gradients.
 
     Parameters
     ----------
@@ -221,8 +221,8 @@ def tile_gradients(s, value, keep, row_values):
     value, keep
         See `fold_tile`.
     row_values : (log_sum, g, mean_grad)
-        Log-sum-exp L of the rows, the gradient of their context multiplied by the scale of dropout,
-        and the mean gradient a of their weights.
+        For each row: the log-sum-exp L, the gradient of the context times the scale of dropout, and
+        the mean gradient a of the weights.
     """
     log_sum, g, mean_grad = row_values
     s -= log_sum
@@ -290,10 +290,11 @@ def tile_scores(q, key, lead, mask, offset):
         Queries of the tile, already scaled.
     key : array of shape (..., column, dim)
     lead : tuple
+        Leading axes of the result.
     mask : array that broadcasts to (*lead, row, column), or None
         Part of a boolean or additive mask.
     offset : int or None
-        With a causal mask, the position of the first query minus that of the first key.
+        With a causal mask, the position of the first query minus the position of the first key.
     """
     xp = array_module(q)
     s = matmul(q, key.swapaxes(-1, -2))  # (..., row, column)

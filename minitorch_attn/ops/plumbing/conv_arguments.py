@@ -62,7 +62,7 @@ def _channels_hint(x, channels, otherwise):
 def transposed_geometry(
     where, x, weight, bias, stride, padding, output_padding, groups, dilation
 ):  # fmt: skip
-    """Check the arguments of a transposed convolution; convert to settings of `ConvTransposed`.
+    """Check a transposed convolution's arguments, and convert them to settings of `ConvTransposed`.
 
     Parameters
     ----------

@@ -15,13 +15,13 @@ __all__ = ["InvalidValue", "check_range", "check_values"]
 
 
 class _Question(NamedTuple):
-    """A check, possibly run later, that every index is between `lowest` and `size - 1`."""
+    """A check that every index is between `lowest` and `size - 1`. On a GPU, it runs later."""
 
     where: str
     name: str
     size: int
     lowest: int
-    bits: int  # of the checked integers
+    bits: int  # width of the checked integers
 
     def __call__(self, worst, position=None):
         """Return the error for the largest shifted index, or None if it is in range."""

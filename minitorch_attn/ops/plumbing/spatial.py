@@ -152,7 +152,7 @@ def windows(x, kernel, stride, dilation):
 
 
 def shifts(places, kernel, stride, dilation):
-    """Yield, for each kernel entry, its index and slices of its positions in all windows.
+    """Yield, for each kernel entry, its index and the slices that select this entry in all windows.
 
     Returns
     -------
