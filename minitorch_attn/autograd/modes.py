@@ -30,7 +30,7 @@ watchers = 0  # listeners, NaN detections and autocasts of all threads; 0 is the
 
 
 def watch(change):
-    """Add `change` to the count `watchers`; while it is 0, the engine does not read `state`."""
+    """Add `change` to `watchers`. While this count is 0, the engine does not read `state`."""
     global watchers
     with _lock:
         watchers += change
@@ -125,7 +125,7 @@ class set_grad_enabled(_GradSwitch):
         return super().__enter__()
 
     def _restore_mode(self):
-        """Undo the change of the plain call, once."""
+        """Restore the mode that a plain call has changed, if it has not been restored yet."""
         if self._outside is not None:
             state.grad_enabled, self._outside = self._outside, None
 
