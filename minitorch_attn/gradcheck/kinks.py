@@ -70,7 +70,7 @@ class SecondLook:
                 other = (below + above) / 2
                 limit = allowed + self.noise * max(1.0, 1 / factor)
                 sharp = limit < 3 * allowed or gap > 20 * limit
-                bent = abs(above - below)  # a kink bends equally at every step size that reaches it
+                bent = abs(above - below)  # at a kink, equal for all steps that reach it
                 straight = bent <= 0.2 * bend + limit or (factor > 1 and bent > 3 * bend)
                 if abs(derived - other) <= 2 * limit and sharp and straight:
                     crossed = factor < 1 and _crosses(sides, close, gap)
@@ -100,10 +100,10 @@ class SecondLook:
         return float(below), float(above)
 
     def _is_kink(self, moved, position, start, derived, sides, close, allowed):
-        """Return True if the slopes of the two sides differ and the gradient agrees with a kink."""
+        """Return True if there is a kink at the point and the gradient is consistent with it."""
         low, high = min(close), max(close)
         bend = high - low
-        curved = bend < abs(sides[1] - sides[0]) / 2  # shrinks with the step, so it is not a kink
+        curved = bend < abs(sides[1] - sides[0]) / 2  # a kink's bend would not shrink
         if not np.isfinite(bend) or curved or bend < 100 * (allowed + 10 * self.noise):
             return False
         slack = 1e-4 * abs(derived) + allowed + 10 * self.noise
@@ -133,6 +133,6 @@ class SecondLook:
 
 
 def _crosses(sides, close, gap):
-    """Return True if a change of slope is a kink: it does not shrink with the step."""
+    """Return True if a change of slope is due to a kink, and so does not shrink with the step."""
     bend, closer = abs(sides[1] - sides[0]), abs(close[1] - close[0])
     return bend >= gap and not 0.05 * bend < closer < 0.2 * bend

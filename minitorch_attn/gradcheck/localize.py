@@ -1,8 +1,9 @@
 """Localize the operation whose backward is wrong.
 
 Each operation that ran is checked on its own with its actual inputs, from the output backwards. The
-first whose gradient disagrees with central differences is at fault. If none does, the fault is
-between operations: a tensor's gradients from several uses were not summed, or a value was detached.
+first operation whose gradient disagrees with central differences is the faulty one. If all
+gradients agree, the fault is between operations: a tensor's gradients from several uses were not
+summed, or a value was detached.
 """
 
 from contextlib import ExitStack

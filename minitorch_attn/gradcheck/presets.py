@@ -37,7 +37,8 @@ class AttentionCase:
     index : int Tensor of shape (tokens, tokens)
         Row of `table` for each query and key.
     mask : bool Tensor of shape (windows, tokens, tokens)
-        True where a query can attend to a key: where the shift wrapped both around, or neither.
+        True where a query can attend to a key: the shift wrapped both of them around, or neither of
+        them.
     """
 
     batch: int

@@ -146,7 +146,7 @@ class Optimizer(NamedErrors):
             return closure()
 
     def start_state(self, group, name, view):
-        """Initialize a new state buffer, which is already zero, if it needs a different value."""
+        """Fill a new state buffer, which holds zeros, if its initial value is not zero."""
 
     def names_of_state(self, group):
         """Return the names of the state buffers of this group."""

@@ -46,7 +46,7 @@ def strong_wolfe(evaluate, start, t, tolerance, most):
     Returns
     -------
     Point
-        The point found, or the one with the smallest loss if the search ends without one.
+        The accepted point, or the point with the smallest loss if no point was accepted.
     count : int
         Number of calls of `evaluate`.
 
@@ -75,7 +75,7 @@ def _flat_enough(point, start):
 
 
 def _bracket(evaluate, start, t, most):
-    """Return both ends of a bracket, or an acceptable point and None; and the number of tries."""
+    """Return the two ends of a bracket (or an accepted point and None) and the number of tries."""
     before, point = start, evaluate(t)
     for tried in range(1, most + 1):
         rises = tried > 2 and point.loss >= before.loss

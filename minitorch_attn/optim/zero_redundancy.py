@@ -22,7 +22,7 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     Every rank has all parameters and all gradients, but updates only its own share of the
     parameters, and keeps state for these only. After the update, each rank sends its parameters to
-    the others. The result is that of `optimizer_class`.
+    the others. The result is the same as with `optimizer_class` on a single rank.
 
     Parameters
     ----------
@@ -53,8 +53,8 @@ class ZeroRedundancyOptimizer(Optimizer):
     Notes
     -----
     *Memory.* AdamW keeps two numbers for each of the Psi parameters. With N ranks, each rank keeps
-    about 2 Psi / N of them. The shares can differ because parameter tensors are not split: from
-    largest to smallest, each is assigned to the rank with the fewest numbers so far.
+    about 2 Psi / N of them. Parameter tensors are not split, so the shares can differ. The tensors
+    are assigned from the largest to the smallest, each to the rank with the fewest numbers so far.
 
     *Messages.* Each rank broadcasts its share: Psi numbers in all, as many as an all-gather sends.
     Averaging the gradients (`DistributedDataParallel`) sends 2 Psi (N - 1) / N numbers per rank.
@@ -215,7 +215,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         Parameters
         ----------
         state_dict : dict
-            From this class, with any number of ranks, or from `optimizer_class`.
+            State dict of this class, saved with any number of ranks, or of `optimizer_class`.
         """
         check_saved(state_dict, OPTIMIZER, "ZeroRedundancyOptimizer")
         saved = state_dict["param_groups"]
