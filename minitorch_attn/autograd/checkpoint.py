@@ -26,8 +26,8 @@ def checkpoint(fn, *args, **kwargs):
     Parameters
     ----------
     fn : callable
-        Module or function of tensors. It must run the same operations when called again; the
-        checkpoint gives it the same random numbers and the same arguments.
+        Module or function of tensors. When it is called again with the same random numbers and the
+        same arguments, it must run the same operations.
     *args, **kwargs
         Arguments of any type; tensors may be nested in tuples, lists and dicts.
 
@@ -41,9 +41,9 @@ def checkpoint(fn, *args, **kwargs):
     Raises
     ------
     GraphError
-        If `fn` changes an outside tensor in place, as batch normalization does in training, or runs
-        a backward pass itself. Also raised in the backward pass if a tensor that `fn` used has
-        since changed, or if the second call does not match the first.
+        If `fn` runs a backward pass, or changes a tensor from outside in place, as batch
+        normalization does in training. In the backward pass, if a tensor that `fn` used has changed
+        since, or if the second call of `fn` does not match the first.
 
     Notes
     -----

@@ -43,8 +43,8 @@ next_number = count().__next__  # creation order is a topological order: inputs 
 class Leaf:
     """Graph node of a leaf tensor, which adds gradients to the tensor's `.grad`.
 
-    The reference to the tensor is weak, so that a gradient that has a graph of its own
-    (`create_graph=True`) does not form a reference cycle with its tensor.
+    The reference to the tensor is weak. Otherwise, a gradient with a graph of its own
+    (`create_graph=True`) would form a reference cycle with its tensor.
     """
 
     edges = ()
@@ -62,7 +62,7 @@ class Leaf:
 
 
 class Context:
-    """Graph node of one application of a Function, which holds what it saves for `backward`.
+    """Graph node of one application of a Function, with the arrays saved for its `backward`.
 
     Attributes
     ----------
@@ -120,8 +120,9 @@ class Context:
     def save_intermediate(self, *arrays):
         """Save intermediate results of a fused operation.
 
-        They do not belong to a tensor, so a second derivative cannot flow through them. If
-        `create_graph=True`, the engine therefore differentiates the composed version.
+        These arrays do not belong to a tensor, so a second derivative cannot flow through them. If
+        `create_graph=True`, the engine therefore differentiates the composed version of the
+        operation.
         """
         self._intermediate = arrays
         self.holds = True

@@ -125,7 +125,7 @@ class set_grad_enabled(_GradSwitch):
         return super().__enter__()
 
     def _restore_mode(self):
-        """Restore the mode that a plain call has changed, if it has not been restored yet."""
+        """Restore the mode from before a plain call, unless it has been restored already."""
         if self._outside is not None:
             state.grad_enabled, self._outside = self._outside, None
 

@@ -66,8 +66,8 @@ class _Judged:
 
     The error of an entry is the difference between gradient and slope, divided by the magnitude of
     the entry or by 1/1000 of the largest magnitude, whichever is larger. Where rounding alone could
-    make the error exceed `tol`, the divisor is `noise / tol`. It is capped at the largest magnitude
-    unless the gradient is zero.
+    make the error exceed `tol`, the divisor is `noise / tol`. This divisor is at most the largest
+    magnitude, unless the gradient is zero.
     """
 
     def __init__(self, derived, numeric, bends, noise, tol):

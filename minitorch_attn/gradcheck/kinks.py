@@ -1,10 +1,13 @@
 """Kinks: decide whether an entry's gradient or its difference quotient is wrong.
 
-At a kink (relu at 0, the maximum of equal numbers) or a jump, gradient and difference quotient
-differ although the gradient is correct. An entry is excluded in two cases only. Either the
-gradient agrees with the slope of a smaller step, which does not reach the kink. Or the kink is at
-the point itself, the gradient lies between the slopes of its two sides, and gradient and slope
-agree at a short distance on either side. A wrong gradient passes neither test.
+At a kink (relu at 0, the maximum of equal numbers) or a jump, a correct gradient can differ from
+the difference quotient. Such an entry is excluded from the check in two cases:
+
+* The gradient agrees with the slope of a smaller step, which does not reach the kink.
+* The kink is at the point itself. The gradient lies between the slopes on the two sides of the
+  point, and gradient and slope agree at a short distance on either side.
+
+A wrong gradient passes neither test.
 """
 
 from typing import NamedTuple
@@ -133,6 +136,6 @@ class SecondLook:
 
 
 def _crosses(sides, close, gap):
-    """Return True if a change of slope is due to a kink, and so does not shrink with the step."""
+    """Return True if the change of slope does not shrink with the step, as at a kink."""
     bend, closer = abs(sides[1] - sides[0]), abs(close[1] - close[0])
     return bend >= gap and not 0.05 * bend < closer < 0.2 * bend

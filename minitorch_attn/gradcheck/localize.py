@@ -105,7 +105,7 @@ def find_fault(check, wrong):
 
 
 def _run(check, outputs):
-    """Run backward. Return the leaves' gradients, and the output gradients it started from."""
+    """Run the backward pass; return the gradients of the leaves and of the outputs."""
     given = as_cotangents(check.probe.cotangent.copy(), outputs)
     pairs = [(o, g) for o, g in zip(outputs, given, strict=True) if o.requires_grad]
     if not pairs:
@@ -188,7 +188,7 @@ def _sum_fault(what, step, parts, got):
     count = len(parts)
     text = f"{count} gradients arrive there, but the gradient passed on is not their sum"
     if count == 1:
-        text = "the gradient that arrives is not the one passed on: a hook replaces it, or an "
+        text = "the gradient that arrives is not passed on: a hook replaces it, or an "
         text += "operation writes to memory that it shares with another"
     for i, part in enumerate(parts):
         if count > 1 and _close(got, part):

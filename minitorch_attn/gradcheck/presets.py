@@ -1,9 +1,9 @@
 """Presets: inputs for gradient checks that expose typical mistakes.
 
-With other inputs, a wrong backward could pass: a batch of 1 hides a missing sum over the batch,
-weights near 0 make attention uniform and its errors tiny, a gain of 1 hides a missing gain, a
-shift of 0 hides a shift in the wrong direction, and equal sizes hide swapped axes. Here, sizes are
-greater than 1, adjacent axes differ in size, weights are as large as after training, and gains
+With other inputs, a wrong backward could pass the check. A batch of 1 hides a missing sum over the
+batch. Weights near 0 make attention uniform and its errors tiny. A gain of 1 hides a missing gain,
+a shift of 0 hides a shift in the wrong direction, and equal sizes hide swapped axes. Here, sizes
+are greater than 1, adjacent axes differ in size, weights are as large as after training, and gains
 are random.
 """
 

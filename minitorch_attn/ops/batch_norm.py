@@ -31,7 +31,7 @@ class NormOver(Function):
         grad_weight = sum(grad_y * x_hat), grad_bias = sum(grad_y)
 
     x has four axes. The mean and the variance (divided by the count) are taken over `axes`. The
-    third axis holds the channels, or the second and third axes together do. Weight and bias, if
+    channels are on the third axis, or on the second and third axes together. Weight and bias, if
     given, have one number per channel.
 
     Derivation: x_hat = (x - m) r is the normalized input and h = dL/dx_hat. x_hat does not change

@@ -154,7 +154,7 @@ def cross_entropy(
     ShapeError, DTypeError, ArgumentError
         If input, target and weight do not match.
     IndexRangeError
-        If a label is out of range. On a GPU, the error is raised at the next read from it.
+        If a label is out of range. On a GPU, the error is raised when the host next reads a result.
 
     Notes
     -----

@@ -50,9 +50,10 @@ class CtcLoss(Function):
         dp / dy_t(k) = sum over l'_s = k of a_t(s) b_t(s) / y_t(k),
         d(-log p) / dlog y_t(k) = -(sum over l'_s = k of a_t(s) b_t(s)) / p.
     The result is minus the posterior probability of label k at frame t. If log_probs =
-    log_softmax(u), its backward pass adds y_t(k), because the posteriors sum to 1. This is Eq. 16:
-    dL/du_t(k) = y_t(k) - posterior_t(k). PyTorch returns Eq. 16 as the gradient of log_probs. That
-    is correct only after a log_softmax, whose backward does not change it (its rows sum to 0).
+    log_softmax(u), the backward pass of log_softmax adds y_t(k), because the posteriors sum to 1.
+    The result is Eq. 16: dL/du_t(k) = y_t(k) - posterior_t(k). PyTorch returns Eq. 16 as the
+    gradient of log_probs. This gradient is correct only for the output of log_softmax: its backward
+    pass does not change Eq. 16, whose rows sum to 0.
 
     If no alignment exists, p = 0, so the loss is inf and its gradient NaN. With `zero_infinity`,
     both are 0. In this case, the composed version, which computes second derivatives, returns NaN.
@@ -127,7 +128,7 @@ class CtcLoss(Function):
 
 
 def _lattice(xp, labels, blank):
-    """Return the label of each state, and whether the blank before it can be skipped."""
+    """Return the label of each state, and whether the blank before this state can be skipped."""
     batch, count = labels.shape
     states = xp.full((batch, 2 * count + 1), blank, dtype="int64")
     states[:, 1::2] = labels
@@ -156,8 +157,8 @@ def _backward_variables(xp, emit, skip, inside, target_lengths):
     """Yield (t, log b_t), Eqs. 10 and 11, from the last frame to the first.
 
     log b_t has shape (batch, state). The caller may overwrite emit[t] once it has received log b_t.
-    `inside` (time, batch) is True for the frames of a sequence; the last of them has b = 1 in the
-    last two states. `emit` and `skip` are as in `_forward_variables`.
+    `inside` (time, batch) is True for the frames of a sequence. In the last of these frames, b = 1
+    in the last two states. `emit` and `skip` are as in `_forward_variables`.
     """
     batch, count = emit.shape[1:]
     state, end = xp.arange(count), 2 * target_lengths[:, None]
@@ -225,7 +226,7 @@ def ctc_loss(
     ShapeError, DTypeError, ArgumentError
         If the arguments do not match. float16 is not supported, as in PyTorch.
     IndexRangeError
-        If a label is out of range. On a GPU, the error is raised at the next read from it.
+        If a label is out of range. On a GPU, the error is raised when the host next reads a result.
 
     Notes
     -----

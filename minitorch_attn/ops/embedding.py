@@ -143,7 +143,8 @@ def embedding(
     Raises
     ------
     IndexRangeError
-        If a row index is out of range. On a GPU, the error is raised at the next read from it.
+        If a row index is out of range. On a GPU, the error is raised when the host next reads a
+        result.
 
     Examples
     --------

@@ -25,7 +25,7 @@ def embedding_bag(
     weight : Tensor of shape (rows, embed)
         The table.
     offsets : integer Tensor of shape (bag,), optional
-        Index of the first id of each bag, starting with 0; a bag can be empty.
+        Index of each bag's first id in `input`. The first index is 0; a bag can be empty.
     max_norm, norm_type, scale_grad_by_freq, sparse
         Options of `embedding`.
     mode : {"mean", "sum", "max"}

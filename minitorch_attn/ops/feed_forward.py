@@ -74,8 +74,8 @@ class FeedForwardInBlocks(Function):
     Forward:  y = f(x @ weight1^T + bias1) @ weight2^T + bias2, one block of rows at a time
     Backward: as in `FeedForward`, one block of rows at a time
 
-    Each block of rows has its own hidden layer, which no other block needs: `forward` computes y
-    block by block and does not keep the hidden layers.
+    No block of rows needs the hidden layer of another block, so `forward` computes y block by block
+    and does not keep the hidden layers.
 
     Derivation: as in `FeedForward`. `backward` computes the hidden layer again, one block at a
     time; the gradients of weights and biases are sums over the blocks. In total, this takes seven

@@ -60,7 +60,8 @@ class Tile(Function):
 
     Forward:  y = copies of x side by side
     Backward: grad_x = the sum over the copies
-    Derivation: each element is used once in every copy; its gradient is the sum over the copies.
+    Derivation: each element of x is used once in every copy, so its gradient is the sum over the
+    copies.
     Saved: nothing.
     """
 
@@ -165,7 +166,8 @@ def roll(input, shifts, dims=None):
     shifts : int or tuple of int
         Number of positions by which to shift along each axis in `dims`.
     dims : int or tuple of int, optional
-        Axes along which to shift; None shifts the flattened elements and restores the shape.
+        Axes along which to shift. None flattens the tensor, shifts its elements, and restores the
+        shape.
 
     Examples
     --------

@@ -70,7 +70,7 @@ class PatchSum(Function):
 
 
 def _geometry(where, kernel_size, dilation, padding, stride):
-    """Return kernel, stride, padding (before, after) and dilation, with one entry per axis each."""
+    """Return kernel, stride, padding (before, after) and dilation, each with one entry per axis."""
     kernel = each_axis(kernel_size, 2, where, "kernel_size", 1)
     stride = each_axis(stride, 2, where, "stride", 1)
     dilation = each_axis(dilation, 2, where, "dilation", 1)

@@ -312,8 +312,8 @@ def tensordot(a, b, dims=2):
     ----------
     a, b : Tensor
     dims : int, or two sequences of int
-        The axes to sum over: a number of last axes of `a` and first axes of `b`, or a list of axes
-        for each tensor.
+        The axes to sum over: the last `dims` axes of `a` and the first `dims` axes of `b`, or one
+        list of axes for each tensor.
 
     Examples
     --------

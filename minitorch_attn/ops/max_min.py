@@ -20,7 +20,7 @@ class Extreme(Function):
     """Maximum or minimum over some axes; NaN if an element is NaN.
 
     Forward:  y = the largest of x, or the smallest
-    Backward: grad_x = grad_y where x = y, else 0; ties share it
+    Backward: grad_x = grad_y where x = y, else 0; ties share the gradient
     Derivation: the derivative is 1 for the element found. If k elements share the maximum or the
     minimum, each receives 1 / k of the gradient, a subgradient at the kink.
     Saved: the input and the output.
@@ -289,7 +289,7 @@ def _extreme_along(name, input, dim, keepdim):
 
 @names_arguments
 def argmax(input, dim=None, keepdim=False):
-    """Index of the maximum; if several elements share it, the index of the first one.
+    """Index of the maximum; if the maximum occurs several times, the index of the first one.
 
     Parameters
     ----------
@@ -314,7 +314,7 @@ def argmax(input, dim=None, keepdim=False):
 
 @names_arguments
 def argmin(input, dim=None, keepdim=False):
-    """Index of the minimum; if several elements share it, the index of the first one.
+    """Index of the minimum; if the minimum occurs several times, the index of the first one.
 
     Parameters
     ----------

@@ -42,8 +42,8 @@ class MaxPool(Function):
     Derivation: dy_o/dx_i = 1 if x_i is the maximum of window o, else 0. If overlapping windows have
     the same maximum, their gradients add up. Among equal elements, the first in row-major order
     counts as the maximum; among several NaNs, the last.
-    Saved: the indices, as constants. They are not computed if neither the caller nor a gradient
-    needs them; pooling then takes a quarter of the time (3 x 3, stride 2).
+    Saved: the indices, as constants. If neither the caller nor a gradient needs the indices, they
+    are not computed, and pooling takes a quarter of the time (3 x 3, stride 2).
     """
 
     @staticmethod

@@ -240,8 +240,8 @@ def multinomial(input, num_samples, replacement=False, *, generator=None):
 
     Notes
     -----
-    Without replacement, the indices are those of the largest `log(weight) + g`, where g is Gumbel
-    noise; see Kool, van Hoof and Welling 2019, arXiv:1903.06059v2, section 2.
+    Sampling without replacement adds Gumbel noise g to each `log(weight)` and returns the indices
+    of the largest sums. See Kool, van Hoof and Welling 2019, arXiv:1903.06059v2, section 2.
 
     Examples
     --------
@@ -300,5 +300,5 @@ def _check_weights(input, weights, count, replacement):
         raise ArgumentError(
             "multinomial: num_samples exceeds the number of categories that can be drawn",
             got=f"num_samples={count}, and {fewest} weights above 0 in a row",
-            hint="replacement=True draws an index more than once",
+            hint="replacement=True can draw an index more than once",
         )

@@ -112,7 +112,7 @@ class Remainder(Function):
     Forward:  c = a - floor(a / b) * b
     Backward: grad_a = sum_to(grad_c, a), grad_b = sum_to(-grad_c * floor(a / b), b)
     Derivation: floor(a / b) is constant between its jumps, so dc/da = 1 and
-    dc/db = -floor(a / b). Both are summed over the axes that broadcasting repeated.
+    dc/db = -floor(a / b). Both gradients are summed over the broadcast axes.
     Saved: both inputs.
     """
 
@@ -137,7 +137,7 @@ class Fmod(Function):
     Forward:  c = a - trunc(a / b) * b
     Backward: grad_a = sum_to(grad_c, a), grad_b = sum_to(-grad_c * trunc(a / b), b)
     Derivation: trunc(a / b) is constant between its jumps, so dc/da = 1 and
-    dc/db = -trunc(a / b). Both are summed over the axes that broadcasting repeated.
+    dc/db = -trunc(a / b). Both gradients are summed over the broadcast axes.
     Saved: both inputs.
     """
 

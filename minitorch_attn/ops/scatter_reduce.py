@@ -1,4 +1,4 @@
-"""scatter_reduce: combine elements with the same index: sum, product, mean, maximum, minimum."""
+"""scatter_reduce: combine elements with the same index by a sum, product, mean, max or min."""
 
 import math
 
@@ -65,7 +65,8 @@ class ScatterProduct(Function):
     Forward:  y = x * (the product of the src whose index points there)
     Backward: grad_x = grad_y * (the product of the src); grad_src = grad_y * (the product of x and
         the other src) at index
-    Derivation: a product is linear in each factor, with the product of the others as its slope.
+    Derivation: a product is linear in each factor, and its derivative is the product of the other
+    factors.
     Saved: x, src and the index; which factors are 0, and how many in each product.
 
     The gradient of a factor contains the product of the other factors. Let y' be the product of all

@@ -129,7 +129,8 @@ def bincount(input, weights=None, minlength=0):
 
     Returns
     -------
-    Tensor of int64; with floating-point weights, of their dtype; with other weights, of float64
+    Tensor
+        The dtype is int64 without weights, that of floating-point weights, else float64.
 
     Examples
     --------

@@ -114,7 +114,7 @@ def relative_position_index(window_size, device=None):
 
 @lru_cache(maxsize=_CACHED)
 def cached_position_index(window_size, device):
-    """Return `relative_position_index`, the same Tensor in each call: do not change it in place.
+    """Return `relative_position_index` from a cache. Do not change the Tensor in place.
 
     Parameters
     ----------

@@ -6,8 +6,9 @@ if the loss falls enough, and the slope has become small enough:
     phi(t) <= phi(0) + c1 t phi'(0)        abs(phi'(t)) <= c2 abs(phi'(0))
 
 First the step grows until an interval is known to contain such a t. Then the interval shrinks:
-each new t is the minimum of the cubic polynomial through both ends. These are algorithms 3.5 and
-3.6 of Nocedal and Wright 2006, "Numerical Optimization", section 3.5, with PyTorch's limits.
+each new t is the minimum of the cubic polynomial through both ends. The two phases are algorithms
+3.5 and 3.6 of Nocedal and Wright 2006, "Numerical Optimization", section 3.5, with PyTorch's
+limits.
 """
 
 import math
@@ -41,7 +42,8 @@ def strong_wolfe(evaluate, start, t, tolerance, most):
     tolerance : float
         The search ends if t would change by less than this.
     most : int
-        Number of calls of `evaluate` after which the search ends; the last step may take one more.
+        Number of calls of `evaluate` after which the search ends. The last step may take one more
+        call.
 
     Returns
     -------

@@ -56,8 +56,9 @@ class ZeroRedundancyOptimizer(Optimizer):
     about 2 Psi / N of them. Parameter tensors are not split, so the shares can differ. The tensors
     are assigned from the largest to the smallest, each to the rank with the fewest numbers so far.
 
-    *Messages.* Each rank broadcasts its share: Psi numbers in all, as many as an all-gather sends.
-    Averaging the gradients (`DistributedDataParallel`) sends 2 Psi (N - 1) / N numbers per rank.
+    *Messages.* Each rank broadcasts its share. Together, the ranks send Psi numbers, the same as in
+    an all-gather. Averaging the gradients (`DistributedDataParallel`) sends 2 Psi (N - 1) / N
+    numbers per rank.
 
     Rajbhandari et al. 2020 [1]_ call this stage P_os, and can split a parameter at any element.
 
@@ -272,8 +273,8 @@ def _packed(state):
     Returns
     -------
     contents : list
-        [entries, sizes]: entries [number, name, dtype, shape], or [number, name, value]; and the
-        number of elements of each dtype.
+        [entries, sizes]. An entry is [number, name, dtype, shape] or [number, name, value]; `sizes`
+        holds the number of elements of each dtype.
     arrays : dict of str to array
         For each dtype, the elements of all its tensors.
     """

@@ -28,8 +28,9 @@ class CausalAttention(Function):
 
     Forward:  context_i = softmax(scale * query_i @ key^T) @ value over the keys up to i
     Backward: as in `Attention`, one block of queries at a time
-    Derivation: as in `Attention`, with the same symbols, for each block. Only queries in the key's
-    own block and in later blocks attend to a key, so its gradient is a sum over these blocks:
+    Derivation: as in `Attention`, with the same symbols, for each block. Only the queries in the
+    block of a key and in later blocks attend to the key, so the gradient of a key or value is a sum
+    over these blocks:
         dL/dv_j = sum_i p_ij z_ij g_i,   dL/dk_j = c sum_i dL/ds_ij q_i,   i >= j.
     Saved: query, key, value, output; the weights of each block as intermediates; the dropout mask.
 
@@ -117,7 +118,7 @@ def causal_blocks(tokens):
 
 
 def _full(x, context):
-    """Return the shape of x with its leading axes replaced by those of `context`."""
+    """Return the shape of x, but with the leading axes of `context`."""
     return (*context.shape[:-2], *x.shape[-2:])
 
 

@@ -1,8 +1,8 @@
 """Sliding-window attention on images: each position attends to the k x k window around it.
 
-It is the layer that replaces a convolution in local relation networks (Hu et al. 2019,
-arXiv:1904.11491v2) and in stand-alone self-attention (Ramachandran et al. 2019,
-arXiv:1906.05909v1). The windows overlap, unlike those of the Swin Transformer.
+This attention replaces convolutions in local relation networks (Hu et al. 2019, arXiv:1904.11491v2)
+and in stand-alone self-attention (Ramachandran et al. 2019, arXiv:1906.05909v1). The windows
+overlap; the windows of the Swin Transformer do not.
 """
 
 import math
@@ -154,7 +154,7 @@ def _in_blocks(work, weights):
 
 
 def _per_item(x, part, heads):
-    """Return the rows of x, one per head, for a slice of the items."""
+    """Repeat the rows of x, one per head, for the items of a slice."""
     return x[array_module(x).arange(part.start, part.stop) % heads]
 
 
@@ -264,7 +264,7 @@ def sliding_window_attention(
     value : Tensor of shape (batch, heads, value_dim, height, width)
         All channels of a head share the weights.
     kernel_size : int
-        Height and width of a window; odd.
+        Height and width of a window, an odd number.
     bias : Tensor of shape (heads, kernel_size**2), optional
         Number added to the scores, for each place of the window in row-major order.
     relative : Tensor of shape (heads, dim, kernel_size**2), optional

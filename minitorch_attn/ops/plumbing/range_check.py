@@ -1,8 +1,9 @@
 """Range checks of values, and of the indices, labels and token ids that look up elements.
 
-On the host, a value out of range raises an error immediately. A GPU would silently compute with
-it, and checking it immediately would make the host wait. On a GPU, the check therefore runs on the
-device, and the error is raised when the host next reads from it (`.item()`, `.numpy()`).
+On the host, a value out of range raises an error immediately. A GPU would silently compute with the
+wrong value, and an immediate check would make the host wait for the GPU. On a GPU, the check
+therefore runs on the device, and the error is raised when the host next reads from the device
+(`.item()`, `.numpy()`).
 """
 
 from typing import NamedTuple
