@@ -46,7 +46,7 @@ class _Switch(ContextDecorator):
         self.before = []  # a stack, because one object may be entered several times
 
     def __call__(self, function):
-        """Decorate a function; for a generator, the mode is set only while it runs."""
+        """Decorate a function. For a generator, the mode is set only while its own code runs."""
         if getattr(function, "__code__", None) and function.__code__.co_flags & CO_GENERATOR:
             return self._around_generator(function)
         return super().__call__(function)
@@ -68,7 +68,7 @@ class _Switch(ContextDecorator):
         return generate
 
     def _recreate_cm(self):
-        """Create a switch for each call of a decorated function, because threads may share it."""
+        """Create a switch for each call of a decorated function, which threads may call at once."""
         fresh = copy(self)
         fresh.before = []
         return fresh

@@ -209,7 +209,7 @@ def _names_of(c, clue):
 
 
 def _sizes(clue):
-    """Return (size, axes with this size): the batch, axes of the input, outputs, other inputs."""
+    """Return pairs (size, axes with this size) for the batch, the inputs and the outputs."""
     found = {}
 
     def add(size, axes):

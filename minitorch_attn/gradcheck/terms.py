@@ -179,7 +179,7 @@ def _one_share_each(clue):
     return Hint(
         "repeated",
         "entries that are used several times have the gradient of only one use: `+=` with a "
-        "repeated index keeps only the last addition (use scatter_add), or `=` is used for `+=`.",
+        "repeated index keeps only the last addition (use scatter_add), or `=` replaces `+=`.",
     )
 
 

@@ -41,8 +41,8 @@ class Conv(Function):
     Backward: grad_x = the transposed convolution of grad_y with weight,
         grad_weight = sum over positions of grad_y * the window of x,
         grad_bias = grad_y summed over positions
-    Derivation: y[b, m, o] = sum_{c, k} w[m, c, k] x[b, c, o s + k d - p] + bias[m], so with g =
-    dL/dy
+    Derivation: y[b, m, o] = sum_{c, k} w[m, c, k] x[b, c, o s + k d - p] + bias[m], so with
+    g = dL/dy
         dL/dx = ConvTransposed(g, w),   dL/dw = ConvKernel(g, x),
         dL/dbias[m] = sum_{b, o} g[b, m, o].
     Saved: x and w. `backward` recomputes the columns, because they are larger than x by a factor
@@ -259,7 +259,8 @@ def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
 def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Convolution over two spatial axes, with one kernel per output channel.
 
-    The kernel is not flipped: what deep learning calls a convolution is a cross-correlation.
+    The kernel is not flipped, so this convolution is a cross-correlation, as usual in deep
+    learning.
 
     Parameters
     ----------

@@ -219,7 +219,8 @@ def ctc_loss(
     Returns
     -------
     Tensor
-        A 0-d loss, or the losses (batch,) if `reduction` is "none"; () if `log_probs` has no batch.
+        A 0-d loss. If `reduction` is "none", the losses have shape (batch,), or () without a batch
+        axis.
 
     Raises
     ------

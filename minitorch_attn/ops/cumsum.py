@@ -15,7 +15,7 @@ class Cumsum(Function):
 
     Forward:  y_i = x_0 + ... + x_i
     Backward: grad_x_i = grad_y_i + ... + grad_y_last
-    Derivation: x_i is a term of y_k for every k >= i, so dL/dx_i is the sum of grad_y_k over k >=
+    Derivation: for every k >= i, x_i is a term of y_k, so dL/dx_i is the sum of grad_y_k over k >=
     i. This is a cumulative sum in the other direction.
     Saved: nothing.
     """

@@ -66,7 +66,7 @@ class ResidualDropout(Function):
 
 
 def add_dropped(x, branch, p):
-    """Return `x + dropout(branch, p)` in training, as one operation where that is possible.
+    """Return `x + dropout(branch, p)` in training, computed by one operation if possible.
 
     Parameters
     ----------

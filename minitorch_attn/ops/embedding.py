@@ -78,7 +78,7 @@ class RowTake(Function):
 
     Forward:  y = weight[ids]
     Backward: grad_weight[r] = sum of grad_y over the positions where ids = r
-    Derivation: RowSum of the gradient, with the same padding row and frequencies.
+    Derivation: the gradient is the `RowSum` of grad_y, with the same padding row and frequencies.
     Saved: ids.
     """
 

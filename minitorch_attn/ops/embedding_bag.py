@@ -43,8 +43,8 @@ def embedding_bag(
 
     Notes
     -----
-    Unlike PyTorch's kernel, this function stores all the rows that it looks up. It pads bags of
-    different lengths to the longest one.
+    Unlike PyTorch's kernel, this function stores all the rows that it looks up. Bags of different
+    lengths are padded to the length of the longest bag.
 
     Examples
     --------

@@ -267,7 +267,7 @@ def ifft2(input, s=None, dim=(-2, -1), norm=None):
 
 @names_arguments
 def rfft2(input, s=None, dim=(-2, -1), norm=None):
-    """`rfft` along the last of two axes, and `fft` along the other; `s` gives their lengths."""
+    """`rfft` along the last of two axes, then `fft` along the first; `s` gives their lengths."""
     return _along_axes("rfft2", rfft, fft, input, s, dim, norm)
 
 

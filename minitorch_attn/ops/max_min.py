@@ -21,7 +21,7 @@ class Extreme(Function):
 
     Forward:  y = the largest of x, or the smallest
     Backward: grad_x = grad_y where x = y, else 0; ties share the gradient
-    Derivation: the derivative is 1 for the element found. If k elements share the maximum or the
+    Derivation: the derivative is 1 for the element found. If k elements are equal to the maximum or
     minimum, each receives 1 / k of the gradient, a subgradient at the kink.
     Saved: the input and the output.
     """

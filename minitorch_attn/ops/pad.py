@@ -42,7 +42,7 @@ class Pad(Function):
 
 @names_arguments
 def pad(input, pad, mode="constant", value=None):
-    """Pad `input` at both ends of its axes, or crop it where an amount is negative.
+    """Pad `input` at both ends of its axes; a negative amount crops the axis.
 
     Parameters
     ----------

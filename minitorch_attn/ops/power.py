@@ -134,9 +134,9 @@ class Power(Function):
 
     Forward:  c = a^b
     Backward: grad_a = sum_to(grad_c * b * a^(b - 1), a), grad_b = sum_to(grad_c * c * log(a), b)
-    Derivation: dc/da = b a^(b-1), which is 0 for b = 0 even at a = 0. c = exp(b log a) gives dc/db
-    = c log a. Where a = 0 and b >= 0, dc/db is 0, because c does not change with b there. Both
-    gradients are summed over the axes that broadcasting repeated.
+    Derivation: dc/da = b a^(b-1), which is 0 for b = 0 even at a = 0. Because c = exp(b log a),
+    dc/db = c log a. Where a = 0 and b >= 0, dc/db is 0, because c does not change with b there.
+    Both gradients are summed over the broadcast axes.
     Saved: the inputs and the output.
     """
 

@@ -45,7 +45,7 @@ def _rms(xp, x):
 
 
 class Adafactor(_PerParameter):
-    r"""Adafactor as in PyTorch: second moments are factored, steps are relative to the parameter's RMS.
+    r"""Adafactor as in PyTorch: factored second moments, and steps relative to the parameter's RMS.
 
     For a matrix p with gradient g at step t, and beta_t = 1 - t^beta2_decay:
         R <- beta_t R + (1 - beta_t) row means of g^2

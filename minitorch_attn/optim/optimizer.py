@@ -219,7 +219,7 @@ class Optimizer(NamedErrors):
         return any(buffer is one for buffers in self._buffers for one in buffers or ())
 
     def _replayed(self, buffer, indices, change):
-        """Count an update made by a CUDA graph; `change=-1` takes it back after a failed capture."""
+        """Count an update by a CUDA graph; `change=-1` takes it back after a failed capture."""
         if self.step_in_state:
             for i in indices:
                 self.state[buffer.parameters[i]]["step"].array += change
@@ -233,7 +233,7 @@ class Optimizer(NamedErrors):
             self.update(group, step, *parts)
 
     def _update_by_kernel(self, group, buffer, names, blocks):
-        """Update the blocks with the optimizer's kernel, if it has one; return the others."""
+        """Update blocks with the optimizer's kernel, if it has one; return the remaining blocks."""
         left = []
         for step, low, high in blocks:
             grads = buffer.gradients(low, high)

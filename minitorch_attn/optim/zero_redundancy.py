@@ -22,7 +22,7 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     Every rank has all parameters and all gradients, but updates only its own share of the
     parameters, and keeps state for these only. After the update, each rank sends its parameters to
-    the others. The result is the same as with `optimizer_class` on a single rank.
+    the others. The result is the same as with `optimizer_class` itself.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         return {**group, "params": [p for p in group["params"] if self.owners[p] == self._rank]}
 
     def step(self, closure=None):
-        """Update this rank's parameters, and receive the others.
+        """Update this rank's parameters, and receive the other parameters from their ranks.
 
         Parameters
         ----------

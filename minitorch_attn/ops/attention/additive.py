@@ -96,6 +96,7 @@ def additive_attention(query, key, v, value, mask=None):
     key : Tensor of shape (..., key, hidden)
         Projected keys; their leading axes are those of the queries.
     v : Tensor of shape (hidden,)
+        Weight of each hidden unit in the scores.
     value : Tensor of shape (..., key, value_dim)
     mask : bool Tensor that broadcasts to (..., query, key), optional
         True for the keys to attend to.

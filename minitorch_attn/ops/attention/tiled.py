@@ -38,9 +38,9 @@ class TiledAttention(Function):
 
     The softmax of a row needs the maximum and the sum of the row, which are known only after the
     last key. A running maximum and running sums can be updated tile by tile: if a tile has a larger
-    maximum m', the sums so far, which were computed with the old maximum m, are multiplied by exp(m
-    - m'). Each row has the running maximum m, the sum l of the exponentials and the sum o of the
-    weighted values. A tile updates them:
+    maximum m', the sums so far are multiplied by exp(m - m'), because they were computed with the
+    old maximum m. Each row has the running maximum m, the sum l of the exponentials and the sum o
+    of the weighted values. A tile updates them:
         m' = max(m, max_j s_ij),   r = exp(m - m')
         l' = r l + sum_j exp(s_ij - m'),   o' = r o + sum_j exp(s_ij - m') z_ij v_j
     At the end, o / l is the context, and L = m + log l is the log-sum-exp of the row.

@@ -80,7 +80,7 @@ FLOPS = {
 
 
 def forward_flops(ctx, inputs, outputs):
-    """Number of floating-point operations in the forward pass of an op, 0 if it is elementwise.
+    """Number of floating-point operations in the forward pass of an op; 0 for elementwise ops.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ __all__ = ["InvalidValue", "check_range", "check_values"]
 
 
 class _Question(NamedTuple):
-    """A check that every index is between `lowest` and `size - 1`. On a GPU, it runs later."""
+    """A check, run later on a GPU, that every index is between `lowest` and `size - 1`."""
 
     where: str
     name: str

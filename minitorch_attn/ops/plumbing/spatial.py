@@ -89,7 +89,7 @@ def is_channels_last(x):
 
 
 def enlarge(x, padding):
-    """Pad an array with zeros around its last axes; negative amounts crop it.
+    """Pad an array with zeros around its last axes; a negative amount crops the axis.
 
     Parameters
     ----------
