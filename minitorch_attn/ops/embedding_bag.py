@@ -114,5 +114,5 @@ def _check(input, offsets, mode, per_sample_weights):
         raise ArgumentError(
             "embedding_bag: per_sample_weights must have the shape of input, with mode='sum'",
             got=f"shape {per_sample_weights.shape} for input {input.shape}, mode={mode!r}",
-            hint="divide the sum by the sum of the weights for a weighted mean",
+            hint="for a weighted mean, divide the sum by the sum of the weights",
         )

@@ -54,7 +54,7 @@ class ScatterExtreme(Function):
 
 @with_kernel
 def extreme_at(y, grid, src, largest):
-    """Replace y at `grid` by the larger of y and src, or by the smaller, in place."""
+    """Replace y at `grid`, in place, by the larger (or smaller) of y and src."""
     xp = array_module(y)
     (xp.maximum if largest else xp.minimum).at(y, grid, src)
 
