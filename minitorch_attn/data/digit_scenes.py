@@ -21,10 +21,10 @@ class Scenes(NamedTuple):
     images : float32 array of shape (scene, 1, 32, 32)
         0 is the background, 1 is ink.
     digits : int64 array of shape (scene, 3)
-        Digits in reading order; -1 where a scene has fewer.
+        Digits in reading order; -1 where a scene has fewer than three digits.
     corners : int64 array of shape (scene, 3, 2)
-        Row and column of the top left pixel of each digit, which has 8 x 8 pixels; -1 where a
-        scene has fewer digits.
+        Row and column of the top left pixel of each digit; -1 where a scene has fewer than three
+        digits. A digit has 8 x 8 pixels.
     """
 
     images: np.ndarray
@@ -54,7 +54,7 @@ def caption_of(digits, corners):
     ----------
     digits : sequence of int
     corners : sequence of (row, column)
-        As in `Scenes`. A digit of -1 is absent.
+        Top left pixel of each digit, as in `Scenes`. A digit of -1 is absent.
 
     Returns
     -------

@@ -27,9 +27,10 @@ _OUTPUT = re.compile(r"^(?!\s*(?:>>>|\.\.\.)(?: |$)).*$", re.M)  # a line withou
 class HelpWords:
     """Sentences of words from the help topics, and occurrences of words with two meanings.
 
-    A sentence is a paragraph between "<S>" and "</S>", cut into parts of equal length if it is
-    longer than `longest`. Words and single punctuation marks are tokens, in lower case. A paragraph
-    that occurs twice is used once. Every tenth group of five paragraphs is for validation.
+    A sentence is a paragraph, or part of one, between "<S>" and "</S>". Paragraphs that are longer
+    than `longest` are cut into parts of equal length. Tokens are words in lower case and single
+    punctuation marks. Repeated paragraphs are used once. Every tenth group of five paragraphs is
+    for validation.
 
     A word has the meaning `KEYWORD` if it occurs in a paragraph that Python's parser accepts,
     or after the prompt of an interactive session, but not in a comment or a string. It has the
@@ -43,7 +44,7 @@ class HelpWords:
     longest : int, default 60
         Maximum number of tokens of a sentence, not counting the "<S>" and "</S>" marks.
     fewest : int, default 6
-        Minimum number of occurrences in each meaning. Rarer keywords are not used.
+        Minimum number of occurrences in each meaning. Keywords that occur less often are not used.
 
     Attributes
     ----------

@@ -85,8 +85,8 @@ class ImageProcessor(NamedErrors):
     Parameters
     ----------
     mean, std : sequence of float, optional
-        Mean and standard deviation of each channel for normalization; one entry converts images
-        to grayscale. Default: no normalization.
+        Mean and standard deviation of each channel for normalization. If they have one entry,
+        images are converted to grayscale. Default: no normalization.
     new_size : callable, optional
         Function from an image's (height, width) to the (height, width) after resizing.
     resample : int or str, default "bilinear"
@@ -167,7 +167,7 @@ class ImageProcessor(NamedErrors):
         Returns
         -------
         ImageProcessor
-            Processor with the same results as its class in transformers, if that class uses Pillow.
+            Processor with the same results as the class in transformers, if it uses Pillow.
         """
         check(config, PREPROCESSOR, where)
         kind = config.get("image_processor_type") or config.get("feature_extractor_type") or "ViT"
@@ -181,7 +181,7 @@ class ImageProcessor(NamedErrors):
             )
         config = _DEFAULTS[kind] | {k: v for k, v in config.items() if v is not None}
         normalize, crop = config["do_normalize"], config.get("do_center_crop")
-        if crop and "crop_size" not in config:  # ViT has no default for it
+        if crop and "crop_size" not in config:  # ViT does not have a default
             raise DataError(
                 f"{where}: crop_size is missing",
                 got="do_center_crop: true", expected="crop_size, as do_center_crop is true",

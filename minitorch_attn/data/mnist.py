@@ -56,7 +56,7 @@ def read_idx(path):
 
 
 def _read(file, name):
-    """Read two zero bytes, a dtype code, the number of axes, sizes and values (big-endian)."""
+    """Read a file: two zero bytes, dtype code, number of axes, sizes, values (all big-endian)."""
     magic = file.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _TYPES or not magic[3]:
         raise DataError(

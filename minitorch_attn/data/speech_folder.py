@@ -24,7 +24,7 @@ class SpeechFolder(NamedErrors):
     `*.csv` or `*.tsv`. Each line of a `*.trans.txt` consists of the name of a WAV file in the
     same folder, without its extension, and the text. The first line of a table names its
     columns. One column is called file, file_name, path or audio, and contains paths relative to
-    the table. Another is called text, transcript, transcription or sentence.
+    the table. Another column is called text, transcript, transcription or sentence.
 
     Parameters
     ----------
