@@ -1,8 +1,8 @@
 """Forward and backward formulas of an operation, read from its docstring.
 
-Formulas use the argument names in the code: those of `forward`, and those of `backward`, such as
-`grad_y`. `sum_to(g, a)` sums over broadcast axes, so that g gets the shape of a. `mean` and `sum`
-without an axis reduce the axes that the operation reduces.
+Formulas use the names of the arguments of `forward` and `backward`, such as `x` and `grad_y`.
+`sum_to(g, a)` sums g over broadcast axes to the shape of a. `mean` and `sum` without an axis reduce
+the same axes as the operation.
 """
 
 import inspect

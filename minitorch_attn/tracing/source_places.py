@@ -22,7 +22,7 @@ _MOST_LINES = 15  # maximum number of lines of code around a step
 
 
 class Place:
-    """A line of source code with its neighbors, and the expression in it that was running.
+    """A line of source code, the lines around it, and the expression that was running.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Place:
     position : (int, int, int, int) or (code, int), optional
         First line, first column, last line and end column of the expression, with columns in
         bytes of UTF-8, as in `ast`. Alternatively, the code object and the offset of the running
-        instruction: its position is then found only when needed, which keeps recording fast.
+        instruction. The position is then computed only when needed, so recording is fast.
 
     Attributes
     ----------

@@ -96,8 +96,8 @@ class Step:
         Lines of the forward operation, even for a backward step.
     settings : dict
     inputs, outputs : list
-        Inputs (Entry, number or None) and outputs (Entry). In a backward step, the output
-        gradients and the input gradients.
+        Inputs (Entry, number or None) and outputs (Entry). The inputs of a backward step are the
+        gradients of the forward outputs, and its outputs are the gradients of the forward inputs.
     input_names, output_names : list of str
         Names in the formula, such as "a" and "b".
     variables : list of str or None
