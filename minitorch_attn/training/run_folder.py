@@ -71,7 +71,7 @@ class RunFolder:
         try:
             run.path.mkdir(parents=True, exist_ok=True)
             found = run._files()
-            if not found or holder_of(run.path) is not None:  # a holder is named by lock()
+            if not found or holder_of(run.path) is not None:  # lock() names the holder in its error
                 run.lock()
                 found = run._files()  # another process may have been faster
         except OSError as error:
@@ -157,7 +157,7 @@ class RunFolder:
             raise write_error(path, error) from error
 
     def sync(self):
-        """Flush metrics.jsonl to disk, so that it has all lines up to the next checkpoint."""
+        """Flush metrics.jsonl to disk, so that no line is missing when a checkpoint is written."""
         path = self.path / METRICS
         try:
             if path.exists():

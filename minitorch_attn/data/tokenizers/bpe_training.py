@@ -47,7 +47,7 @@ def count_words(path, segmenter):
             hint=f"iconv -f LATIN1 -t UTF-8 < {os.fspath(path)} > converted.txt",
         ) from None  # fmt: skip
     if not counts:
-        raise DataError(f"{os.fspath(path)} is empty", expected="a text to learn from")
+        raise DataError(f"{os.fspath(path)} is empty", expected="a file that contains text")
     return {word.encode(): count for word, count in counts.items()}
 
 

@@ -95,7 +95,7 @@ class Recipe:
     splits : tuple of str
         Ways to split the work among processes: "data", "tensor", "sequence"; see worker_splits.py.
     split : str
-        The one of `splits` that is used.
+        Element of `splits` that is used.
     data : dict
         "name" and "sha256" of the data, used to detect changes before a run is resumed.
     vocabulary : str or None
@@ -144,7 +144,7 @@ class Recipe:
         raise NotImplementedError
 
     def count(self, batch):
-        """Return the number of terms in a batch's mean loss, to weight the losses of threads."""
+        """Return the number of terms in a batch's mean loss, by which threads are weighted."""
         return batch[0].shape[0]
 
     def evaluate(self, model):
@@ -360,7 +360,7 @@ class Recipe:
         if not step > 0:
             raise ArgumentError(
                 "the time of a training step could not be measured: the clock did not advance",
-                got=f"{step} seconds a step",
+                got=f"{step} seconds per step",
                 hint="choose a number of steps instead of a time",
             )
         return max(round(seconds / step), 1)

@@ -81,7 +81,7 @@ def check_options(options, given, where):
 
 
 def kind_of(option):
-    """Return the kind of `schema.py` for the values of an option."""
+    """Return the kind, as in `schema.py`, of the values of an option."""
     kind = choice(*option.kind) if isinstance(option.kind, tuple) else _KINDS[option.kind]
     return optional(kind) if option.default is None else kind
 

@@ -79,7 +79,7 @@ class T5(PairRecipe):
 
     def preface(self, page):
         """Print an example for each task."""
-        page.text("What it learns, with examples that it is not trained on:\n")
+        page.text("The four tasks, with examples that do not occur in training:\n")
         page.table(self.held_out[: len(PREFIXES)])
         page.text("")
         super().preface(page)
