@@ -1,9 +1,9 @@
 """CTC decoding: find the labels of a sequence of frames, greedily or by prefix beam search.
 
-An alignment is a sequence with one label or blank for each frame. Greedy decoding takes the most
-probable alignment (Graves et al., ICML 2006, section 3.2, "best path decoding"). A label sequence
-has many alignments. Prefix beam search (Hannun et al. 2014, arXiv:1408.2873v2, algorithm 1, without
-a language model) adds up their probabilities.
+Greedy decoding takes the most probable alignment of labels and blanks to frames (Graves et al.,
+ICML 2006, section 3.2, "best path decoding"). Prefix beam search (Hannun et al. 2014,
+arXiv:1408.2873v2, algorithm 1, without a language model) sums over all alignments of a label
+sequence.
 """
 
 import numpy as np
@@ -37,10 +37,9 @@ def ctc_decode(log_probs, input_lengths=None, blank=0, beam_width=None):
     Returns
     -------
     list of (Tensor, float)
-        The labels and the score of each sequence. Labels are int64 of shape (length,), on the
-        device of `log_probs`. With greedy decoding, the score is the log-probability of the best
-        alignment. With beam search, it is the logarithm of the sum of the probabilities of all
-        alignments that the search kept.
+        Labels (int64 of shape (length,), on the device of `log_probs`) and score of each sequence.
+        With greedy decoding, the score is the log-probability of the best alignment. With beam
+        search, it is the logarithm of the summed probability of all alignments that were kept.
 
     Raises
     ------
