@@ -1,9 +1,8 @@
 """CTC decoding: find the labels of a sequence of frames, greedily or by prefix beam search.
 
-Greedy decoding takes the most probable alignment of labels and blanks to frames (Graves et al.,
-ICML 2006, section 3.2, "best path decoding"). Prefix beam search (Hannun et al. 2014,
-arXiv:1408.2873v2, algorithm 1, without a language model) sums over all alignments of a label
-sequence.
+Greedy decoding takes the most probable alignment of labels to frames (Graves et al., ICML 2006,
+section 3.2, "best path decoding"). Prefix beam search (Hannun et al. 2014, arXiv:1408.2873v2,
+algorithm 1, without a language model) sums over all alignments of a label sequence.
 """
 
 import numpy as np
