@@ -48,9 +48,9 @@ def unpack(path, folder, *, max_bytes=4 << 30, max_files=200_000):
     """Unpack an archive into a new folder. If an error occurs, the folder is not created.
 
     Every name is checked before use. Absolute paths, drives, "..", links, devices and duplicate
-    names raise an error. `max_bytes` limits the bytes actually written, not the sizes in the
-    archive's headers, which protects against decompression bombs. Owners, permissions and times
-    are ignored.
+    names raise an error. `max_bytes` limits the bytes actually written, not the sizes that the
+    archive states. This protects against decompression bombs. Owners, permissions and times are
+    ignored.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ def window(size, kind="hann"):
     Notes
     -----
     A periodic window is one period of its cosine, so the last sample is not a copy of the first.
-    `numpy.hanning` is the symmetric window, which ends in a second zero.
+    `numpy.hanning` returns the symmetric window, whose last sample is zero, too.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def stft(waveform, window_size=400, hop=160, fft_size=None, kind="hann", center=
 
 @names_arguments
 def power_spectrogram(waveform, window_size=400, hop=160, fft_size=None, kind="hann", center=False):
-    """Power of every frequency in every frame: |STFT|^2. The parameters are those of `stft`.
+    """Power of every frequency in every frame: |STFT|^2. See `stft` for the parameters.
 
     Returns
     -------

@@ -14,7 +14,7 @@ __all__ = ["TextBatches", "windows"]
 class TextBatches(BatchStream):
     """Infinite stream of random text windows. A target is the same window, one token later.
 
-    Batch n depends only on (seed, n), so a checkpoint stores one number to resume the stream.
+    Batch n depends only on (seed, n), so a checkpoint stores only n.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Cluttered digits: images of one handwritten digit among fragments of others."""
+"""Cluttered digits: images of a handwritten digit among fragments of other digits."""
 
 from typing import NamedTuple
 

@@ -48,7 +48,7 @@ def scene_words():
 
 
 def caption_of(digits, corners):
-    """Describe a scene: the first digit in reading order, and its position relative to the others.
+    """Describe a scene: the first digit in reading order, and its position relative to others.
 
     Parameters
     ----------
@@ -94,7 +94,9 @@ def cell_of(corner):
 
 @names_arguments
 def draw_scenes(count, images, labels, generator, noise=0.0, most=3, least=1):
-    """Draw scenes: one to three digits in different cells of a 3 x 3 grid, shifted at random.
+    """Draw scenes of `least` to `most` digits in different cells of a 3 x 3 grid.
+
+    Each digit is shifted at random within its cell.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Words of Python's help topics: sentences for language models, and words with two meanings.
 
-Many Python keywords are also English words: `for` starts a loop, or is a preposition; `class`
-starts a definition, or is a noun. The help topics use both. The meaning of each occurrence is
+Many Python keywords are also English words. `for` starts a loop or is a preposition. `class` starts
+a definition or is a noun. The help topics use both meanings. The meaning of each occurrence is
 determined by a rule about the text, not by neighboring words; see `HelpWords`.
 """
 
@@ -133,7 +133,7 @@ def _blank(pattern, text):
 
 
 def _balanced(found, fewest):
-    """Keep the same number of occurrences of each meaning, or none if one is too rare."""
+    """Keep the same number of occurrences of each meaning, or none if a meaning is too rare."""
     by_meaning = [[entry for entry in found if entry[2] == meaning] for meaning in (0, 1)]
     count = min(map(len, by_meaning))
     if count < fewest:

@@ -93,7 +93,7 @@ def mnist(source, *, sha256=None, dtype="float32"):
     ----------
     source : str or path
         Folder with `train-images-idx3-ubyte`, `train-labels-idx1-ubyte` and the corresponding two
-        `t10k` files, with or without `.gz`; or an archive of this folder, or the archive's URL.
+        `t10k` files, with or without `.gz`. Also an archive of this folder, or the archive's URL.
     sha256 : str, optional
         Checksum of an archive, required for a URL.
     dtype : dtype, default "float32"

@@ -79,7 +79,7 @@ class PairTokenizer:
 class GeneratedBatches(BatchStream):
     """Infinite stream of batches of pairs that are generated on demand.
 
-    Batch n depends only on (seed, n), so a checkpoint stores one number to resume the stream.
+    Batch n depends only on (seed, n), so a checkpoint stores only n.
 
     Parameters
     ----------

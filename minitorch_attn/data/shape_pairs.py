@@ -31,7 +31,7 @@ class ShapePairs(NamedTuple):
     same : int64 array of shape (image,)
         1 if both shapes are the same, otherwise 0.
     corners : int64 array of shape (image, 2, 2)
-        Row and column of the first pixel of each shape, which has 5 x 5 pixels.
+        Row and column of the top left pixel of each shape. A shape has 5 x 5 pixels.
     """
 
     images: np.ndarray

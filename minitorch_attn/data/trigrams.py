@@ -65,8 +65,8 @@ class InterpolatedTrigram:
 class KneserNeyTrigram:
     """Trigram model with interpolated Kneser-Ney smoothing, the strongest count-based model here.
 
-    A discount is subtracted from each count. The probability that this frees is given to the model
-    with a shorter context. For shorter contexts, the count of an n-gram is the number of distinct
+    A discount is subtracted from each count. The freed probability is given to the model with
+    a shorter context. For shorter contexts, the count of an n-gram is the number of distinct
     words that precede it (Chen and Goodman 1998, section 2.7). The discounts are chosen on held-out
     sentences.
 

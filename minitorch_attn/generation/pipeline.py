@@ -32,8 +32,8 @@ def processors_for(config, *, ends, prompt_length, encoder_ids, padding, allowed
     allowed : callable or None
         The argument `prefix_allowed_tokens_fn`.
     custom : list
-        The caller's processors. Each replaces a built-in processor of the same class. The others
-        follow the built-in processors and precede those for sampling.
+        The caller's processors. They replace built-in processors of the same class. All others
+        run after the built-in processors, but before the processors for sampling.
 
     Returns
     -------

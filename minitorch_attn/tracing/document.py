@@ -6,14 +6,14 @@ of tensors show the same numbers. (In version 1, ids started at 0, a place did n
 its text always had three lines. The pages read both versions.)
 
 =============  ===================================================================================
-title          What was recorded.
+title          Title of the recording.
 made_by        "minitorch_attn" and its version.
 message        Why the recording is incomplete (an error, a limit that was reached), or "".
 skipped        Number of steps that ran beyond the limit.
 modules        id, path (dotted; "" for an outermost module), class, parent (id or null).
 functions      By "file.Class": the formulas `forward` and `backward`, the docstring `doc`, and
                the lines `forward_at` and `backward_at` of the definition.
-tensors        id; name; variable (what the code calls it, or null); role: "parameter", "input",
+tensors        id; name; variable (its name in the code, or null); role: "parameter", "input",
                "result", "gradient" or "mask"; shape; dtype; requires_grad; min, max, mean, std (of
                the finite values; null if none); nan, inf (counts); values: a flat list in C
                order, rounded to five digits, "nan", "inf" and "-inf" as text; sampled: true if
@@ -34,7 +34,7 @@ notes (anything unusual), part_of (id of a fused operation) and inside (the back
 running). A step that is a line of plain code has kind "forward", function null, and a field side,
 "forward" or "backward". An input is a tensor, {"number": 2.0} or null. Further fields by kind:
 
-* "forward": variables (what the code calls the inputs), aliases ([output, input] positions that
+* "forward": variables (names of the inputs in the code), aliases ([output, input] positions that
   share memory).
 * "backward": of (the forward step); grads (the gradients of the outputs); results (the gradients of
   the inputs, null if not required); added: for each gradient to which the step adds, tensor (the

@@ -100,7 +100,7 @@ def _of_arrays(axes):
 
 
 def is_index(value):
-    """Return True for a slice or `...`, or a tuple that contains one."""
+    """Return True for a slice, for `...`, and for a tuple that contains a slice or `...`."""
     parts = value if isinstance(value, tuple) else (value,)
     return any(part is ... or isinstance(part, slice) for part in parts)
 

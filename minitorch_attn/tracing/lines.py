@@ -193,7 +193,7 @@ class Call:
     number : int or None
         Index in the list of modules; None until a line of the call is recorded.
     path, name : str
-        Names of the calls from the outermost one to this one, and the function's own name.
+        Names of the calls from the outermost call to this call, and name of the function.
     parent : Call or None
     called_at : Place or None
         Expression that called the function; None if no recorded function called it.

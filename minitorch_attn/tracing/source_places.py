@@ -75,7 +75,7 @@ class Place:
         return None if column is None or end is None else (first, column, last, end)
 
     def _characters(self, line, column):
-        """Convert a column in bytes to one in characters; None if the line is shorter."""
+        """Convert a column from bytes to characters. Return None if the line is shorter."""
         text = linecache.getline(self.path, line).rstrip("\n").encode()
         return None if column > len(text) else len(text[:column].decode(errors="replace"))
 

@@ -1,4 +1,4 @@
-"""Training loop, which can be stopped and resumed."""
+"""Training loop that can be stopped and resumed."""
 
 import math
 import time

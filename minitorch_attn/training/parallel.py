@@ -1,7 +1,7 @@
 """Data-parallel training: each thread processes a part of the batch, and gradients are added.
 
-`nn.DataParallel` splits only the calls of the model. Here the threads also compute the loss, which
-is faster when the loss takes much of the time, such as for a large vocabulary.
+`nn.DataParallel` splits only the calls of the model. Here the threads also compute the loss. This
+is faster if the loss takes a large part of the time, for example with a large vocabulary.
 """
 
 from functools import partial

@@ -109,7 +109,7 @@ class RunFolder:
         check(self.config, kind, self.path / CONFIG, CheckpointError, _RESTORE)
 
     def _files(self):
-        """Return the names of all files, except for temporary ones and the lock."""
+        """Return the names of all files, except temporary files and the lock."""
         names = (n for n in os.listdir(self.path) if not n.endswith(TEMPORARY_SUFFIX))
         return sorted(name for name in names if name not in LOCK_FILES)
 

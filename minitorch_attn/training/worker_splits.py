@@ -94,9 +94,9 @@ class _Split:
 
 
 class DataSplit(_Split):
-    r"""Run loss.backward() for this worker's rows of a batch, and average over the workers.
+    r"""Run loss.backward() for this worker's rows of a batch, and average over all workers.
 
-    With n_k of the n examples on worker k, loss = sum_k (n_k / n) loss_k, as in `ThreadSplit`. The
+    If worker k has n_k of the n examples, loss = sum_k (n_k / n) loss_k, as in `ThreadSplit`. The
     gradients of N workers are averaged, so worker k differentiates (N n_k / n) loss_k:
 
         (1/N) sum_k (N n_k / n) dloss_k/dw = dloss/dw
@@ -252,8 +252,8 @@ class TensorSplit(_Split):
 class SequenceSplit(_Split):
     r"""Run loss.backward() for this worker's tokens, by `nn.parallel.SequenceParallel`.
 
-    The batch is (ids, targets), and the loss is a mean over tokens. With n_k of the n targets on
-    worker k, loss = sum_k (n_k / n) loss_k, so worker k differentiates (n_k / n) loss_k, which
+    The batch is (ids, targets), and the loss is a mean over tokens. If worker k has n_k of the n
+    targets, loss = sum_k (n_k / n) loss_k, so worker k differentiates (n_k / n) loss_k. This part
     depends on the keys and values of all workers. The gradients are then summed. The split model
     has its own attention and dropout layers, with the parameters of `model`.
 

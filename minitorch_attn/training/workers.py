@@ -61,7 +61,7 @@ def wait_for_all():
 class WorkerLoop(Loop):
     """Training loop of one worker. Worker 0 evaluates, logs and saves; the others wait for it.
 
-    The arguments and attributes are those of `Loop`, with `threads` always 1. `stop_requested`
+    Arguments and attributes are the same as for `Loop`, but `threads` is always 1. `stop_requested`
     becomes True on all workers after the same step. Every worker has the full `model`. If a split
     trains a separate set of weights, `model` is up to date only on worker 0, and only during
     evaluations, in checkpoints and after `train`.

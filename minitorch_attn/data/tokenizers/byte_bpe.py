@@ -81,7 +81,7 @@ class ByteBPE:
         Parameters
         ----------
         path : str or path
-            UTF-8 text file. It is read in pieces; only its distinct words are kept in memory.
+            UTF-8 text file. It is read in pieces, and only its distinct words are kept in memory.
         vocab_size : int
             Number of tokens: the 256 bytes, merged tokens and special tokens. A short text may
             result in fewer tokens.
@@ -189,7 +189,7 @@ class ByteBPE:
         return ids
 
     def encode_iterable(self, chunks, *, allowed_special="all"):
-        """Encode a text that arrives in pieces. The ids equal those of `encode` for the whole text.
+        """Encode a text that arrives in pieces. The ids are the same as for the whole text.
 
         Memory use does not depend on the length of the text, only on its longest word (about 8,000
         characters are read ahead).

@@ -64,7 +64,7 @@ def pretokens(text):
 
     Notes
     -----
-    The pattern is that of Radford et al. 2019, "Language Models are Unsupervised Multitask
+    The pattern is from Radford et al. 2019, "Language Models are Unsupervised Multitask
     Learners", sec. 2.2, as released with GPT-2's weights.
 
     Examples

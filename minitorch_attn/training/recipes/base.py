@@ -247,7 +247,7 @@ class Recipe:
         return self.options["batch"]
 
     def check_data(self, old):
-        """Raise an error if the data differ from those with which a run was started.
+        """Raise an error if the data differ from the data with which a run was started.
 
         Parameters
         ----------
@@ -302,7 +302,7 @@ class Recipe:
         )
 
     def after_step(self, step):
-        """Run recipe-specific code after a training step; `step` is the number of steps done."""
+        """Run recipe-specific code after a training step. `step` is the number of steps so far."""
 
     def parameter_groups(self):
         """Return parameter groups. Weight decay applies to matrices, not to biases and norms."""

@@ -314,7 +314,7 @@ class Captions(PhasedRecipe):
     def _draw_attention(self, page, number):
         """Plot where both decoders look before each word of a few captions.
 
-        Hard attention looks at one position, the most probable one.
+        Hard attention looks only at the most probable position.
         """
         chosen = [i for n in (3, 3, 2, 1) for i in np.flatnonzero(number == n)[:2]]
         chosen = [*dict.fromkeys(chosen)][:4]

@@ -25,7 +25,7 @@ _BOTH = ("image_to_text", "text_to_image")
 
 
 class SentenceBatches(RecipeStream):
-    """Scenes of two or three digits with sentences; batch n depends only on (seed, n).
+    """Scenes of two or three digits with sentences. Batch n depends only on (seed, n).
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def galleries(scenes, count, generator):
 
 
 def ranked_first(logits):
-    """Return how often the correct text, and the correct image, has the largest logit."""
+    """Return how often the correct text and the correct image have the largest logit."""
     correct = np.arange(len(logits))
     return (logits.argmax(1) == correct).mean(), (logits.argmax(0) == correct).mean()
 

@@ -154,7 +154,7 @@ class DINODigits(Recipe):
         self.model.update(cosine_schedule(step - 1, options["steps"], options["momentum"], 1.0))
 
     def loss(self, model, batch):
-        """Return the loss of the views; the first two are the large ones."""
+        """Return the loss of the views. The first two views are large."""
         return model(batch[:2], batch[2:], self.options["temperature"])
 
     def evaluate(self, model):

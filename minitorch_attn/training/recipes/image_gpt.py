@@ -26,10 +26,10 @@ _COMPLETIONS = 3
 class IGPT(DigitRecipe):
     """Train an Image GPT on handwritten digits of 8 x 8 pixels with 16 gray levels.
 
-    The model reads the pixels in raster order and learns to predict the next one. It is
-    compared with tables that count how often each level occurs, given the levels of its
-    neighbors. After training, linear classifiers on the features of every layer show in which
-    layers the model represents the digit's class, although it was trained without labels.
+    The model reads the pixels in raster order and learns to predict the next pixel. It is compared
+    with tables that count how often each level occurs, given the levels of the neighboring pixels.
+    After training, linear classifiers on the features of every layer show in which layers the model
+    represents the digit's class, although it was trained without labels.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ _NAMES = list(DIRECTIONS)
 
 
 class ClipBatches(RecipeStream):
-    """Clips of moving digits with noise; batch n depends only on (seed, n).
+    """Clips of moving digits with noise. Batch n depends only on (seed, n).
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ class ShapeNetwork(nn.Module):
 
 
 class PairBatches(RecipeStream):
-    """Batches of new images of two shapes; batch n depends only on (seed, n).
+    """Batches of new images of two shapes. Batch n depends only on (seed, n).
 
     Parameters
     ----------
@@ -95,10 +95,10 @@ class NonLocal(Recipe):
     """Train three networks to decide whether two distant shapes are the same.
 
     No convolution of these networks sees both shapes, and the classifier sees only the mean of all
-    positions. The network with a non-local block can compare positions. The network without one
-    has the same convolutions and the same number of parameters. In the third network, a local
-    relation layer replaces a convolution: its weights come from pairs of positions, but only
-    within a window. All three are trained at once on the same images, and do not share
+    positions. The network with a non-local block can compare positions. The network without this
+    block has the same convolutions and the same number of parameters. In the third network, a local
+    relation layer replaces a convolution. Its weights depend on pairs of positions, but only within
+    a window. All three networks are trained at once on the same images, and do not share
     parameters.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Seq2seq recipe: recurrent networks convert dates, with one vector and with attention."""
+"""Seq2seq recipe: recurrent networks convert dates, without and with attention."""
 
 import numpy as np
 

@@ -48,7 +48,7 @@ class PlacedConformer(ConformerEncoder):
     """Conformer encoder that adds sinusoidal positions to its output.
 
     A Conformer uses only relative positions, so a repeated word has nearly the same frames. With
-    the added positions, a decoder can tell the first "seven" from the second one.
+    the added positions, a decoder can tell the first "seven" from the second.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class Recognizers(nn.Module):
     ctc, lstm : CTCRecognizer
     decoder : SpeechSeq2Seq
     helper : Linear
-        CTC output layer on the encoder of `decoder`, which is used in training only.
+        CTC output layer on the encoder of `decoder`. It is used only in training.
     """
 
     def __init__(self, ctc, decoder, lstm, helper):
@@ -389,7 +389,7 @@ class Speech(Recipe):
 
 
 def lstm_units(size, dim, classes):
-    """Return how many LSTM units per direction make a model of about `size` parameters.
+    """Return the number of LSTM units per direction for a model of about `size` parameters.
 
     The model has two bidirectional LSTM layers and a linear head. With h units per direction, the
     layers have 2 (4 h (dim + h) + 8 h) and 2 (4 h (2 h + h) + 8 h) parameters, and the head has

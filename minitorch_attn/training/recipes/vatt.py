@@ -70,8 +70,8 @@ class Vatt(Recipe):
     it finds the sound of a clip among 50, and the sentence of a clip among 50, with handwriting and
     speakers not seen in training.
 
-    Two VATTs learn from the same batches: one with DropToken, which leaves out half of the video
-    and audio tokens, and one with all tokens.
+    Two VATTs learn from the same batches. One uses DropToken, which leaves out half of the video
+    and audio tokens. The other uses all tokens.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ class Vatt(Recipe):
         return tuple(x.astype(np.float64) for x in found)
 
     def retrieval(self, model, count=None):
-        """Return how often the correct candidate is ranked first in the first galleries, by name.
+        """Return how often the correct candidate ranks first in the first galleries, by name.
 
         Parameters
         ----------

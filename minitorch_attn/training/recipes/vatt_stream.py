@@ -160,8 +160,8 @@ def draw_examples(count, digits, voices, generator, noise=0.0, others=None):
     noise : float, default 0
         Standard deviation of Gaussian noise on all pixels.
     others : float, optional
-        If given, each clip has a second sentence, which is about something else with this
-        probability.
+        Probability that the second sentence of a clip is about something else. By default, clips do
+        not have a second sentence.
 
     Returns
     -------
@@ -205,7 +205,7 @@ def galleries(kinds, count, generator):
 
 
 class VattBatches(RecipeStream):
-    """Clips with sounds and two sentences each; batch n depends only on (seed, n).
+    """Clips with a sound and two sentences each. Batch n depends only on (seed, n).
 
     Parameters
     ----------
