@@ -15,7 +15,7 @@ __all__ = ["ShuffledBatches", "in_batches"]
 class ShuffledBatches(BatchStream):
     """Infinite stream of batches. Each epoch takes the examples in a new random order.
 
-    The order of epoch n depends only on (seed, n), so a checkpoint stores one number to resume the
+    The order of epoch n depends only on (seed, n), so a checkpoint stores only the position in the
     stream. The last examples of an epoch are dropped if they are too few for a complete batch.
 
     Parameters

@@ -82,7 +82,7 @@ class Speaker(NamedTuple):
 
 
 class Utterance(NamedTuple):
-    """Spoken digits.
+    """Utterance of several digits, with the position of each word in the waveform.
 
     Attributes
     ----------

@@ -11,8 +11,8 @@ made_by        "minitorch_attn" and its version.
 message        Why the recording is incomplete (an error, a limit that was reached), or "".
 skipped        Number of steps that ran beyond the limit.
 modules        id, path (dotted; "" for an outermost module), class, parent (id or null).
-functions      By "file.Class": the formulas `forward` and `backward`, the docstring `doc`, and
-               the lines `forward_at` and `backward_at` of the definition.
+functions      Dict from "file.Class" to the formulas `forward` and `backward`, the docstring `doc`,
+               and the lines `forward_at` and `backward_at` of the definition.
 tensors        id; name; variable (its name in the code, or null); role: "parameter", "input",
                "result", "gradient" or "mask"; shape; dtype; requires_grad; min, max, mean, std (of
                the finite values; null if none); nan, inf (counts); values: a flat list in C

@@ -1,8 +1,8 @@
 """BPE training: learn the merges of byte-pair encoding from word counts.
 
-Algorithm 1 of Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units",
-arXiv:1508.07909v5, sec. 3.2, applied to bytes. The algorithm repeatedly merges the most frequent
-pair of adjacent tokens.
+This is Algorithm 1 of Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword
+Units", arXiv:1508.07909v5, sec. 3.2, applied to bytes. The algorithm repeatedly merges the most
+frequent pair of adjacent tokens.
 """
 
 import heapq

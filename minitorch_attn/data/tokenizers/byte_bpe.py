@@ -19,8 +19,8 @@ class ByteBPE:
     """Byte-level byte-pair encoding, which encodes any text without loss.
 
     A text is split at its special tokens, then into words (`pretokens`). At first, each byte of a
-    word is one token. Merges then join adjacent tokens until no merge applies. The
-    merge that comes first in `merges` is applied first, from left to right.
+    word is one token. Merges then join adjacent tokens until no merge applies. The merge that comes
+    first in `merges` is applied first, from left to right.
 
     Parameters
     ----------

@@ -50,8 +50,9 @@ def pretokens(text):
 
     The patterns are tried in this order: an English contraction ('s, 'd, 'm, 't, 'll, 've, 're), a
     run of letters, of numbers, of other visible characters, and of whitespace. The runs of visible
-    characters include one space before them. Whitespace before a visible character leaves out its
-    last character. If this is a space, it joins the next piece. Otherwise it is its own piece.
+    characters include one space before them. The last character of whitespace before a visible
+    character is split off. A space then joins the next piece, and any other character is its own
+    piece.
 
     Parameters
     ----------

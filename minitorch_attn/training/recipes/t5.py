@@ -24,7 +24,7 @@ class PaddedT5(T5Model):
 
 
 class T5(PairRecipe):
-    """Train one T5 to do four tasks: "reverse: ", "sort: ", "vowels: " and "add: ".
+    """Train one T5 for four tasks, with prefixes "reverse: ", "sort: ", "vowels: ", "add: ".
 
     All tasks map text to text, character by character. A prefix selects the task. Words consist of
     random letters, and sums have terms below 100. 500 inputs of each task are held out.

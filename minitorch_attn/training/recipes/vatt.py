@@ -225,7 +225,9 @@ class Vatt(Recipe):
         return dict(zip(_PAIRS, map(float, means), strict=True))
 
     def answers(self):
-        """Return the galleries' clips, and the clips whose sound and sentence are ranked first.
+        """Return the clips of all galleries, and the clips whose sound and sentence rank first.
+
+        A gallery is a set of test clips with different contents.
 
         Returns
         -------

@@ -32,10 +32,10 @@ _UNUSED = ("layers", "heads")
 class Words(Recipe):
     """Train word2vec and ELMo's bidirectional language model on the same text, side by side.
 
-    Skip-gram with negative sampling gives each word one vector. ELMo gives each occurrence its
-    own vector. Words such as "class" and "import" occur with two meanings, as Python keywords
-    and as English words; see `data.help_words`. A nearest-centroid classifier
-    distinguishes the meanings by the vectors.
+    Skip-gram with negative sampling gives each word one vector. ELMo gives each occurrence its own
+    vector. Words such as "class" and "import" occur with two meanings, as Python keywords and as
+    English words; see `data.help_words`. A nearest-centroid classifier distinguishes the meanings
+    by the vectors.
 
     Parameters
     ----------
