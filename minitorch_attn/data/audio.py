@@ -140,7 +140,7 @@ def stft(waveform, window_size=400, hop=160, fft_size=None, kind="hann", center=
             got=f"fft_size={fft_size!r}, window_size={window_size}",
         )
     pieces = pieces * like(window(window_size, kind), pieces)
-    return array_module(pieces).fft.rfft(pieces, fft_size)  # zeros behind the frame
+    return array_module(pieces).fft.rfft(pieces, fft_size)  # zeros after the frame
 
 
 @names_arguments

@@ -119,7 +119,7 @@ class ImageProcessor(NamedErrors):
         self.channels = channels if mean is None else len(mean)
         if self.channels not in (1, 3) or (mean is not None and len(std) != self.channels):
             raise ArgumentError(
-                "ImageProcessor: the number of channels must be 1 or 3, the same in mean and std",
+                "ImageProcessor: the number of channels must be 1 or 3, and equal in mean and std",
                 got=f"{self.channels} channels, std {std}",
             )
         self.new_size = new_size
@@ -177,7 +177,7 @@ class ImageProcessor(NamedErrors):
             raise DataError(
                 "ImageProcessor: this image processor configuration is not supported",
                 got="do_pad" if kind in _DEFAULTS else kind,
-                expected=f"a processor for one of {', '.join(_DEFAULTS)}, and do_pad not set",
+                expected=f"a processor for one of {', '.join(_DEFAULTS)}, without do_pad",
             )
         config = _DEFAULTS[kind] | {k: v for k, v in config.items() if v is not None}
         normalize, crop = config["do_normalize"], config.get("do_center_crop")

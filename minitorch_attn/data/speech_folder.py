@@ -144,7 +144,7 @@ def _table_lines(path):
                 raise DataError(
                     f"{place}: the number of columns is wrong",
                     got=f"{len(row)}", expected=f"{len(names)}, as in the first line",
-                    hint=None if tabs else "put a text with a comma in quotation marks",
+                    hint=None if tabs else "put texts that contain a comma in quotation marks",
                 )  # fmt: skip
             file, text = (row[column].strip() for column in columns)
             yield place, _inside(path, file, place), text

@@ -322,7 +322,7 @@ def _encoded(samples, kind, bits):
     if not largest <= (1 if kind == _PCM else np.finfo(f"f{bits // 8}").max):
         raise ArgumentError(
             "write_wav: samples are out of range",
-            got=f"a largest magnitude of {largest}", expected="finite numbers, at most 1 "
+            got=f"largest magnitude {largest}", expected="finite numbers, from -1 to 1 "
             "for integer formats", hint="samples / np.abs(samples).max()",
         )  # fmt: skip
     if kind == _FLOAT:

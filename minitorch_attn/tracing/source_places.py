@@ -120,7 +120,7 @@ def _chains(source):
     """Map the end (line, column) of each attribute or method call to its position."""
     try:
         nodes = list(ast.walk(ast.parse(source)))
-    except SyntaxError:  # a notebook's cell with commands of IPython, for example
+    except SyntaxError:  # for example, a notebook cell with IPython commands
         return {}
     return {
         (node.end_lineno, node.end_col_offset): position_of(node)

@@ -147,7 +147,7 @@ class LibraryTokenizer:
         try:
             return encode(text, add_special_tokens=add_special_tokens).ids
         except Exception as error:  # the library raises a plain Exception
-            raise DataError("encode: the tokenizer refused the text", got=str(error)) from error
+            raise DataError("encode: the tokenizer failed", got=str(error)) from error
 
     def decode(self, ids, *, skip_special_tokens=False):
         """Decode token ids to text."""

@@ -289,7 +289,7 @@ class BERT(Recipe):
 
     def _fill_in(self, page, count=4):
         """Show a few test passages with one masked word and the most likely predictions."""
-        page.heading("Its predictions of hidden words")
+        page.heading("Predictions of hidden words")
         lines = []
         for passage in np.linspace(0, len(self.test[0]) - 1, count).astype(int):
             ids = self.test[0][passage].copy()

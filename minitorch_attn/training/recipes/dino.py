@@ -235,8 +235,8 @@ class DINODigits(Recipe):
                 ("raw pixels", "raw pixels")]  # fmt: skip
         page.table([(self.target.show(measured[key]), name) for name, key in rows])
         page.text(
-            f"\nThe best head's attention on the digit is {measured['focus']:.2f} times the "
-            f"digit's area; the mean of all heads is {measured['mean focus']:.2f}.\n"
+            f"\nThe best head's attention on the digit is {measured['focus']:.2f} times as high as "
+            f"uniform attention. The mean of all heads is {measured['mean focus']:.2f}.\n"
         )
         for name, run in self.collapses.items():
             page.text(f"{name}: entropy of a target {run[-1, 0]:.2f}, of the mean {run[-1, 1]:.2f}")

@@ -248,10 +248,10 @@ class NonLocal(Recipe):
         queries = [self.test.corners[i, 0] + SHAPE // 2 for i in chosen]
         figure = page.viz.image_rows_figure(
             [images, found], ["image\n(orange: query)", "attention\n(square root)"],
-            "Where the non-local block looks from one shape", [captions, [""] * len(chosen)],
+            "Where one shape attends in the non-local block", [captions, [""] * len(chosen)],
             queries,
         )  # fmt: skip
-        page.save("attention.png", figure, "where the block looks from one shape")
+        page.save("attention.png", figure, "where one shape attends in the non-local block")
 
     def last_words(self, folder):
         """Return which files to look at and what to read next."""

@@ -111,7 +111,7 @@ _HELP = {
     "seed": ("Random seed of weights, batches and dropout.", "whole"),
     "dtype": ("Dtype of the weights.", ("float32", "float64")),
     "lr": ("Highest learning rate.", "positive"),
-    "warmup": ("Number of warm-up steps until the highest learning rate.", "natural"),
+    "warmup": ("Number of warm-up steps to the maximum learning rate.", "natural"),
     "batch": ("Number of examples in a batch.",),
     "layers": ("Number of Transformer blocks.",),
     "heads": ("Number of attention heads in a block.",),

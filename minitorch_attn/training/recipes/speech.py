@@ -119,7 +119,7 @@ class Speech(Recipe):
             clip=5.0, eval_every=200,
         ),
         Option("channels", 16, "Channels of the convolutions that reduce the number of frames."),
-        Option("kernel", 15, "Kernel size of a Conformer's convolution in frames, odd."),
+        Option("kernel", 15, "Kernel size of a Conformer's convolution in frames (odd)."),
         Option("decoder_layers", 2, "Number of layers of the decoder."),
         Option("decoder", 0.7, "Fraction of the steps that train the decoder, after CTC.", "share"),
         Option("helper", 1.0, "Weight of the auxiliary CTC loss of the decoder.", "from_zero"),

@@ -98,7 +98,7 @@ class Superposition(Recipe):
         *common_options(
             _UNUSED, steps=4000, lr=3e-3, batch=512, weight_decay=0.0, clip=0.0, eval_every=500
         ),
-        Option("restarts", 2, "Number of models per sparsity; the best one is shown."),
+        Option("restarts", 2, "Number of models per sparsity; the best model is shown."),
     )
 
     def prepare(self):
