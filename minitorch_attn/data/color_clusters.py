@@ -155,7 +155,7 @@ def _rows(images, channels=None):
 
 
 def _distances(colors, centers):
-    """Return the squared distances of all pairs, of shape (color, cluster)."""
+    """Return the squared distance of each color to each center, of shape (color, cluster)."""
     squares = (colors**2).sum(1)[:, None] + (centers**2).sum(1)
     return squares - 2 * colors @ centers.T
 

@@ -154,7 +154,7 @@ def _drawn_relation(true, generator):
 
 
 def draw_captions(scenes, generator):
-    """Draw a caption for each scene: "seven top left , two below seven", or one half of this.
+    """Draw a caption for each scene, such as "seven top left , two below seven".
 
     Parameters
     ----------

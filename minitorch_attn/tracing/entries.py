@@ -65,7 +65,7 @@ class Entries(list):
         return self._called(self._new(array, role, name, needs, was), variable)
 
     def _called(self, entry, variable):
-        """Store the variable's name, unless there is one that is neither one letter nor `input`."""
+        """Store the variable's name. A later name replaces a single letter, or `input`."""
         if variable is not None:
             poor = entry.variable is None or len(entry.variable) == 1 or entry.variable == "input"
             if poor:

@@ -148,7 +148,7 @@ class Recipe:
         return batch[0].shape[0]
 
     def evaluate(self, model):
-        """Return the validation loss during training, or a dict with it and other metrics."""
+        """Return the validation loss, or a dict with the validation loss and other metrics."""
         raise NotImplementedError
 
     def measure(self, metrics):

@@ -220,7 +220,7 @@ class Uniter(PhasedRecipe):
         return kl + self.options["regression"] * regression
 
     def _matching_loss(self, found, batch):
-        """Compute the loss of matching, plus the alignment of the sentences that match."""
+        """Compute the matching loss, plus the alignment loss of the sentences that match."""
         matches = batch["matches"]
         distance, _ = word_region_alignment(*_parts(found.hidden, batch))
         alignment = (distance * matches).mean()
