@@ -64,7 +64,7 @@ class MAE(DigitRecipe):
     target = Target(
         "part of the best linear error",
         0.95,
-        "error on hidden pixels, relative to the best linear prediction",
+        "hidden-pixel error relative to best linear prediction",
         higher_is_better=False,
     )
     splits = ("data", "tensor")
