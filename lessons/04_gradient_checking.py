@@ -114,8 +114,8 @@ check(
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: one good slope from two bad ones
 #
-# Let $D(h)$ be the central difference with step $h$. Without rounding its error is $c\,h^2$ plus
-# terms of order $h^4$, with a $c$ that you do not know:
+# Let $D(h)$ be the central difference with step $h$. Without rounding, its error is $c\,h^2$ plus
+# terms of order $h^4$, where $c$ is unknown:
 #
 # $$D(h) = f'(x) + c\,h^2 + O(h^4), \qquad D(h/2) = f'(x) + c\,\frac{h^2}{4} + O(h^4) .$$
 #
@@ -293,9 +293,9 @@ show(figure, "left of its lowest point each curve shows rounding error, right of
 #
 # The block is attention with a bias on its queries and a gain on its output. It rolls the tokens by
 # one position before the attention and back after it, as Swin does (lesson 25). Lessons 5 and 8
-# derive its formulas, so there is no need to follow each line now. Only one thing matters here:
-# backward must be the derivative of forward. Each value of `bug` selects one common mistake. Two of
-# these mistakes are in the *forward*, and the backward matches this wrong forward.
+# derive its formulas, so you need not follow each line now. Here it only matters whether backward
+# is the derivative of forward. Each value of `bug` selects one common mistake. Two of these
+# mistakes are in the *forward*, and the backward matches this wrong forward.
 
 
 # %%
@@ -433,9 +433,9 @@ class ZeroSoftmax(mt.autograd.Function):
 # ## Predict, then run
 #
 # The next cell computes the slopes of this softmax by finite differences and prints the largest,
-# once with the plain sum of the outputs as the loss, once with a random cotangent. Backward says
-# that all slopes are 0. Which of the two setups accepts that? Write down your answer and a reason,
-# then run the next cell.
+# once with the plain sum of the outputs as the loss, once with a random cotangent. Its backward
+# claims that all slopes are 0. Which of the two setups accepts this backward? Write down your
+# answer and a reason, then run the next cell.
 
 # %%
 scores = mt.randn(2, 5, dtype=mt.float64, requires_grad=True)
@@ -449,15 +449,15 @@ for plain_sum in (True, False):
     assert (abs(slopes).max() < 1e-9) == plain_sum
 
 # %% [markdown]
-# The plain sum accepts it. Each row of a softmax sums to 1 for any scores, so the sum of all
+# The plain sum accepts the zeros. Each row of a softmax sums to 1 for any scores, so the sum of all
 # outputs never changes, and its slopes really are 0. The random cotangent weights the outputs
 # differently, and exposes the zeros.
 #
 # ## What no gradient check can find
 #
-# The gradient check never finds the last two mistakes: they pass wherever the correct code passes.
-# The check asks whether backward is the derivative of forward, not whether forward is attention. To
-# test the forward, you need **properties** and one small case **worked out by hand**:
+# No gradient check finds the last two mistakes: they pass wherever the correct code passes. The
+# check tests whether backward is the derivative of forward, not whether forward computes attention.
+# To test the forward, you need **properties** and one small case **worked out by hand**:
 #
 # * If all values are equal, the output must equal them, because the weights sum to 1.
 # * For the query (2, 0, 0, 0) and the keys (log 3, 0, 0, 0) and (0, 0, 0, 0), the scores are

@@ -94,9 +94,9 @@ assert np.allclose(h.numpy(), layer(x)[0][:, -1].numpy(), atol=1e-6)
 
 # %% [markdown]
 # The class below has one switch, `own_context`. If it is true, step $t$ does not receive the common
-# $c$ but the encoder's state at the digit that step $t$ has to write: $c_t = h_{n+1-t}$ for a
-# source of $n$ digits. That is cheating, because in this task we know which digit is needed. It
-# shows how much a separate context for each step would help. Lesson 7 finds this context without
+# $c$. It receives the encoder's state at the digit that it has to write, $c_t = h_{n+1-t}$ for a
+# source of $n$ digits. This is cheating, because we tell the model which digit each step needs. But
+# it shows how much a separate context for each step would help. Lesson 7 finds this context without
 # cheating.
 
 
@@ -245,9 +245,9 @@ show(
 
 # %% [markdown]
 # Why are early digits forgotten? The formula $h' = (1 - z) \odot \tilde h + z \odot h$ shows it.
-# Look at one number of the state. Each step takes a mean of the new candidate $\tilde h$ and
-# the old state, with the weights $1 - z$ and $z$. So in the end, each candidate has a weight in the
-# last state. The next function applies the formula to given gates and candidates.
+# Look at one number of the state. Each step takes a mean of the new candidate $\tilde h$ and the
+# old state, with the weights $1 - z$ and $z$. So the last state is a sum of all candidates, each
+# with its own weight. The next function applies the formula to given gates and candidates.
 
 
 # %%
@@ -303,10 +303,11 @@ for gate in (0.5, 0.8, 0.95):
 
 # %% [markdown]
 # The last state is a **weighted mean of all candidates**, and the weights decrease toward the past.
-# To keep an early digit, every later gate of this number must stay near 1, but then the number
-# cannot take in anything new. Attention, in lesson 7, also computes a weighted mean, but with new
-# weights at each step of the decoder, so that an early digit can have a large weight when it is
-# needed. (Deck COMP541, "Side-note: gated recurrent units to attention", follows the same path.)
+# To keep an early digit in one number of the state, all its later gates $z$ must stay near 1. But
+# then this number cannot store anything new. Attention, in lesson 7, also computes a weighted mean,
+# but with new weights at each step of the decoder, so that an early digit can have a large weight
+# when it is needed. (Deck COMP541, "Side-note: gated recurrent units to attention", follows the
+# same path.)
 #
 # Is the vector too small? Count the bits. The numbers in $c$ could store the source many times
 # over. But every step of the recurrence overwrites the same sixteen numbers, and a network of this
@@ -329,13 +330,13 @@ where(nn.GRU, mt.ops.gru.GruSequence, mt.models.seq2seq.Seq2Seq, digit_batch, tr
 # %% [markdown]
 # ## Exercise
 #
-# In this task the digit that is read last is also written first. Which of the two explains why it
-# is remembered best? Copying separates them: pass `reverse=False` to `digit_batch` and to
-# `train_on_digits` (and, for `own_context`, change `states.flip(1)` to `states`), predict the
-# accuracy at each position, then train and print the table. You are done when you can say which
-# digits a narrow state keeps. (Sutskever et al. 2014 reversed their source sentences, which turns
-# copying into reversing. Compare your accuracy at length 12 with the one above: what did they
-# gain?)
+# In this task the digit that is read last is also written first. Which of these two facts explains
+# why it is remembered best? A model that copies the source separates them. Pass `reverse=False` to
+# `digit_batch` and to `train_on_digits` (and, for `own_context`, change `states.flip(1)` to
+# `states`). Predict the accuracy at each position, then train and print the table. You are done
+# when you can say which digits a narrow state keeps. (Sutskever et al. 2014 reversed their source
+# sentences, which turns copying into reversing. Compare your accuracy at length 12 with the one
+# above: what did they gain?)
 #
 # Then practice:
 #

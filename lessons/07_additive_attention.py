@@ -101,10 +101,10 @@ check(
 # %% [markdown]
 # ## How a choice is learned
 #
-# The loss says in which direction the context should move: let $g = \partial L/\partial c$. What
-# does that mean for the scores? $c = \sum_i a_i h_i$ gives $\partial L/\partial a_i = g \cdot
-# h_i$. The rest is the backward pass of the softmax (lesson 5). The next function lets the library
-# compute it.
+# Let $g = \partial L/\partial c$ be the gradient of the context: a step against $g$ lowers the
+# loss. Which scores must rise to move the context in this direction? $c = \sum_i a_i h_i$ gives
+# $\partial L/\partial a_i = g \cdot h_i$. The rest is the backward pass of the softmax (lesson 5).
+# The next function lets the library compute it.
 
 
 # %%
@@ -161,8 +161,8 @@ check(
 
 # %% [markdown]
 # The mean is $g \cdot c$, so the gradient of a score is $a_i\, g \cdot (h_i - c)$. In words:
-# gradient descent raises the score of state $i$ if $h_i - c$ points against $g$, that is, if moving
-# the context toward $h_i$ lowers the loss. This is how a choice is learned. The factor $a_i$ means
+# gradient descent raises the score of state $i$ if moving the context toward $h_i$ lowers the loss,
+# that is, if $h_i - c$ points against $g$. This is how a choice is learned. The factor $a_i$ means
 # that the score of a state with a small weight changes slowly.
 #
 # ## The model
@@ -405,8 +405,8 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, mt.models.seq2seq.Recur
 #
 # 1. Why do the weights of the variant without tanh not depend on the step, although $W s_{t-1}$
 #    does?
-# 2. Someone shows an alignment plot with most of its weight beside the diagonal and concludes
-#    that the model writes the wrong digits. What does this lesson say about that?
+# 2. In someone's alignment plot, most of the weight is beside the diagonal. This person concludes
+#    that the model writes the wrong digits. Is the conclusion justified?
 # 3. Which printed row shows that attention removes the single-vector bottleneck, but does not make
 #    the model work for every length?
 
@@ -415,8 +415,8 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, mt.models.seq2seq.Recur
 #
 # 1. Without tanh, this term adds the same number to the scores of all places, which does not change
 #    the softmax. The printed weights of the first and the last step agree.
-# 2. The model whose output sees $s_t$ has such a picture and writes nearly all digits correctly.
-#    Patching shows that the correct place determines the digit, although it has less than half of
-#    the weight. The plot alone does not show a mistake.
+# 2. No. The model whose output sees $s_t$ has such a picture and writes nearly all digits
+#    correctly. Patching shows that the correct place determines the digit, although it has less
+#    than half of the weight. The plot alone does not show a mistake.
 # 3. The row of length 16, which was not in the training data, has a much lower accuracy. The rows
 #    up to length 10 are all near 100 %.

@@ -32,8 +32,9 @@ def softmax(x, axis=-1):
 # ## A soft dictionary
 #
 # A dictionary compares a **query** with its **keys** and returns the **value** of the matching key.
-# Attention compares by a dot product and returns the mean of all values, weighted by how well their
-# keys match. If you sharpen the comparison, attention becomes a dictionary.
+# Attention compares the query with each key by a dot product. It returns the mean of all values,
+# weighted by how well their keys match. If you multiply the scores by a large number, attention
+# becomes a dictionary.
 
 # %%
 keys = np.eye(3)  # (key 3, features 3): three orthogonal keys
@@ -57,10 +58,10 @@ assert abs(result - 20) < 1e-9
 #
 # A query and a key have the same number of entries, $d_k$; here $d_k = 4$.
 #
-# * $W_q$, what a word looks for: a noun looks for adjectives (4) and a little for verbs (1). A verb
-#   looks for nouns (4), and prefers dark ones (1).
-# * $W_k$, what a word can be found by: its own features. Being a verb counts twice.
-# * $W_v$, what a word passes on: its darkness, and 1 for a noun or -1 for a verb.
+# * $W_q$ defines what a word looks for. A noun looks for adjectives (4) and a little for verbs (1).
+#   A verb looks for nouns (4), and prefers dark ones (1).
+# * $W_k$ defines how a word can be found: by its own features. The feature "verb" counts twice.
+# * $W_v$ defines what a word passes on: its darkness, and 1 for a noun or -1 for a verb.
 
 # %%
 WORDS = ["black", "cat", "eats", "fish"]
@@ -527,7 +528,7 @@ panels = figure.subplots(2, 3).T.reshape(-1)
 for axes, (title, (grid, top)) in zip(panels, grids.items(), strict=True):
     draw_grid(axes, grid, top, DECK_WORDS, "{:.0f}" if top == 98 else "{:.2f}")
     axes.set_title(title, fontsize=10)
-show(figure, "middle and right: with each softmax the deck's weights (below) get paler")
+show(figure, "middle and right: the deck's weights (below) are more even than correct ones (above)")
 
 # %% [markdown]
 # ## In the library

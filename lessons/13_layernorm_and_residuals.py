@@ -172,10 +172,9 @@ print(f"d = 4 instead: sqrt(3/4)               = {math.sqrt(3 / 4):.4f}")
 assert abs(ratio - math.sqrt(511 / 512)) < 1e-5  # the rest comes from d - 1 instead of d
 
 # %% [markdown]
-# Putting eps inside or outside the square root makes a difference for tokens whose features are
-# nearly constant, such as the embedding of padding. The derivative of the square root at 0 is
-# infinite. The next cell prints the largest gradient of $y \cdot g$, with a random vector $g$, for
-# a token with standard deviation $s$:
+# The place of eps matters for tokens whose features are nearly constant, such as the embedding of
+# padding. The derivative of the square root at 0 is infinite. The next cell prints the largest
+# gradient of $y \cdot g$, with a random vector $g$, for a token with standard deviation $s$:
 
 # %%
 direction = mt.randn(1, 512, dtype="float64")
@@ -379,10 +378,10 @@ assert gradients["post-norm"][-1] > 2 * gradients["pre-norm"][-1]
 assert gradients["pre-norm"][-1] < gradients["pre-norm"][0]
 
 # %% [markdown]
-# Each answer is correct for one of the two: post-norm has its largest gradients near the loss, and
-# pre-norm has its largest in the first block. In block 24, the two models' gradients differ by a
-# factor of about four. The cosines show the other difference: without residuals, the tokens are
-# equal after a few blocks.
+# The answer depends on the architecture. With post-norm the gradient is largest near the loss, with
+# pre-norm in the first block. In block 24, the two models' gradients differ by a factor of about
+# four. The cosines show the other difference: without residuals, the tokens are equal after a few
+# blocks.
 
 # %% tags=["plot"]
 figure = new_figure(9, 3.7)
@@ -406,8 +405,8 @@ show(
 # %% [markdown]
 # Why does post-norm have its largest gradients in the last blocks? With pre-norm, $x$ is a sum of
 # more and more terms, and the last norm divides everything by the size of that sum. So in a deeper
-# model each block contributes less. With post-norm, whatever the depth of the
-# model, the last block is directly before the output layer.
+# model each block contributes less. With post-norm, nothing like this happens: whatever the depth,
+# the last block is directly before the output layer.
 
 # %%
 print("depth of the model               ", *(f"{depth:6}" for depth in (2, 8, 32)))
@@ -498,10 +497,10 @@ where(mt.models.encoder_decoder.Residual, mt.models.gpt.Block, mt.models.bert.En
 # ## Exercise
 #
 # LayerNorm does two things: it subtracts the mean, and it divides by the standard deviation. Which
-# half does training need? Replace both norms of `Block` by `mt.nn.RMSNorm(WIDTH)`, which only
+# of the two does training need? Replace both norms of `Block` by `mt.nn.RMSNorm(WIDTH)`, which only
 # divides, and then by a module of your own that only subtracts the mean of each token. Train the
 # pre-norm model with both. You are done when one of the two losses ends below 0.1 and the other one
-# above 1.5, and when you can say why T5 and Llama leave out one half.
+# above 1.5, and when you can say why T5 and Llama leave out one of the two.
 #
 # Then practice:
 #

@@ -23,9 +23,10 @@ mt.manual_seed(0)
 #
 # $$\mathrm{FFN}(x) = W_2\, f(W_1 x + b_1) + b_2, \qquad f = \mathrm{ReLU} \text{ or GELU},$$
 #
-# applied to each token separately. Attention moves information between tokens. This network
-# processes what has arrived at one token. (Deck COMP541, "Encoder-Decoder Sublayers (2)", and deck
-# KROL, "Feed forward = Old friend: MLP"; `docs/decks.md` lists the decks.)
+# The same network is applied to each token separately. Attention moves information between tokens.
+# The feed-forward network processes the information that has arrived at one token. (Deck COMP541,
+# "Encoder-Decoder Sublayers (2)", and deck KROL, "Feed forward = Old friend: MLP"; `docs/decks.md`
+# lists the decks.)
 
 
 # %%
@@ -139,9 +140,9 @@ check(
 )
 
 # %% [markdown]
-# The property in the check has a consequence: a hidden feature that is 0 for every token cannot
-# recover by learning. Such a feature is called dead. GELU helps, because its slope is not 0 for
-# small negative inputs.
+# The check tests that a hidden feature that is 0 for every token gets no gradient. So this feature
+# cannot recover by learning. It is called dead. GELU helps, because its slope is not 0 for small
+# negative inputs.
 #
 # ## The feed-forward network has two thirds of the parameters
 #
@@ -308,9 +309,9 @@ assert among["none"] > alone["none"] + 0.1  # with other tokens, attention alone
 
 # %% [markdown]
 # For a single token the softmax of its only score is 1, so attention is a linear map and the model
-# can only guess. With other tokens, the weights depend on the content, so attention is not linear,
-# and the model uses that as a nonlinearity: it is correct about nine times in ten, although the
-# other tokens contain no information about the answer. Only the ReLU network solves both tasks.
+# can only guess. With other tokens, the weights depend on the content, so attention is not linear.
+# The model uses this nonlinearity: it is correct about nine times in ten, although the other tokens
+# contain no information about the answer. Only the ReLU network solves both tasks.
 
 # %% tags=["plot"]
 steps = np.linspace(-1, 1, 41, dtype=np.float32)

@@ -218,8 +218,9 @@ assert np.abs(drawn - p).max() < 0.015
 # ## Your turn: min-p sampling
 #
 # Top-k keeps $k$ tokens whether the model is certain or not. Min-p ("Turning Up the Heat: Min-p
-# Sampling", arXiv:2407.01082) adapts: it keeps the tokens that are at least `share` times as likely
-# as the most likely one. If the model is certain, few remain; if it is not, many do.
+# Sampling", arXiv:2407.01082) adapts to the model: it keeps the tokens that are at least `share`
+# times as likely as the most likely one. It keeps few tokens if the model is certain, and many if
+# it is not.
 #
 # Write `min_p(logits, share)`, which returns the distribution to draw from. The logits and the
 # result have shape (text, vocabulary).
@@ -260,8 +261,8 @@ check(
 #
 # The model in the next cell only counts which character follows each sequence of five characters in
 # Python's help topics. We let it generate 300 characters in three ways. `different` measures how
-# little a text repeats itself: the number of different 12-character pieces, as a share of all its
-# 12-character pieces.
+# little a text repeats itself: it is the number of different 12-character pieces, as a share of all
+# its 12-character pieces.
 
 # %%
 CONTEXT = 5
@@ -324,8 +325,8 @@ assert np.log(greedy_chances).mean() > np.log(real).mean()  # more likely than h
 # %% [markdown]
 # The greedy text is more likely (about -0.5) than the human text (about -0.8), and yet it is
 # useless: it repeats the same phrase, and most of its pieces are copies of others. The sampled text
-# has about the same log p as the human text, and no repetitions. What is most likely at each step
-# is not what people write.
+# has about the same log p as the human text, and no repetitions. People do not always write the
+# most likely character.
 
 # %% tags=["plot"]
 figure = new_figure(8, 4.2)
@@ -495,8 +496,8 @@ print(f"position forgotten: logits differ by {(wrong - right).abs().max().item()
 assert (wrong - right).abs().max() > 0.05
 
 # %% [markdown]
-# Second, cached keys must not depend on later tokens. The keys of an encoder do, from the second
-# layer on, so each new token would make an encoder's cached keys invalid.
+# Second, cached keys must not depend on later tokens. In an encoder, the keys do depend on later
+# tokens, from the second layer on. So each new token would make an encoder's cached keys invalid.
 
 # %%
 layer = mt.models.encoder_decoder.EncoderLayer(64, 4, 128, dropout=0.0).eval()

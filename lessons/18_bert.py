@@ -232,10 +232,10 @@ assert plural > 0.9
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: how likely is a sentence?
 #
-# A GPT computes the probability of a sentence word by word (lesson 16). BERT cannot do that: it
-# would see the answer. But you can hide each word in turn and ask how likely it is, given all
-# others. The sum of these log-probabilities is the pseudo-log-likelihood of the sentence ("Masked
-# Language Model Scoring", arXiv:1910.14659).
+# A GPT computes the probability of a sentence word by word (lesson 16). BERT cannot do that,
+# because it would see the answer. But you can hide each word in turn and compute its probability,
+# given all other words. The sum of these log-probabilities is the pseudo-log-likelihood of the
+# sentence ("Masked Language Model Scoring", arXiv:1910.14659).
 #
 # Write `pseudo_log_likelihood(predict, ids)`. The ids of one sentence have shape (token,). The
 # function `predict(rows)` returns logits of shape (row, token, word) for ids of shape (row, token).
@@ -400,8 +400,9 @@ assert np.mean(everywhere_losses[-50:]) < 0.5 * np.mean(losses[-50:])
 
 # %% [markdown]
 # The model with the smallest loss has learned the least: it copies what it sees, and when a word is
-# hidden, it is correct only about half of the time. The loss over all positions looks several times
-# better than BERT's, but the model is not better. Compare losses only on the same task.
+# hidden, it is correct only about half of the time. The model with the loss over all positions
+# reports a loss several times smaller than BERT's, but it is not better. Compare losses only on the
+# same task.
 #
 # ## In the library
 

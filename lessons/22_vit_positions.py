@@ -169,7 +169,7 @@ def model_with(positions, seed=0):
 
 
 def shuffled(images, order):
-    """Reorder the 16 patches of each image."""
+    """Return the images with their 16 patches in the given order."""
     parts = images.reshape(-1, 4, 2, 4, 2).swapaxes(2, 3).reshape(-1, 16, 2, 2)[:, order]
     return parts.reshape(-1, 4, 4, 2, 2).swapaxes(2, 3).reshape(-1, 1, 8, 8)
 
@@ -255,10 +255,10 @@ assert results["relative", 0] == min(others)
 
 # %% [markdown]
 # The set of patches alone is enough to recognize more than half of the digits, because the strokes
-# that occur are a strong hint. Positions add some twenty percentage points. The paper finds the
+# in the patches are a strong hint. Positions add some twenty percentage points. The paper finds the
 # same at its scale: accuracy drops clearly without positions and differs little between the other
-# variants. In a run as short as this one, the relative variant, which starts with the weakest
-# signal, is still behind.
+# variants. After a run as short as this one, the relative variant is still behind, because it
+# starts with the weakest signal.
 
 # %% tags=["plot"]
 figure, axis = plt.subplots(figsize=(6.5, 2.6), layout="constrained")
@@ -278,9 +278,9 @@ show(
 # %% [markdown]
 # ## Does the 1-D variant ignore the second dimension?
 #
-# No: the table has one freely learned vector for each patch. Such a vector *labels* a position, and
-# does not encode its number in the sequence. Numbering the positions in a different order gives an
-# equivalent model.
+# No. The table has one freely learned vector for each patch. This vector *labels* the position, but
+# does not encode the position's number in the sequence. Numbering the positions in a different
+# order gives an equivalent model.
 
 # %%
 learned = models["1d", 0]
@@ -427,7 +427,7 @@ patches, first = table[1:], table[:1]
 
 
 def with_positions(rows):
-    """Accuracy at 12 x 12 pixels of the trained model with `rows` as its position table."""
+    """Return the trained model's accuracy at 12 x 12 pixels with `rows` as position table."""
     model = model_with("1d")
     model.load_state_dict(learned.state_dict())
     model.resize(12)
@@ -478,8 +478,8 @@ show(
 )
 
 # %% [markdown]
-# Along the sequence, a row of six new patches covers fewer than three of the four patches in an old
-# row. The second new row begins in the middle of the first old row, so the rows are no longer
+# Along the sequence, six new patches cover fewer than three old ones, although an old row has four.
+# So the second new row begins in the middle of the first old row, and the rows are no longer
 # aligned.
 #
 # ## In the library
@@ -502,8 +502,8 @@ where(
 #
 # ## Three questions
 #
-# 1. A ViT without positions still reads most digits. What exactly can it not do, and which printed
-#    number shows this?
+# 1. A ViT without positions still reads most digits. What can it not do, and which printed number
+#    shows this?
 # 2. A friend shows the crosses of a trained 2-D table as proof that the network discovered rows and
 #    columns. What do you answer?
 # 3. To use a model at 12 x 12 pixels, its table of 16 positions was stretched to 36 by linear

@@ -24,7 +24,8 @@ mt.manual_seed(0)
 # ## Windows reduce the number of attention scores
 #
 # We cut a map of $H \times W$ tokens into windows of $M \times M$. This takes two reshapes and one
-# transpose. In this example, each entry of the map is its own position.
+# transpose. In the next cell, each entry of the map is the number of its own position, so the
+# output shows where it went.
 
 
 # %%
@@ -174,9 +175,10 @@ check(
 )
 
 # %% [markdown]
-# Swin's authors compute the same mask without positions. Region ids show which tokens belong
-# together. Along each axis the id is 0 before the last window, 1 for tokens in
-# the last window that did not wrap around, and 2 for tokens that did.
+# Swin's authors compute the same mask without positions. They give each token a region id. Two
+# tokens of a window may attend to each other if their ids are equal. The id combines one number for
+# each axis: 0 before the last window, 1 for tokens in the last window that did not wrap around, and
+# 2 for tokens that did.
 
 
 # %%
@@ -336,7 +338,7 @@ assert (mine - library).abs().max().item() < 1e-5
 
 # %%
 def influence(blocks, at, size=12):
-    """How much each output token changes when the token at `at` changes."""
+    """Return how much each output token changes when the token at `at` changes."""
     x = mt.randn(1, size, size, 12, dtype=mt.float64)
     changed = x.numpy().copy()
     changed[0, at[0], at[1], 0] += 1  # not all channels: LayerNorm would remove the change
@@ -419,7 +421,7 @@ assert cases["no mask"][0] > 1e-3  # information leaks between opposite corners
 
 # %%
 def mask_mistakes(roll):
-    """The number of distant pairs that may attend, and of near pairs that may not."""
+    """Return how many distant pairs may attend, and how many near pairs may not."""
     row, column = np.divmod(mt.roll(places, [roll * 2] * 2, [0, 1]).numpy(), 8)
     row, column = (partition(mt.tensor(a), 4)[..., 0].numpy() for a in (row, column))
     near = (abs(row[:, :, None] - row[:, None]) < 4) & (

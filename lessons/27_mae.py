@@ -130,8 +130,8 @@ check(
 # ## The model
 #
 # A digit has 4 x 4 patches of 2 x 2 pixels, and 12 of 16 are hidden. The encoder is a ViT that gets
-# only the class token and the 4 visible patches. In the encoder, nothing replaces the hidden
-# patches: that is why MAE is cheap. The decoder is small and gets all 16 positions, with one
+# only the class token and the 4 visible patches. Nothing takes the place of the hidden patches in
+# the encoder. That is why MAE is cheap. The decoder is small and gets all 16 positions, with one
 # learned *mask token* in each gap.
 
 
@@ -151,7 +151,7 @@ def scaled(pixels):
 
 
 def forward(model, images, noise):
-    """The library's forward pass, step by step: predictions, and a mask of hidden patches."""
+    """Do the library's forward pass step by step; return predictions and the hidden mask."""
     batch = len(images)
     rows = mt.arange(batch).unsqueeze(1)
     encoder, decoder = model.encoder, model.decoder
@@ -209,7 +209,7 @@ _, test_hidden = forward(model, scaled(test_digits), test_noise)
 
 
 def as_pixels(patch_mask):
-    """(image, 16) -> (image, 8, 8)"""
+    """Repeat each patch's entry for all its pixels: (image, 16) -> (image, 8, 8)."""
     return patch_mask.numpy().reshape(-1, 4, 4).repeat(2, 1).repeat(2, 2)
 
 
@@ -273,19 +273,19 @@ check(
 
 # %% [markdown]
 # Here the targets are the pixels themselves, because we compare errors in pixels. The argument
-# `counted` selects the patches that the loss includes; later, we compare it with a loss on the
-# visible patches.
+# `counted` selects the patches that the loss includes, because later we also train with a loss on
+# the visible patches.
 
 
 # %%
 def patch_errors(model, pixels, noise):
-    """Each patch's squared error for pixels from 0 to 1, and a mask of hidden patches."""
+    """Return each patch's squared error for pixels from 0 to 1, and a mask of hidden patches."""
     predicted, hidden = forward(model, scaled(pixels), noise)
     return ((predicted - patchify(scaled(pixels), 2)) ** 2).mean(-1) / 16, hidden
 
 
 def errors_of(model):
-    """Mean squared errors of hidden and of visible patches in the test digits."""
+    """Return the mean squared errors of hidden and of visible patches in the test digits."""
     with mt.no_grad():
         error, hidden = patch_errors(model, test_digits, test_noise)
     error, hidden = error.numpy(), hidden.numpy()
@@ -321,13 +321,14 @@ assert error < 0.98 * guesses["mean image"]
 # %% [markdown]
 # The model beats the mean image, so it has learned to use the visible patches. The best linear
 # prediction is a harder baseline: it is computed exactly for each image, and on images as small as
-# these it is difficult to beat. How close the model comes to it depends on the number of steps:
-# compare the two numbers. The reconstructed pictures alone do not show which of the two is better.
+# these it is difficult to beat. How close the model comes depends on the number of steps: compare
+# the two printed errors. The reconstructed pictures alone do not show which of the two predictions
+# is better.
 
 
 # %%
 def reconstructed(model, images):
-    """The model's predictions as images, and a mask of hidden pixels."""
+    """Return the model's predictions as images, and a mask of hidden pixels."""
     with mt.no_grad():
         predicted, hidden = forward(model, scaled(images), test_noise[: len(images)])
     pixels = (predicted.numpy() + 1) / 4  # (image, 16, 4)

@@ -154,8 +154,8 @@ for dtype in (mt.float64, mt.float32):
         assert difference < (1e-12 if dtype == mt.float64 else 1e-4)
 
 # %% [markdown]
-# The block size changes only the order of additions. This is not an approximation. Does it also
-# work if the scores are so large that $e^{s}$ overflows?
+# The block size changes only the order of the additions, so the result is not an approximation.
+# Does the method also work if the scores are so large that $e^{s}$ overflows?
 
 # %%
 huge = 40 * query
@@ -171,9 +171,9 @@ assert (safe - full_attention(huge, key, value)).abs().max().item() < 1e-10
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the loss of a large vocabulary
 #
-# The same idea saves memory at the other end of a language model. With 8,192 tokens and a
-# vocabulary of 128,000, the logits alone take about 4 GiB. But the loss of a token needs only two
-# numbers: the logarithm of a sum over the vocabulary, and the logit of the target. Write
+# The same idea saves memory in the loss of a language model. With 8,192 tokens and a vocabulary of
+# 128,000, the logits alone take about 4 GiB. But the loss of a token needs only two numbers: the
+# logarithm of a sum over the vocabulary, and the logit of the target. Write
 # `loss_in_blocks(x, weight, target, block)`: the mean cross-entropy of the logits `x @ weight.T`,
 # computed from `block` rows of `weight` at a time. `x` has shape (token, dim), `weight`
 # (vocabulary, dim), `target` (token,).
@@ -214,8 +214,8 @@ check(
 # %% [markdown]
 # ## Memory, measured
 #
-# `mt.memory.track` records the memory of all tensors over time. Do twice as many tokens need four
-# times the memory, or only twice?
+# `mt.memory.track` records the memory of all tensors over time. If the number of tokens doubles,
+# does the memory double, or does it grow by a factor of four?
 
 
 # %%
@@ -260,9 +260,9 @@ show(
 #
 # If the backward pass needed stored weights, using blocks would not save memory in training. But it
 # does not need them. The number $L_i = m_i + \log l_i$ of each row is enough to recompute any tile
-# of weights, $p_{ij} = e^{s_{ij} - L_i}$. The library's operation does exactly this: it computes
-# the tiles a second time and never stores them. (The measured memory does not include temporary
-# memory inside an operation, here one tile of 256 x 512 scores or 0.5 MiB.)
+# (a rectangular block) of the weights, $p_{ij} = e^{s_{ij} - L_i}$. The library's operation does
+# exactly this: it computes the tiles a second time and never stores them. (The measured memory does
+# not include temporary memory inside an operation, here one tile of 256 x 512 scores or 0.5 MiB.)
 
 
 # %%
@@ -293,7 +293,7 @@ assert tiled < plain / 5 and max(differences) < 1e-4
 
 # %%
 def example(queries, keys, dim):
-    """Random inputs, their results, the numbers L, and a random gradient of the results."""
+    """Return random inputs, their results, the numbers L, and a random output gradient."""
     random = np.random.default_rng(queries)
     query, grad = random.normal(size=(2, queries, dim))
     key, value = random.normal(size=(2, keys, dim))
@@ -395,7 +395,7 @@ assert errors["forgetful, one block"] < 1e-12  # one block hides the mistake
 assert errors["forgetful, blocks of 64"] > 1e-2
 
 # %% [markdown]
-# With few keys, all in one block, there is nothing to rescale, and the mistake is invisible: test
+# If all keys are in one block, there is nothing to rescale, and the mistake is invisible. So test
 # with several blocks. You can also test cheaply without a reference: if all values are 1, all
 # results must be 1.
 #
