@@ -12,7 +12,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 class Softmax(Function):
-    """Weights that sum to 1 along one axis."""
+    """Softmax: weights that sum to 1 along one axis."""
 
     @staticmethod
     def forward(ctx, x, *, axis):
