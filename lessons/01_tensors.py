@@ -381,11 +381,16 @@ where(
 #
 # `np.lib.stride_tricks.as_strided(memory[offset:], shape, strides)` reads `memory` with any offset,
 # shape and strides. It expects the strides in **bytes** and does not check them. Take `memory`, the
-# numbers 0, 1, ..., 11, and make four views without a copy: the numbers in reverse order; every
-# second number; the diagonal of `memory[:9].reshape(3, 3)`; and all eight windows of five
-# neighbors, (0, 1, 2, 3, 4), (1, 2, 3, 4, 5), ..., as a view of shape (8, 5). You are done when
-# each view equals the result of NumPy's indexing and `np.shares_memory` is true for each. How many
-# numbers does the last view show, and how many bytes of memory does it need?
+# numbers 0, 1, ..., 11, and make four views without a copy:
+#
+# * the numbers in reverse order;
+# * every second number;
+# * the diagonal of `memory[:9].reshape(3, 3)`;
+# * all eight windows of five neighbors, (0, 1, 2, 3, 4), (1, 2, 3, 4, 5), ..., as a view of shape
+#   (8, 5).
+#
+# You are done when each view equals the result of NumPy's indexing and `np.shares_memory` is true
+# for each. How many numbers does the last view show, and how many bytes of memory does it need?
 #
 # ## Three questions
 #

@@ -408,8 +408,8 @@ assert arrays[256] > 300 * scalar  # an array operation pays its overhead once
 assert arrays[1] < scalar  # because of this overhead, scalars are faster on single numbers
 
 # %% [markdown]
-# The next cell compares the memory that one number takes. A `Value` is a Python object with a slope
-# for each input, while an array needs four bytes per number.
+# A `Value` is a Python object with a slope for each input. The next cell measures how much memory
+# it takes. An array needs only four bytes per number.
 
 # %%
 tracemalloc.start()
@@ -536,7 +536,8 @@ where(mt.autograd.Function, mt.autograd.engine.run_backward, mt.Tensor.backward)
 # the largest value first. For `values` 1, 2, 3 compute `loss = -log(softmax(values)[0])` and its
 # gradients. You are done when the loss and the gradients equal those of
 # `mt.nn.functional.cross_entropy(mt.tensor([[1.0, 2.0, 3.0]]), mt.tensor([0]))` to six digits and
-# the gradients sum to zero. (Why? Add the same number to all three values.)
+# the gradients sum to zero. (Why zero? Think about the loss when the same number is added to all
+# three values.)
 #
 # ## Three questions
 #

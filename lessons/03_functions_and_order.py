@@ -164,14 +164,15 @@ check(
 )
 
 # %% [markdown]
-# NumPy's `grad[ids] += grad_y` keeps only the last contribution to each row, without an error. It
-# is the mistake of lesson 2, `=` instead of `+=`, in another form. (`np.add.at` adds all of them.)
+# NumPy's `grad[ids] += grad_y` keeps only the last contribution to each row, without an error. This
+# is the mistake of lesson 2 in another form: `=` instead of `+=`. (`np.add.at` adds all
+# contributions.)
 #
 # ## The graph: which operation created which tensor
 #
 # $$h = x\,w, \qquad a = \tanh h, \qquad z = h\,a, \qquad L = \sum_i (h_i + z_i)$$
 #
-# Note that $h$ is used **three times**: by the tanh, by the product and by the sum.
+# Note that $h$ is used **three times**: in the tanh, in the product and in the sum.
 
 # %%
 h = Multiply.apply(x, w)  # (5,)
@@ -269,7 +270,7 @@ show(figure, "compare the turns of h: above, s, z and a come before h; below, on
 # %% [markdown]
 # ## What goes wrong without a topological order or a context
 #
-# A breadth-first search from $L$ visits the nodes in the order of the lower picture. It
+# A breadth-first search from $L$ visits the nodes in the order that the lower picture shows. It
 # reaches $h$ through $s$ very early.
 
 # %% [markdown] tags=["predict"]
@@ -299,9 +300,9 @@ assert np.allclose(wrong[h.grad_fn], grads[h.grad_fn])  # complete in the end, b
 # never passed on.
 #
 # **Without an order, the correct gradient costs too much.** Each node could pass on every
-# contribution separately, as soon as it arrives. The sum is correct, but the backward function of a
-# node now runs once for each *path* from the end. Each residual block $x + \tanh x$ doubles the
-# number of paths.
+# contribution separately, as soon as it arrives. The gradient is then correct, but the backward
+# function of a node runs once for each *path* from the end. Each residual block $x + \tanh x$
+# doubles the number of paths.
 
 
 # %%
@@ -375,8 +376,8 @@ print("one block, three nodes:", residual_graph(1), " visits", visits_by_walking
 # ## Your turn: count the paths without following them
 #
 # Write `count_paths(inputs)`. It returns the same list as `visits_by_walking(inputs)`, the number
-# of paths from the last node to each node, but it processes each node only once. The end has one
-# path to itself.
+# of paths from the last node to each node, but it processes each node only once. Count one path
+# from the last node to itself.
 #
 # *Hint:* In which order must you process the nodes? If 5 paths lead to a node, how many do they add
 # to each node that it reads?

@@ -27,9 +27,9 @@ rng = np.random.default_rng(0)
 # \qquad \text{error} \approx \frac{h^2}{6} |f'''| + \frac{u\,|f|}{h} .$$
 #
 # The first term is the truncation error, which shrinks with the step. The second is the rounding
-# error, which grows as the step shrinks: the two values of $f$ agree in most of their digits, and
-# the difference keeps only the rest ($u$ is the relative rounding error of one number). So the best
-# step is in between.
+# error, which grows as the step shrinks. The two values of $f$ then agree in most of their digits,
+# and these digits cancel in the difference. (Here $u$ is the relative rounding error of one
+# number.) So the best step is in between.
 
 
 # %%
@@ -63,7 +63,8 @@ for h, *row in zip(steps, *curves.values(), strict=True):
 # %% [markdown]
 # Look at the column "float64 central". From 1e-01 to 1e-04, whenever the step becomes ten times
 # smaller, the error becomes a hundred times smaller: this is the $h^2$ in the formula. Then
-# rounding takes over. The next function computes gradients with the library, to compare yours with.
+# rounding takes over. The next function computes gradients with the library, so that you can
+# compare yours with them.
 
 
 # %%
@@ -151,8 +152,8 @@ check(
 )
 
 # %% [markdown]
-# This trick is called Richardson extrapolation. Gradient checks do without it: in float64 the plain
-# central difference is accurate enough.
+# This trick is called Richardson extrapolation. Gradient checks do not need it: in float64 the
+# plain central difference is accurate enough.
 #
 # ## A checker for tensors
 #

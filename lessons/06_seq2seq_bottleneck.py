@@ -266,8 +266,9 @@ def last_state(z, candidates):
 # numbers between 0 and 1. Return the weights $w_1, \dots, w_n$, a tensor of shape (token,), for
 # which the last state is $h_n = \sum_i w_i \tilde h_i$, if the first step starts from 0.
 #
-# *Hint:* The last candidate has the weight $1 - z_n$. The one before enters with $1 - z_{n-1}$, and
-# the last step multiplies it by $z_n$. Go on from the end; `mt.stack` turns a list into a tensor.
+# *Hint:* The last candidate has the weight $1 - z_n$. The candidate before it enters with the
+# weight $1 - z_{n-1}$, and the last step multiplies this weight by $z_n$. Continue toward the first
+# candidate. `mt.stack` turns a list into a tensor.
 
 
 # %% tags=["answer"]
@@ -360,7 +361,7 @@ where(nn.GRU, mt.ops.gru.GruSequence, mt.models.seq2seq.Seq2Seq, digit_batch, tr
 #    digit. The model remembers this digit best for two reasons: nothing is read afterwards that
 #    could overwrite it, and it is written first, before the decoder's own steps can overwrite it.
 #    (The exercise separates the two.)
-# 2. Each state has to hold one digit, the one just read, for its own step, instead of all twelve at
-#    once. Its row of the table is near 100 % for every length.
+# 2. Each state has to hold only one digit, the one just read, instead of all twelve. In the table,
+#    this model's row is near 100 % for every length.
 # 3. A wider vector helps, but it only delays the fall: with 64 numbers accuracy also drops, but for
 #    longer sources. Storage is not the problem either, because 16 numbers have enough bits.

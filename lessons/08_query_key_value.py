@@ -112,9 +112,9 @@ assert np.allclose(library.numpy(), context)
 # Read the row of "eats". Its scaled scores are 1, 2.5, 0 and 1.5. Their exponentials 2.72, 12.18, 1
 # and 4.48 sum to 20.38, so "cat" gets the weight $12.18/20.38 = 0.598$. The context of "eats" is
 # $0.133\,(2, 0) + 0.598\,(1, 1) + 0.049\,(0, -1) + 0.220\,(-1, 1)$. And "cat" looks mainly at
-# "black": its context is darker than its own value. The scores are not symmetric: "cat" looks for
-# "black" (4), but "black" looks for "cat" with only 2, because queries and keys have their own
-# matrices.
+# "black", so the context of "cat" is darker than its value. The scores are not symmetric: "cat"
+# looks for "black" (4), but "black" looks for "cat" with only 2, because queries and keys have
+# their own matrices.
 
 
 # %% tags=["plot"]
@@ -493,9 +493,9 @@ for keys_count in (2, 4, 10, 100, 1000):
     assert softmax(random_rows).max() <= limit + 1e-9
 
 # %% [markdown]
-# Of 100 keys, the one that the query clearly prefers gets less than 3 % of the weight. Weights are
-# between 0 and 1, so the largest difference in the second softmax is 1. With $n$ keys no weight can
-# exceed
+# The query clearly prefers one of the 100 keys, but this key gets less than 3 % of the weight.
+# Weights are between 0 and 1, so the largest difference in the second softmax is 1. With $n$ keys
+# no weight can exceed
 #
 # $$\frac{e^1}{e^1 + (n - 1)\,e^0} = \frac{e}{e + n - 1},$$
 #

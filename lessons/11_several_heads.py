@@ -87,11 +87,12 @@ assert (split(x, 2)[0, 0] == x[0, :, :3]).all()  # head 0: all tokens, the first
 # last the value.
 #
 # Write `split_three(projected, heads)`. It returns the tuple (query, key, value), each of shape
-# (batch, heads, token, width / heads), with the heads cut as by `split` above.
+# (batch, heads, token, width / heads), with the heads cut as in `split` above.
 #
 # *Hint:* One `reshape` gives each vector three axes: one for query, key and value, one for the
-# head, and one for the feature. In what order do they appear in memory? Then `permute` moves the
-# first of these to the front, and `tuple(...)` splits a tensor along its first axis.
+# head, and one for the feature. In what order do these three axes appear in memory? Then `permute`
+# moves the axis for query, key and value to the front, and `tuple(...)` splits a tensor along its
+# first axis.
 
 
 # %% tags=["answer"]

@@ -63,7 +63,8 @@ assert broken > 1e-3  # the mask itself contains information about the order
 # tensor of shape (position, d); d is even. Compute in float64 (`mt.arange(..., dtype="float64")`).
 #
 # *Hint:* A column of positions times a row of the d / 2 frequencies gives all angles. In the table,
-# sine and cosine alternate: `mt.stack([...], -1)` forms pairs, and `flatten(-2)` lines them up.
+# sine and cosine alternate: `mt.stack([...], -1)` forms pairs, and `flatten(-2)` joins the pairs of
+# each row.
 
 
 # %% tags=["answer"]

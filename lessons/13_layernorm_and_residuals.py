@@ -115,7 +115,7 @@ check(
 #
 # where $n \cdot w$ multiplies feature by feature. Write `fold(weight, bias, matrix, offset)`: given
 # $w$, $b$, $A$ and $c$, it returns the matrix and the bias of a linear layer that computes the same
-# directly from $n$. $A$ has shape (out, in); the other three are vectors.
+# result directly from $n$. $A$ has shape (out, in); the other three are vectors.
 #
 # *Hint:* Expand the product. Which entries of $A$ are multiplied by $w_i$: row $i$ or column $i$?
 
@@ -231,8 +231,8 @@ show(
 # with its residual path: as pre-norm if `pre` is True, otherwise as post-norm. The sub-layers and
 # the norm are functions of a tensor of shape (batch, token, features).
 #
-# *Hint:* A loop with one line for each way. The table says what pre-norm needs once, after the last
-# sub-layer.
+# *Hint:* Write a loop with one line for pre-norm and one line for post-norm. The table says what
+# pre-norm needs once, after the last sub-layer.
 
 
 # %% tags=["answer"]
@@ -329,10 +329,10 @@ def loss_of(model, ids, wanted, keep=None):
 # ## Before training: how gradients and token similarity depend on depth
 #
 # We make two measurements on untrained models. The first is the gradient of the loss with respect
-# to one matrix in each block (the second weight matrix of its feed-forward network). It shows how
-# far a first step would move this block. The second is the mean cosine between the tokens of a
-# text. It shows how different the block's output vectors still are: 1 means that all tokens have
-# the same direction.
+# to one matrix in each block (the second weight matrix of its feed-forward network). This gradient
+# shows how far a first step would move the block. The second is the mean cosine between the tokens
+# of a text. The cosine shows how different the block's output vectors still are: 1 means that all
+# tokens have the same direction.
 
 
 # %%

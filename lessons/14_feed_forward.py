@@ -56,9 +56,10 @@ assert same
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: one network on several devices
 #
-# The network of a large model does not fit on one device. It can be cut: each device stores a part
-# of the hidden features, that is, some rows of $W_1$ and $b_1$ and the matching columns of $W_2$.
-# It computes its part independently of the other devices, and the sum of all results is the output.
+# The network of a large model does not fit on one device. But the network can be cut. Each device
+# stores a part of the hidden features, that is, some rows of $W_1$ and $b_1$ and the matching
+# columns of $W_2$. The devices compute their parts independently, and the sum of their results is
+# the output.
 #
 # Write `in_parts(x, w1, b1, w2, b2, parts)`, which computes the network in this way, one part after
 # the other. The weights have the shapes above, and the hidden width is divisible by `parts`.
@@ -146,8 +147,9 @@ check(
 #
 # ## The feed-forward network has two thirds of the parameters
 #
-# Attention has four matrices of $d \times d$. The network has two of $4d \times d$, which is twice
-# as many numbers. With biases, attention has $4d^2 + 4d$ parameters and the network $8d^2 + 5d$.
+# Attention has four matrices of $d \times d$. The feed-forward network has two matrices of
+# $4d \times d$, which is twice as many numbers. With biases, attention has $4d^2 + 4d$ parameters
+# and the network $8d^2 + 5d$.
 
 # %%
 print("model            d   attention  feed-forward   share of the block")
@@ -170,7 +172,7 @@ with mt.nn.init.skip_init():  # sizes only: values are left undefined
 # %% [markdown]
 # ## The network's share of the operations depends on the sequence length
 #
-# For $T$ tokens, counting two operations for each multiply-add:
+# The table lists the operations for $T$ tokens, with two operations for each multiply-add:
 #
 # | part | operations |
 # | --- | --- |
@@ -409,8 +411,8 @@ where(mt.models.gpt.Block.forward, mt.ops.relu, mt.ops.gelu)
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The table's row for 512 tokens gives two shares for attention: that of its matrices, and that
-#    of the scores and weighted sums. At best, both times are halved, which saves half of the two
+# 1. The table's row for 512 tokens gives two shares for attention: one for its matrices, and one
+#    for the scores and weighted sums. At best, both times are halved, which saves half of the two
 #    shares together. Most of the operations are in the feed-forward network.
 # 2. No. The first outputs show that processing tokens one by one gives the same result, and that a
 #    change of token 0 does not affect the others. Only attention moves information between tokens.

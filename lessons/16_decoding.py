@@ -170,7 +170,7 @@ assert max(scores.values()) > scores[1]
 # ## Sampling
 #
 # Instead of taking the most likely next token, draw one at random from the model's distribution.
-# Three settings change that distribution first:
+# Three settings can change this distribution before the draw:
 #
 # * temperature $\tau$ divides the logits: $\mathrm{softmax}(z / \tau)$ is sharper for $\tau < 1$
 #   and flatter for $\tau > 1$,
@@ -226,7 +226,7 @@ assert np.abs(drawn - p).max() < 0.015
 # result have shape (text, vocabulary).
 #
 # *Hint:* Compute the probabilities, compare each with `share` times the largest of its row, and
-# make the kept ones sum to 1 again.
+# rescale the kept probabilities so that they sum to 1 again.
 
 
 # %% tags=["answer"]
@@ -351,8 +351,8 @@ show(
 # ## The KV cache
 #
 # To generate token $t+1$, a decoder needs the keys and values of all earlier tokens, in every
-# layer. With a causal mask these do not depend on later tokens, so they never change. The decoder
-# computes them once and keeps them. Only the new token needs a query.
+# layer. With a causal mask, these keys and values do not depend on later tokens, so they never
+# change. The decoder computes them once and keeps them. Only the new token needs a query.
 
 # %%
 model = mt.models.GPT(vocab_size=50, context_length=512, embed_dim=64, num_heads=4, num_layers=3)
@@ -524,10 +524,10 @@ where(mt.nn.KVCache, mt.nn.StaticKVCache, mt.nn.Attention.forward)
 # %% [markdown]
 # ## Exercise
 #
-# Write a `beams_of` for the counting model: keep `beams` pairs, each of a text and the sum of its
+# Write a `beams_of` for the counting model: keep `beams` pairs of a text and the sum of its
 # log-probabilities, and start from "The f". You are done when your function returns the greedy text
-# with 1 beam, and when the log p per character of its text with 20 beams is not lower than that. Is
-# the more likely text better, according to `different`?
+# with 1 beam, and when the log p per character of its text with 20 beams is not lower than that of
+# the greedy text. Is the more likely text better, according to `different`?
 #
 # ## Three questions
 #

@@ -79,7 +79,7 @@ print(len(WORDS), "different words")
 # * A word is chosen if its `lottery` number is below 0.15. The ids of the special tokens are 0 to
 #   `MASK`; they are never chosen.
 # * A chosen word becomes `MASK` if its `fate` is below 0.8. From 0.8 to 0.9 it becomes the word in
-#   `other`, and from 0.9 on it stays.
+#   `other`, and from 0.9 on it stays unchanged.
 #
 # Return what the model reads, and the labels: the original id of every chosen word, and -100
 # everywhere else.
@@ -368,14 +368,15 @@ assert shares["80 / 10 / 10"][0] > shares["100 / 0 / 0"][0]
 # Here are two mistakes that make the task too easy. **Nothing hidden**: the loss includes all
 # positions and every word is visible. The model reads in both directions, so each question contains
 # its own answer. **Loss everywhere**: words are hidden, but the loss includes all positions. The
-# many visible words make it small.
+# many visible words make the loss small.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
 # We train both for the same number of steps as BERT, whose loss ended near 0.2. Then we hide one
-# word at a time and count how often each model knows it. Which of the three has the smallest loss?
-# And which ones know the hidden words? Write down your answers, then run the next cell.
+# word at a time and count how often each model predicts it correctly. Which of the three has the
+# smallest loss? And which ones can predict the hidden words? Write down your answers, then run the
+# next cell.
 
 # %%
 nothing, nothing_losses = train(share=0.0, count="all")

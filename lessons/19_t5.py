@@ -174,11 +174,11 @@ print("decoder reads   ", shift_right(labels)[0].numpy(), "(<pad> starts every a
 # ## Your turn: what the decoder reads
 #
 # Write `decoder_reads(labels, start)`. The labels have shape (example, token). The decoder reads
-# them shifted by one place to the right: first `start`, then the previous label. It cannot read
-# -100, which is not a word, so it reads `start` in these places, too.
+# them shifted by one place to the right: first `start`, then the previous label. The decoder cannot
+# read -100, which is not a word. In these places, it reads `start`, too.
 #
 # *Hint:* `mt.cat` joins a column of `start` (`mt.full`, `dtype="int64"`) with all labels but the
-# last. `masked_fill` replaces the -100 that are left.
+# last. `masked_fill` replaces the remaining -100.
 
 
 # %% tags=["answer"]

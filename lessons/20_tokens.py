@@ -309,8 +309,9 @@ assert (patches[15].reshape(3, 16, 16) == image[:, 16:32, 16:32]).all()  # row 1
 # ## Your turn: from patches back to the image
 #
 # A model that predicts patches (lesson 27) must turn them into an image again. Write
-# `image_of(patches, side, height, width)`, the inverse of `patches_of`: from shape (patch, channel
-# * side * side) to (channel, height, width). Height and width may differ.
+# `image_of(patches, side, height, width)`, the inverse of `patches_of`. It turns patches
+# (patch, channel * side * side) into an image (channel, height, width). Height and width may
+# differ.
 #
 # *Hint:* Undo the three lines of `patches_of` from the last to the first. The reshape before the
 # `permute` needs five axes: row, column, channel, side, side. Into what order must `permute` bring

@@ -496,8 +496,8 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Write `overlapping(image, patch, stride)` that cuts patches with a stride smaller than the patch,
-# with two loops, and projects them with `kernel`. You are done when its result equals
+# Write `overlapping(image, patch, stride)`. It uses two loops to cut patches with a stride smaller
+# than the patch, and projects them with `kernel`. You are done when its result equals
 # `F.conv2d(batch, kernel, bias, stride=stride)` to `1e-5`, for example with stride 8. How many
 # words does a 224 x 224 image have at stride 8, and how many GFLOPs does ViT-B need for that many
 # tokens? (Change `words` in `count`; at stride 16 it must still print the table above.)
@@ -507,7 +507,7 @@ where(
 # 1. A ViT with patches of 32 x 32 pixels has more parameters than the same model with patches of
 #    16 x 16. Why, and why is it cheaper anyway?
 # 2. A colleague wants to speed up ViT-B/16 at 224 px. Suppose the products with the scores took no
-#    time at all. How much would that save at most? At which image size would you try it?
+#    time at all. How much would that save at most? At which image size would it be worth trying?
 # 3. `image.reshape(196, 768)` has the correct shape. Name two printed results that show that it is
 #    wrong.
 

@@ -27,8 +27,8 @@ print(f"{len(labels)} digits to train on, {len(test_labels)} to test, each a gri
 # ## The four position embeddings of the ViT paper
 #
 # Appendix D.4 of arXiv:2010.11929 compares four variants (quoted in the deck TAPASWI, "D.4
-# Positional Embedding"; `docs/decks.md` lists the decks). For a grid of 4 x 4 patches and width
-# $D$:
+# Positional Embedding"; `docs/decks.md` lists the decks). The table shows them for a grid of 4 x 4
+# patches and width $D$:
 #
 # | variant | what is learned | how it is used |
 # | --- | --- | --- |

@@ -135,7 +135,7 @@ check(
 )
 
 # %% [markdown]
-# Now compute both maps for all test pictures, rollout with the library:
+# Now compute both maps for all test pictures. The library computes the rollout:
 
 
 # %%

@@ -154,8 +154,8 @@ print("k = 1 returns the values: each pixel sees only itself")
 # of shape (pixel, pixel): True where the row distance and the column distance are both multiples of
 # `step` and at most `step * (k // 2)`. `step = 1` gives `near(height, width, k)`.
 #
-# *Hint:* Start as in `near`: rows and columns of all pixels, and a table of distances between all
-# pairs for each. `%` tells you which distances are multiples.
+# *Hint:* Start as in `near`. Compute the rows and columns of all pixels, then two tables with the
+# row distance and the column distance of each pair. `%` tells you which distances are multiples.
 
 
 # %% tags=["answer"]

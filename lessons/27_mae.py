@@ -26,9 +26,9 @@ print(f"{len(digits)} digits of 8 x 8 pixels to learn from, {len(test_digits)} t
 # ## Hide random patches, and undo the shuffle
 #
 # Give each patch a random number, sort the patches by it, and keep the first quarter. `order` says
-# which patch comes first, second, ... after the shuffle. `restore`, the argsort of the argsort,
-# says where each patch went, so it undoes the shuffle. Here is an example with 6 patches, 2 of
-# which are kept:
+# which patch comes first, second, ... after the shuffle. `restore`, the argsort of `order`, says
+# where each patch went, so it undoes the shuffle. Here is an example with 6 patches, 2 of which are
+# kept:
 
 # %%
 noise = np.array([0.7, 0.1, 0.9, 0.3, 0.8, 0.5])
@@ -94,8 +94,8 @@ check(
 # every other patch. `restore` has shape (batch, patch). Return the patches in order, with shape
 # (batch, patch, dim).
 #
-# *Hint:* This is the example with letters, for a batch of vectors: append one mask token per gap,
-# then index each image's patches with its row of `restore`.
+# *Hint:* Do the same as in the example with letters, but for a batch of vectors: append one mask
+# token per gap, then index each image's patches with its row of `restore`.
 
 
 # %% tags=["answer"]
