@@ -265,7 +265,10 @@ figure = new_figure(7, 5)
 upper, lower = figure.subplots(2, 1)
 draw_graph(upper, youngest_first, "newest first: h is processed after s, z and a")
 draw_graph(lower, breadth_first, "breadth first: h is processed when only s has sent its share")
-show(figure, "compare the turns of h: above, s, z and a come before h; below, only s does")
+show(
+    figure,
+    "compare the position of h: above, s, z and a come before h; below, only s comes before it",
+)
 
 # %% [markdown]
 # ## What goes wrong without a topological order or a context
@@ -343,7 +346,7 @@ axes.semilogy(blocks, calls_in_order, "o-", color=COLOURS[0], label="each node o
 axes.set(xlabel="residual blocks", ylabel="calls of backward")
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False)
-show(figure, "each block doubles the dashed curve and adds only two calls to the other")
+show(figure, "with each block the dashed curve doubles, and the other one grows by only two calls")
 
 # %% [markdown]
 # How many paths are there? The next cell describes graphs by a list: `inputs[i]` contains the

@@ -283,7 +283,10 @@ right.set(title="attention", xlabel="step h")
 for axes in (left, right):
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9)
-show(figure, "left of its lowest point each curve shows rounding error, right of it truncation")
+show(
+    figure,
+    "each curve shows rounding error left of its lowest point, and truncation error right of it",
+)
 
 # %% [markdown]
 # The result is a rule: **use float64, central differences and a step of 1e-5, and accept an error
@@ -394,7 +397,10 @@ axes.set_yticks(range(len(BUGS)), BUGS)
 axes.xaxis.tick_top()
 axes.tick_params(length=0)
 axes.spines[:].set_visible(False)
-show(figure, "below the first row, each blue cell is a mistake that its setup does not find")
+show(
+    figure,
+    "below the first row, each blue cell is a mistake that the setup of its column does not find",
+)
 
 # %% [markdown]
 # ## What goes wrong with a careless setup: four hidden mistakes

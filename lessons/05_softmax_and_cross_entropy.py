@@ -97,7 +97,9 @@ check(
     expected=lambda scores: mt.logsumexp(scores, -1),
     properties={
         "it is at least the largest score": lambda y, x: (y >= x.max(-1).values).all(),
-        "adding 3 to all scores adds 3": lambda y, x: np.allclose(log_sum_exp(x + 3), y + 3),
+        "adding 3 to all scores adds 3 to the result": lambda y, x: np.allclose(
+            log_sum_exp(x + 3), y + 3
+        ),
     },
 )
 

@@ -377,7 +377,7 @@ grid[0].set_ylabel("digit written")
 figure.colorbar(image, ax=grid, shrink=0.8, label="mean weight").outline.set_visible(False)
 show(
     figure,
-    "the first model looks along the line, the second beside it; without tanh all rows agree",
+    "the first model looks along the line, the second beside it; without tanh all rows are equal",
 )
 
 # %% [markdown]

@@ -135,7 +135,7 @@ panels = {"scores": (scores, 5), "divided by 2": (scaled, 2.5), "weights": (weig
 for axes, (title, (grid, top)) in zip(figure.subplots(1, 3), panels.items(), strict=True):
     draw_grid(axes, grid, top, WORDS, "{:.2f}" if top == 1 else "{:g}")
     axes.set_title(title, fontsize=10)
-show(figure, "go along the row of a word: its darkest cell is the word that it looks for")
+show(figure, "in the row of a word, the darkest cell shows the word that it looks for")
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: attention

@@ -338,9 +338,9 @@ for axes, (title, rows) in zip(figure.subplots(1, 4), panels.items(), strict=Tru
     axes.set_title(title, fontsize=10)
 show(
     figure,
-    "The future is above the orange line, and only the first panel is empty there with rows that "
-    "sum to 1. The third panel puts a weight of 1 on the future; the rows of the fourth sum to "
-    "less than 1.",
+    "The cells above the orange line are the future. Only in the first panel are they empty while "
+    "the rows sum to 1. The third panel puts a weight of 1 on the future; the rows of the fourth "
+    "sum to less than 1.",
 )
 
 # %% [markdown]

@@ -231,7 +231,7 @@ check(
         mt.tensor(gradient),
     )[0],
     properties={
-        "nothing is lost: the sums are equal": lambda numbers, gradient, farthest: np.allclose(
+        "both gradients have the same sum": lambda numbers, gradient, farthest: np.allclose(
             numbers.sum(), gradient.sum()
         ),
     },

@@ -138,7 +138,7 @@ check(
     ],
     expected=lambda w, b, a, c: (mt.einsum("oi,i->oi", a, w), mt.einsum("oi,i->o", a, b) + c),
     properties={
-        "both layers compute the same": lambda new, w, b, a, c: np.allclose(
+        "both layers give the same result": lambda new, w, b, a, c: np.allclose(
             mt.nn.functional.linear(mt.ones(2, len(w)).double(), *new).numpy(),
             mt.nn.functional.linear(mt.ones(2, len(w)).double() * w + b, a, c).numpy(),
         ),
@@ -209,8 +209,9 @@ axes.legend(frameon=False)
 axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "For ordinary tokens, on the right, the curves are the same. Toward constant tokens, the one "
-    "with eps inside stops at a few times 1/sqrt(eps) = 1000, the other at about 1/eps = 10^6.",
+    "For ordinary tokens, on the right, the curves are the same. For nearly constant tokens, on "
+    "the left, the curve with eps inside stops at a few times 1/sqrt(eps) = 1000, the other one at "
+    "about 1/eps = 10^6.",
 )
 
 # %% [markdown]
@@ -397,9 +398,9 @@ for axes in (left, right):
     axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Left: post-norm rises toward the loss, pre-norm falls. Right: attention averages tokens; "
-    "without residuals they become equal after a few blocks, with post-norm after many, with "
-    "pre-norm not in 24.",
+    "Left: the gradient rises toward the loss with post-norm and falls with pre-norm. Right: "
+    "attention averages the tokens. They become equal after a few blocks without residuals, after "
+    "many blocks with post-norm, but not within 24 blocks with pre-norm.",
 )
 
 # %% [markdown]

@@ -89,7 +89,7 @@ check(
     ],
     expected=lambda x, w1, b1, w2, b2, parts: feed_forward(x, w1, b1, w2, b2),
     properties={
-        "one hidden feature at a time gives the same": lambda y, x, w1, b1, w2, b2, parts: (
+        "one feature at a time gives the same result": lambda y, x, w1, b1, w2, b2, parts: (
             np.allclose(in_parts(x, w1, b1, w2, b2, len(b1)).numpy(), y.numpy())
         ),
     },
@@ -221,7 +221,8 @@ axes.margins(x=0)
 show(
     figure,
     "Operations of a block of width 768. Up to T = 2 d (dashed) the feed-forward network takes "
-    "more than attention as a whole; for long texts the scores, quadratic in T, take over.",
+    "more than attention as a whole. For longer texts the scores, which grow with the square of T, "
+    "take over.",
 )
 
 # %% [markdown]

@@ -341,7 +341,8 @@ panels[1].set_xlabel("character")
 show(
     figure,
     "Probability of each character (mean of 5). The curve of the greedy text repeats again and "
-    "again. That of the human text does not, and it falls to unlikely letters in between.",
+    "again. The curve of the human text does not repeat, and it falls wherever a letter is "
+    "unlikely.",
 )
 
 # %% [markdown]

@@ -171,7 +171,7 @@ check(
     ).reshape(vocabulary, vocabulary),
     properties={
         "each row sums to 1": lambda table, ids, vocabulary: np.allclose(table.sum(1), 1),
-        "a character that never occurs is followed by any": lambda table, ids, vocabulary: (
+        "any character may follow one that never occurs": lambda table, ids, vocabulary: (
             np.allclose(np.delete(table, ids, 0), 1 / vocabulary)
         ),
     },
@@ -250,7 +250,7 @@ check(
         "the smallest u gives the first character": lambda ids, logits, temperature, u: (
             draw(logits, temperature, 0 * u) == 0
         ).all(),
-        "near temperature 0, the most likely one": lambda ids, logits, temperature, u: (
+        "near temperature 0 it is the most likely id": lambda ids, logits, temperature, u: (
             draw(logits, 1e-4, u * 0.98 + 0.01) == logits.argmax(-1)
         ).all(),
     },

@@ -325,8 +325,9 @@ axes.legend(frameon=False, loc="upper left", ncols=2)
 axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Only the first two words differ: a model that reads only from the left must guess them. At "
-    "the first word, reading in both directions gets to the dashed line. No model can do better.",
+    "The models differ only at the first two words, which a model that reads only from the left "
+    "must guess. At the first word, the model that reads in both directions reaches the dashed "
+    "line, the best possible accuracy.",
 )
 
 # %% [markdown]

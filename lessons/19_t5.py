@@ -318,7 +318,7 @@ check(
     cases=[mt.arange(151), mt.tensor([[0, 15, 16], [17, 127, 128]]), mt.tensor([1000])],
     expected=lambda distance: relative_position_bucket(-distance, bidirectional=False),
     properties={
-        "one place farther is never a lower bucket": lambda bucket, distance: (
+        "one place farther, the bucket is not lower": lambda bucket, distance: (
             decoder_bucket(distance + 1) >= bucket
         ).all(),
     },

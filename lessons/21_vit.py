@@ -186,7 +186,7 @@ check(
         stride=kernel.shape[-1],
     )[0],
     properties={
-        "no gradient of the tokens, no gradient of the image": (
+        "if the tokens' gradient is zero, the image's is zero": (
             lambda result, grad, *rest: (image_gradient(0 * grad, *rest) == 0).all()
         )
     },

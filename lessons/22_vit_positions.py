@@ -271,8 +271,8 @@ axis.set(xlabel="test digits read correctly, %", xlim=(0, 105))
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Compare the gray bar with 10 %, guessing: most digits are read without positions. The kind of "
-    "positions matters less.",
+    "Compare the gray bar with guessing (10 %): most digits are read correctly even without "
+    "positions. The kind of positions matters less.",
 )
 
 # %% [markdown]
@@ -473,8 +473,8 @@ for axis, (name, (y, x)) in zip(axes, ways.items(), strict=True):
 axes[0].set(ylabel="row of the old grid", yticks=range(4))
 show(
     figure,
-    "Disks are the old positions, numbers the rows of the new patches. Left, each new row stays in "
-    "one line. Right, the rows 1, 2, 3, ... wrap around and mix.",
+    "The disks are the old positions, and the numbers are the rows of the new patches. Left: each "
+    "new row stays on one line. Right: the rows 1, 2, 3, ... wrap around and mix.",
 )
 
 # %% [markdown]

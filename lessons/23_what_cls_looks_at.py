@@ -402,8 +402,8 @@ for axis in axes:
 show(figure, "Could you tell which map is from the trained network? Both have bright spots.")
 show(
     draw(curves),
-    "Compare the gray crosses, the map of random weights, with the light blue triangles, chance: "
-    "they are close, far from the trained model's rollout.",
+    "The gray crosses, the map of random weights, are close to the light blue triangles, chance, "
+    "and far from the trained model's rollout.",
 )
 
 # %% [markdown]

@@ -278,8 +278,8 @@ axis.legend(frameon=False, fontsize=9)
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Compare the slopes: patches (green) need far less memory than pixels (orange), but their "
-    "curve is as steep. Only local attention (blue) is flatter.",
+    "Compare the slopes: patches (green) need far less memory than pixels (orange), but the two "
+    "curves are equally steep. Only the curve of local attention (blue) is flatter.",
 )
 
 # %% [markdown]

@@ -347,8 +347,8 @@ show(
         ["input", "reconstruction", "original"],
         "Test digits, three quarters hidden",
     ),  # fmt: skip
-    "Cover the lower row and try to read the digits from the upper one, then from the middle one: "
-    "what the model adds is blurred, but mostly in the right place.",
+    "Cover the lower row and try to read the digits from the upper row, then from the middle row. "
+    "The strokes that the model adds are blurred, but mostly in the right place.",
 )
 
 # %% [markdown]
