@@ -46,11 +46,16 @@ for name, ids in zip(["source", "given", "target"], parts, strict=True):
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: one step of a gated recurrent unit
 #
-# Write `gru_step(x, h, W, U)`, which returns the next state $h'$ by the formulas above, for a batch
-# of tokens `x` of shape (batch, input) and states `h` of shape (batch, hidden). The three matrices
-# $W_r, W_z, W_h$ are stacked in this order in `W`, of shape (3 * hidden, input), and
-# $U_r, U_z, U_h$ in `U`, of shape (3 * hidden, hidden). You can use `mt.sigmoid` and `mt.tanh`.
-# (The product $\odot$ is `*`. Note that $r$ multiplies $U_h h$, not $h$.)
+# Write `gru_step(x, h, W, U)`, which returns the next states $h'$ of a batch, computed by the
+# formulas above. The arguments are:
+#
+# * `x`, the tokens, of shape (batch, input);
+# * `h`, the states, of shape (batch, hidden);
+# * `W`, the matrices $W_r, W_z, W_h$ stacked in this order, of shape (3 * hidden, input);
+# * `U`, the matrices $U_r, U_z, U_h$ stacked in this order, of shape (3 * hidden, hidden).
+#
+# You can use `mt.sigmoid` and `mt.tanh`. (The product $\odot$ is `*`. Note that $r$ multiplies
+# $U_h h$, not $h$.)
 #
 # *Hint:* The rows of `x` are the vectors, so $W x$ becomes `x @ W.T`, of shape
 # (batch, 3 * hidden). `.chunk(3, -1)` splits it into three parts.

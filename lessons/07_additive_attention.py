@@ -59,10 +59,13 @@ assert np.allclose(context.detach().numpy(), library_context[:, 0].detach().nump
 # ## Your turn: all decoder states at once
 #
 # The function above computes the weights for one decoder state. Write
-# `alignment(queries, keys, W, U, v)` for all of them: `queries` contains decoder states, of shape
-# (batch, target, query features), `keys` encoder states, of shape (batch, source, key features).
-# `W` is (hidden, query features), `U` is (hidden, key features), `v` is (hidden,). Return the
-# weights $a_{t,i}$, a tensor of shape (batch, target, source), without a loop.
+# `alignment(queries, keys, W, U, v)`, which computes the weights for all decoder states without a
+# loop. Return the weights $a_{t,i}$, a tensor of shape (batch, target, source). The arguments are:
+#
+# * `queries`, the decoder states, of shape (batch, target, query features);
+# * `keys`, the encoder states, of shape (batch, source, key features);
+# * `W` of shape (hidden, query features), `U` of shape (hidden, key features) and `v` of shape
+#   (hidden,).
 #
 # *Hint:* Every query is added to every key. Give the projected queries the shape (batch, target, 1,
 # hidden) with `unsqueeze`. Which shape must the projected keys have, so that broadcasting
@@ -126,9 +129,12 @@ def draw_weights(*shape):
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: which scores rise?
 #
-# Write `score_gradient(grad_context, weights, h)` for NumPy arrays. `grad_context` is $g$, of shape
-# (batch, features); `weights` are the $a_i$, of shape (batch, source); `h` has the shape
-# (batch, source, features). Return $\partial L/\partial e_i$, of shape (batch, source).
+# Write `score_gradient(grad_context, weights, h)` for NumPy arrays. Return
+# $\partial L/\partial e_i$, an array of shape (batch, source). The arguments are:
+#
+# * `grad_context`, the gradient $g$, of shape (batch, features);
+# * `weights`, the weights $a_i$, of shape (batch, source);
+# * `h`, the states $h_i$, of shape (batch, source, features).
 #
 # *Hint:* First compute all $g \cdot h_i$; `grad_context[:, None]` has the shape (batch, 1,
 # features). Then, from each of them, subtract their mean, weighted by $a$.

@@ -141,10 +141,10 @@ show(figure, "in the row of a word, the darkest cell shows the word that it look
 # ## Your turn: attention
 #
 # Write `attention(query, key, value)` for tensors: scores, scale, softmax, context. A model
-# computes many sentences and many heads at once, so there may be more axes in front: `query` has
-# the shape (..., query, d_k), `key` (..., key, d_k) and `value` (..., key, features). Return the
-# context, of shape (..., query, features). `mt.softmax(scores, -1)` is the softmax along the last
-# axis.
+# computes many sentences and many heads at once, so the tensors may have more axes in front:
+# `query` has the shape (..., query, d_k), `key` has the shape (..., key, d_k), and `value` has the
+# shape (..., key, features). Return the context, of shape (..., query, features).
+# `mt.softmax(scores, -1)` is the softmax along the last axis.
 #
 # *Hint:* `key.transpose(-1, -2)` swaps the last two axes, whatever is in front. Which axis is
 # $d_k$?
@@ -351,10 +351,12 @@ assert np.diag(deck_softmax).min() > 0.93  # the deck's largest weight is 0.7
 # ## Your turn: find the divisor
 #
 # The weights in the deck are much more even. Did the author divide by a different number? You can
-# compute the divisor from the scores and the weights, without knowing $d_k$. Write
-# `divisor(scores, weights)` for NumPy arrays of shape (row, key), where each row of `weights` is
-# $\mathrm{softmax}(s / c)$ of the same row $s$ of `scores`, with a divisor $c > 0$. Return the $c$
-# of each row, an array of shape (row,). In each row, at least two scores are different.
+# compute the divisor from the scores and the weights, without knowing $d_k$.
+#
+# Write `divisor(scores, weights)` for NumPy arrays of shape (row, key). Each row of `weights` is
+# $\mathrm{softmax}(s / c)$, where $s$ is the same row of `scores` and $c > 0$ is the divisor of
+# this row. Return the divisors, an array of shape (row,). In each row, at least two scores are
+# different.
 #
 # *Hint:* Take two keys of a row. What is the quotient of their weights, and what is its logarithm?
 # The largest score has the largest weight, and the smallest score the smallest.

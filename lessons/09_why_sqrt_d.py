@@ -218,10 +218,15 @@ def library_query_gradient(query, key, value, grad_context, divisor):
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the gradient of the queries by hand
 #
-# Write `query_gradient(query, key, value, grad_context, divisor)` for NumPy arrays: `query` of
-# shape (query, d), `key` (key, d), `value` (key, features), `grad_context` (query, features) and a
-# number `divisor`. Return $\partial L/\partial q$ for all queries, an array of shape (query, d). Do
-# not build $J$. You may use `softmax`.
+# Write `query_gradient(query, key, value, grad_context, divisor)` for NumPy arrays and a number
+# `divisor`. Return $\partial L/\partial q$ for all queries, an array of shape (query, d). The
+# arrays are:
+#
+# * `query` of shape (query, d) and `key` of shape (key, d);
+# * `value` of shape (key, features);
+# * `grad_context`, the gradient $g$ of each query's context, of shape (query, features).
+#
+# Do not build $J$. You may use `softmax`.
 #
 # *Hint:* Go back step by step: from the context to the weights, through the softmax (lesson 5:
 # subtract the weighted mean, then multiply by the weights), from the scores to the query.

@@ -207,8 +207,8 @@ check(
 # $$\mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_h)\,W^O = \sum_i \mathrm{head}_i\,W^O_i.$$
 #
 # Write `contributions(context, weight)`, which returns the $h$ terms separately. The context has
-# shape (batch, heads, token, piece). The weight is that of an `nn.Linear` of shape (width, width),
-# so that the output is `merge(context) @ weight.T` (without a bias).
+# shape (batch, heads, token, piece). The weight has shape (width, width), as in `nn.Linear`, so the
+# output is `merge(context) @ weight.T` (without a bias).
 #
 # *Hint:* Which rows of `weight.T` are multiplied by the features of head 0? Cut `weight.T` into one
 # block of rows for each head. One batched product with the context does the rest.

@@ -391,8 +391,8 @@ print("with another last token, the keys of the 39 before it are the same in eve
 # (batch, token, width); for the first token they are empty. The matrices have shape (width, d), as
 # in `nn.Linear`.
 #
-# Return three tensors: the context of the new token, shape (batch, 1, width), and the keys and
-# values including the new ones, which are the cache for the next step.
+# Return three tensors: the context of the new token, of shape (batch, 1, width), and the keys and
+# the values including the new ones. These keys and values are the cache for the next step.
 #
 # *Hint:* `mt.cat([...], 1)` first, then attention with a single query. Which mask does the query
 # need? (Which tokens come after it?)

@@ -215,8 +215,8 @@ assert last < baselines["bigram"]
 # the piece that contains $u$. With the probabilities 0.2, 0.5 and 0.3, the pieces begin at 0, 0.2
 # and 0.7, so $u = 0.6$ gives character 1.
 #
-# Write `draw(logits, temperature, u)`. The logits have shape (text, vocabulary) and are divided by
-# the temperature first; u has shape (text,). The result holds the ids, shape (text,).
+# Write `draw(logits, temperature, u)`. The logits have shape (text, vocabulary); divide them by the
+# temperature first. The random numbers u have shape (text,). Return the ids, of shape (text,).
 #
 # *Hint:* `p.cumsum(-1)` gives the ends of the pieces. The character's id is the number of pieces
 # that end at or before $u$.

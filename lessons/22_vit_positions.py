@@ -43,9 +43,9 @@ print(f"{len(labels)} digits to train on, {len(test_labels)} to test, each a gri
 # ## Your turn: add 2-D positions
 #
 # Write `add_positions(tokens, rows, columns)`. `tokens` has shape (batch, R * C, D) and holds the
-# patches of a grid of R rows and C columns in reading order. `rows` has shape (R, D/2), `columns`
-# (C, D/2). To the token in row $r$ and column $c$, add the vector that consists of `rows[r]`
-# followed by `columns[c]`.
+# patches of a grid of R rows and C columns in reading order. `rows` has shape (R, D/2), and
+# `columns` has shape (C, D/2). To the token in row $r$ and column $c$, add the vector that consists
+# of `rows[r]` followed by `columns[c]`.
 #
 # *Hint:* Make two tables of shape (R, C, D/2): one that repeats each row's vector in all columns,
 # one that repeats each column's vector in all rows. `expand` does this. Then concatenate and
@@ -109,9 +109,9 @@ assert difference < 1e-6
 # ## Your turn: relative scores without loops
 #
 # The loops above take $N^2$ steps in Python. Write `relative_scores(query, key, distances)` without
-# a loop, and for several heads: `query` and `key` have shape (heads, token, dim), and all heads
-# share `distances` of shape (2 * token - 1, dim), which starts with the offset $j - i = -(N - 1)$.
-# Return the scaled scores $q_i \cdot (k_j + r_{j-i}) / \sqrt{dim}$ of shape (heads, query, key).
+# a loop, and for several heads. `query` and `key` have shape (heads, token, dim). All heads share
+# `distances`, which has shape (2 * token - 1, dim) and starts with the offset $j - i = -(N - 1)$.
+# Return the scaled scores $q_i \cdot (k_j + r_{j-i}) / \sqrt{dim}$, of shape (heads, query, key).
 #
 # *Hint:* Build the table of indices $j - i + N - 1$ of shape (query, key) from two `mt.arange`.
 # Indexing `distances` with it gives a vector for each pair. The rest is a product and a sum over

@@ -328,11 +328,11 @@ show(draw(curves), "The lower a curve is, the better its order finds the patches
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: a map from gradients
 #
-# Write `saliency(score, pictures)`: a map without attention. `pictures` has shape (image, 1,
-# height, width), and `score` is a function from pictures to one number for each image, shape
-# (image,); for example, a logit of the model. Compute the gradient of each image's score with
-# respect to its pixels, and return the mean of its absolute value in each patch of 4 x 4 pixels,
-# shape (image, patch).
+# Write `saliency(score, pictures)`, which computes a map without attention. `pictures` has shape
+# (image, 1, height, width). `score` is a function that returns one number for each image, of shape
+# (image,): for example, a logit of the model. Compute the gradient of each image's score with
+# respect to its pixels. Return the mean absolute value of this gradient in each patch of 4 x 4
+# pixels, of shape (image, patch).
 #
 # *Hint:* The score of an image depends only on that image, so the gradient of the *sum* of all
 # scores contains all of these gradients at once. Start from a detached copy of the pictures with

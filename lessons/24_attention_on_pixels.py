@@ -148,11 +148,13 @@ print("k = 1 returns the values: each pixel sees only itself")
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: a mask with gaps
 #
-# A wide neighborhood costs many scores. A *dilated* neighborhood is wide with few keys: it takes
+# A wide neighborhood costs many scores. A *dilated* neighborhood is wide but has few keys: it takes
 # only every `step`-th row and column. With $k = 3$ and `step = 4`, a pixel sees itself and 8 pixels
-# at a distance of 4. Write `dilated_mask(height, width, k, step)` with NumPy. Return a bool array
-# of shape (pixel, pixel): True where the row distance and the column distance are both multiples of
-# `step` and at most `step * (k // 2)`. `step = 1` gives `near(height, width, k)`.
+# at a distance of 4.
+#
+# Write `dilated_mask(height, width, k, step)` with NumPy. Return a bool array of shape
+# (pixel, pixel): True where the row distance and the column distance are both multiples of `step`
+# and at most `step * (k // 2)`. With `step = 1`, the result is `near(height, width, k)`.
 #
 # *Hint:* Start as in `near`. Compute the rows and columns of all pixels, then two tables with the
 # row distance and the column distance of each pair. `%` tells you which distances are multiples.

@@ -243,11 +243,13 @@ assert len(np.unique(mistaken)) < 49
 # ## Your turn: the bias of a rectangular window
 #
 # Some models, for example those for sound, use windows that are wider than they are high. Write
-# `window_bias(table, height, width)` for windows of `height` x `width` tokens. Row offsets (query
-# minus key) range from `1 - height` to `height - 1`, column offsets from `1 - width` to
-# `width - 1`. `table` has shape (pair of offsets, heads): first all column offsets for the row
-# offset `1 - height`, then all column offsets for the next row offset, and so on. Return the bias
-# of shape (heads, query, key).
+# `window_bias(table, height, width)` for windows of `height` x `width` tokens. Return the bias, of
+# shape (heads, query, key).
+#
+# Row offsets (query minus key) range from `1 - height` to `height - 1`, and column offsets from
+# `1 - width` to `width - 1`. `table` has shape (pair of offsets, heads). Its first rows are for the
+# row offset `1 - height` and all column offsets. Then come all column offsets for the next row
+# offset, and so on.
 #
 # *Hint:* Generalize `bias_index`. One row offset has as many entries as there are column offsets.
 # How many is that?

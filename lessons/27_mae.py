@@ -230,10 +230,12 @@ for name in ("mean image", "best linear"):
 #
 # On photographs, MAE learns better features if each patch's target is normalized: subtract the mean
 # of the patch's pixels and divide by their standard deviation (arXiv:2111.06377v3, section 3,
-# "Reconstruction target"). Write `hidden_loss(predicted, patches, hidden)`: the mean squared error
-# between the prediction and the normalized patches over all pixels of all *hidden* patches.
-# `predicted` and `patches` have shape (batch, patch, pixel), and `hidden` is a bool tensor of shape
-# (batch, patch). Use `patches.var(-1, keepdim=True)` and add 1e-6 to it before you take the root.
+# "Reconstruction target").
+#
+# Write `hidden_loss(predicted, patches, hidden)`. Return the mean squared error between the
+# prediction and the normalized patches over all pixels of all *hidden* patches. `predicted` and
+# `patches` have shape (batch, patch, pixel), and `hidden` is a bool tensor of shape (batch, patch).
+# Use `patches.var(-1, keepdim=True)` and add 1e-6 to it before you take the root.
 #
 # *Hint:* Compute the error of every patch first, with shape (batch, patch). Then take the mean over
 # the hidden ones: by which number do you divide?

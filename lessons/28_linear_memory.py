@@ -61,11 +61,12 @@ assert abs(o / total - weights @ values) < 1e-12
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: join two parts
 #
-# Two machines have read different keys for the same queries. Each one has its maximum `top`, its
-# sum `total` (both of shape (query, 1)) and its weighted sum of values `o` (query, dim), computed
-# with its own maximum. Write `join_parts(top1, total1, o1, top2, total2, o2)`, which returns
-# `top, total, o` for all keys together. The result must not depend on which machine comes first.
-# Long contexts are spread over several GPUs in this way.
+# Two machines have read different keys for the same queries. Each machine has three results,
+# computed with its own maximum: the maximum `top` and the sum `total`, both of shape (query, 1),
+# and the weighted sum of values `o`, of shape (query, dim). Write
+# `join_parts(top1, total1, o1, top2, total2, o2)`, which returns `top, total, o` for all keys
+# together. The result must not depend on which machine comes first. Long contexts are spread over
+# several GPUs in this way.
 #
 # *Hint:* The new maximum is the larger one. Both parts must be corrected: each by its own factor,
 # as in the formula above.
@@ -305,11 +306,14 @@ def example(queries, keys, dim):
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: one tile of the backward pass
 #
-# Write `tile_gradient(query, key, value, o, log_sum, grad, start, stop)` with NumPy: the gradient
-# of the *scores* $s_{ij} = q_i \cdot k_j / \sqrt{dim}$ for the keys `start` to `stop` - 1 only. The
-# result of attention is `o` (query, dim), its gradient $g$ is `grad` (query, dim), and `log_sum`
-# (query, 1) holds the numbers $L_i$. Return an array of shape (query, stop - start), and do not use
-# any other keys or values.
+# Write `tile_gradient(query, key, value, o, log_sum, grad, start, stop)` with NumPy. Return the
+# gradient of the *scores* $s_{ij} = q_i \cdot k_j / \sqrt{dim}$ for the keys `start` to `stop - 1`,
+# an array of shape (query, stop - start). Do not use any other keys or values. Besides `query`,
+# `key` and `value`, the function receives:
+#
+# * `o`, the result of attention, of shape (query, dim);
+# * `log_sum`, the numbers $L_i$, of shape (query, 1);
+# * `grad`, the gradient $g$ of the result, of shape (query, dim).
 #
 # Lesson 5 has the backward pass of softmax: $ds_{ij} = p_{ij}\,(dp_{ij} - \sum_k p_{ik}\,dp_{ik})$,
 # here with $dp_{ij} = g_i \cdot v_j$. But the sum runs over *all* keys, not only those of the tile.
