@@ -2,8 +2,8 @@
 # # Luong attention: scores, windows, input feeding
 #
 # Additive attention gave each step of a decoder its own context. Which parts of this mechanism are
-# necessary? What happens if the score is a single product, ignores the keys, or covers only a
-# window of them? And how does the decoder know where it looked before?
+# necessary? What happens if the score is a single product, if it ignores the keys, or if it covers
+# only a window of them? And how does the decoder know where it looked before?
 #
 # *Prerequisites:* the bottleneck of a single context vector (lesson 6), additive attention
 # (lesson 7).
@@ -108,9 +108,9 @@ for score in ("general", "location"):
 
 # %% [markdown]
 # How much does that matter? The task is to write digits in reverse, as in lessons 6 and 7, but now
-# the source contains as many **blanks** as digits, at random places. Content helps here: a key can
-# say "I am the third digit from the end". The location score has to get the position of every digit
-# from a single vector.
+# the source contains as many **blanks** as digits, at random places. The content of the keys helps
+# here: a key can encode "I am the third digit from the end". The location score has only the
+# decoder's state, so the position of every digit must be in this single vector.
 #
 # The models are the library's: `RecurrentEncoder` with GRUs in both directions, `RecurrentDecoder`,
 # and an attention layer that we swap.
@@ -148,7 +148,7 @@ def train(choice, steps):
 
 
 def right_digits(model, length, size=300):
-    """Return the share of correct digits in new sources with as many blanks as digits."""
+    """Return the share of correct digits for new sources, which have as many blanks as digits."""
     rng = np.random.default_rng(1)
     source, given, target = digit_batch(rng, length, size, blanks=length)
     with mt.no_grad():
@@ -165,8 +165,8 @@ for choice, row in right.items():
 
 # %% [markdown]
 # All three scores that read the keys solve the task, even the plain dot product, which has no
-# parameters. The score "location" is closer to the model without attention: what it knows about the
-# blanks also has to pass through one vector, the bottleneck of lesson 6.
+# parameters. The score "location" is closer to the model without attention. Both models have to
+# pass the positions of the blanks through one vector, the bottleneck of lesson 6.
 
 # %%
 longest = {choice: row[-1] for choice, row in right.items()}
@@ -244,11 +244,11 @@ assert right["local-p"][-1] > 0.9
 assert abs(right["local-m"][-1] - right["no attention"][-1]) < 0.15
 
 # %% [markdown]
-# The predicted window finds its place, although its center is computed from the state alone: the
-# state only needs to know roughly where to look, and the keys in the window do the rest. The window
-# that moves with the target is hardly better than no attention: a reversed digit is close to
-# position $t$ only in the middle of the source. (Where source and target do run in parallel, as
-# sound and text do in speech, it is a good choice.)
+# The predicted window ends up in the right place, although its center is computed from the state
+# alone. The state only needs to know roughly where to look, and the scores of the keys in the
+# window do the rest. The window that moves with the target is hardly better than no attention: a
+# reversed digit is close to position $t$ only in the middle of the source. (Where source and target
+# do run in parallel, as sound and text do in speech, it is a good choice.)
 
 # %% tags=["plot"]
 source, given, target = digit_batch(np.random.default_rng(8), 8, size=1, blanks=8)
@@ -294,7 +294,7 @@ PLACES = 6
 
 
 def hunt(rng, size=64):
-    """Return keys (place, next place and bit side by side), given bits, bits to write, the tour."""
+    """Return keys (place, next place, bit: concatenated), input bits, target bits, and the tour."""
     order = np.tile(np.arange(PLACES), (size, 1))
     order[:, 1:] = rng.permuted(order[:, 1:], axis=1)  # tours start at place 0
     bits, eye = rng.integers(0, 2, (size, PLACES)), np.eye(PLACES, dtype=np.float32)
@@ -359,8 +359,8 @@ assert (walk.argmax(axis=1) == tour)[:-1].all()
 #
 # The model without input feeding knows the bits that were written, and the keys of all places. It
 # cannot know which place it was at before. Which of the six bits will it write correctly? (A random
-# guess is right half of the time. One step is easy to explain. Two others may surprise you.) Write
-# down six numbers, then run the next cell.
+# guess is right half of the time. One of the six results is easy to explain. Two others may
+# surprise you.) Write down six accuracies, then run the next cell.
 
 # %%
 blind, _, blind_walk = right_bits(train_hunter(False, pick(600, 330)))
@@ -373,8 +373,8 @@ assert blind[4:].min() > 0.9
 # bits that are left, which is better than a random guess. And the end? The key of the **last**
 # place says that its next place is 0, so the model finds this place by its content, without
 # following the tour. That leaves only one bit for the step before it, and the model can work out
-# this bit by counting the ones. The decoder has not followed the tour. It has found another
-# solution for the steps that have one.
+# this bit by counting the ones. So the decoder has not learned to follow the tour. It has learned
+# shortcuts for the steps at which a shortcut exists.
 
 # %% tags=["plot"]
 figure = new_figure(8, 3.4)
@@ -401,10 +401,10 @@ where(
 #
 # ## Exercise
 #
-# Give the hunter without input feeding more information: the **place** of the last step instead of
-# the bit (`order` in place of `given`, with an embedding for each place and one for the start).
-# Predict the six numbers, then train. You are done when you can say why one look at the keys is not
-# enough, and what input feeding provides that the place does not.
+# Give the model without input feeding more information: as input, the **place** of the previous
+# step instead of its bit (`order` instead of `given`, with an embedding for each place and one for
+# the start). Predict the six accuracies, then train. You are done when you can say why one look at
+# the keys is not enough, and what input feeding provides that the place does not.
 #
 # ## Three questions
 #
