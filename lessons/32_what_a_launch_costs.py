@@ -461,7 +461,7 @@ print(source_of(code, "softmax_forward"))
 
 # %%
 def softmax_of_row(x, threads):
-    """Compute what one block computes. A register is an array with one number for each thread."""
+    """Compute the softmax of a row as one block does. Arrays of shape (thread,) are registers."""
     thread = np.arange(threads)
     m = np.full(threads, softmax.LOWEST["float32"], "float32")
     s = np.zeros(threads, "float32")

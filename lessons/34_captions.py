@@ -3,7 +3,7 @@
 #
 # A model describes an image: "seven above two, left of four". Before each word, it looks at the
 # image again. How does it choose where to look, how do the vectors of the image encode their
-# positions, and does the position of the attention determine the word?
+# positions, and does the place where it looks determine the word?
 #
 # *Prerequisites:* additive attention (lesson 7), ViT (lesson 21). The deck COMP541 shows the model
 # ("Image Captioning with Visual Attention"); `docs/decks.md` lists the decks. This lesson needs

@@ -2,7 +2,7 @@
 # # All tokens at once: Mask-Predict, and the cost of independence
 #
 # A decoder that writes token by token needs as many steps as there are tokens. Can a decoder write
-# all tokens at once? How much worse are its texts, and how many passes does it need to repair them?
+# all tokens at once? Which mistakes does it make, and how many passes does it need to correct them?
 #
 # *Prerequisites:* the encoder-decoder (lesson 15), decoding (lesson 16), masked tokens (lesson 18).
 

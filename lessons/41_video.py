@@ -220,7 +220,7 @@ assert growth[0] > 15 and growth[1] < 5
 # factor of 16. For divided attention, most pairs lie within a frame. So the number of pairs grows
 # by a factor of 4.5, only a little faster than the number of tokens.
 #
-# The number of pairs does not determine the cost alone. For a short clip, linear layers cost more
+# The number of pairs alone does not determine the cost. For a short clip, linear layers cost more
 # than the scores, and divided attention has twice as many attention layers. The library counts the
 # operations of every layer while it runs (`mt.profile`), so we count one block of the paper's size,
 # with 196 patches of width 768.

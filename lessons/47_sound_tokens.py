@@ -47,8 +47,9 @@ print("scores of one attention head, if each sample were a token:", f"{len(wavef
 # ## Frames
 #
 # Within 25 ms the mouth hardly moves. So we cut the sound into **frames** of 25 ms, one every 10
-# ms. We multiply each frame with a **window** that falls to zero at both ends; the last section
-# shows why. The Hann window is $w_n = \frac12 - \frac12 \cos(2 \pi n / N)$.
+# ms. We multiply each frame with a **window** that falls to zero at both ends. The section "What
+# goes wrong without a window" shows why. The Hann window is $w_n = \frac12 - \frac12 \cos(2 \pi n /
+# N)$.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: windowed frames

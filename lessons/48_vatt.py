@@ -218,8 +218,8 @@ assert half < full / 2
 # modalities, so its space comes last.
 #
 # Sentences are less reliable than sounds: someone may talk about something else while the clip
-# runs. *MIL-NCE* (Eq. 6) uses several sentences that were spoken near the clip. Only their *sum*
-# has to be larger than the sum over the sentences of the other clips.
+# runs. *MIL-NCE* (Eq. 6) uses several sentences that were spoken near the clip. The loss asks only
+# for a large *sum* over these sentences, compared with the sentences of the other clips.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: MIL-NCE
