@@ -37,8 +37,8 @@ row:
 {path}
 
 If a row has two numbers, the second one is the time for the part of the lesson that the steps need.
-The lessons and the steps together take about {hours:.1f} hours, or {fewer:.1f} hours if you read only
-these parts, so plan three evenings. The steps alone take {own:.1f} hours.
+The lessons and the steps together take about {hours:.1f} hours, or {fewer:.1f} hours if you read
+only these parts, so plan three evenings. The steps alone take {own:.1f} hours.
 
 You can follow the whole path in notebooks. `mta build notebook` writes `my_gpt.ipynb`, which has a
 cell for each function and its check. The command also makes your own copies of these lessons, and
@@ -66,8 +66,8 @@ In every lesson you write two to four functions and predict one result. At "Your
 - In the terminal (`mta lesson step 9`), press `e` to write the function in your editor (set
   `EDITOR`). When you save it, the lesson checks its values, its gradients and one property. `h`
   shows a hint, `a` shows the answer, and Enter continues without your function. Your files are in
-  `exercises-work`, and are used again the next time. `=` starts a line of Python, in which all names
-  of the lesson exist: type an expression to see its value.
+  `exercises-work`, and are used again the next time. `=` starts a line of Python, in which all
+  names of the lesson exist: type an expression to see its value.
 - In a notebook (`mta lesson open 9`), replace `raise NotImplementedError`, and run the cell below.
   The check says what is wrong. The hint, the answer and the code of the check are collapsed.
 - A script runs with the answers, and so does a notebook made with `--answers`.
@@ -117,7 +117,7 @@ def page():
 
 
 def _path():
-    """Return the rows of the path, a lesson or a step in each, and the hours that it takes."""
+    """Return the rows (lesson, step) of the path's table, and the hours that the path takes."""
     rows, total, fewer, steps = [], 0, 0, load_steps(ROOT / "my_gpt")
     for step in steps:
         cells, read, least = [], 0, 0
