@@ -143,6 +143,7 @@ def run_workload(name, module, *, rounds, seconds, threads, leave_out=(), conten
     Returns
     -------
     dict
+        Medians, ratios and memory of each engine, and the numbers of kept and discarded rounds.
     """
     names = [n for n in module.ENGINES if n not in leave_out]
     started = [Engine(name, engine, threads) for engine in names]

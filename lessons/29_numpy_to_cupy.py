@@ -198,8 +198,8 @@ assert sources["mt.zeros(3)"].dtype == np.dtype("float32")
 
 # %% [markdown]
 # `np.sqrt(64)` is not a Python number but a NumPy scalar of type float64, and since NumPy 2 such a
-# scalar determines the type of the result. All NumPy functions in the list create float64, too;
-# only this library's (and PyTorch's) default is float32.
+# scalar determines the type of the result. All NumPy functions in the list also create float64.
+# Only `mt.zeros` returns float32, which is the default type of this library and of PyTorch.
 #
 # Float64 spreads from such a scalar: an operation with a float64 array returns a float64 array.
 # The results become *more* accurate, so no accuracy test fails. But memory doubles, and many GPUs
@@ -234,8 +234,8 @@ for name in devices:
 #
 # Write `causal_softmax(scores)` for arrays of shape (..., token, token) on any device: the softmax
 # along the last axis, where query $i$ gives weight 0 to all keys $j > i$. The result must have the
-# type of the scores. A common version, `scores + np.triu(np.full((n, n), -np.inf), 1)`, breaks both
-# rules.
+# type of the scores. A common way to mask, `scores + np.triu(np.full((n, n), -np.inf), 1)`, returns
+# float64 and does not work on a GPU.
 #
 # *Hint:* Compare two `xp.arange` to find the future. `xp.where(condition, -math.inf, scores)` takes
 # its type from the array, because `-math.inf` is a Python number.

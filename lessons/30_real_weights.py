@@ -150,9 +150,9 @@ check(
 # %% [markdown]
 # Note three things before you use the tensors:
 #
-# 1. **Transposed.** GPT-2's layers are `Conv1D`: weights of shape (in, out), used as `x @ w`. A
-#    `Linear`, as in BERT, stores (out, in), used as `x @ w.T`.
-# 2. **Fused.** `c_attn` holds query, key and value side by side: 96 = 3 x 32 columns.
+# 1. **Transposed.** GPT-2's layers are `Conv1D`. Their weights have shape (in, out) and are used as
+#    `x @ w`. The weights of a `Linear`, as in BERT, have shape (out, in) and are used as `x @ w.T`.
+# 2. **Fused.** `c_attn` has the weights of query, key and value side by side: 96 = 3 x 32 columns.
 # 3. **Tied.** There is no `lm_head.weight`: the logits use the token embeddings `wte` again.
 
 # %%
@@ -170,9 +170,9 @@ assert not any("lm_head" in name for name in tensors)
 # and `grad_logits` has shape (token, vocabulary). Return the gradient of `wte`, of shape
 # (vocabulary, embed).
 #
-# *Hint:* The second part is a matrix product. For the first part, row `ids[t]` gets
-# `grad_input[t]` added, once for each time the token occurs. `gradient[ids] += ...` counts a
-# repeated token only once; `np.add.at` counts all.
+# *Hint:* The second part is a matrix product. For the first part, add `grad_input[t]` to row
+# `ids[t]` for every position `t`. If a token is repeated, `gradient[ids] += ...` adds only one of
+# its gradients, but `np.add.at` adds all of them.
 
 
 # %% tags=["answer"]
@@ -389,8 +389,8 @@ check(
 )  # fmt: skip
 
 # %% [markdown]
-# How can code that reads a file prevent silent mistakes? By checking everything: the library raises
-# an error if a folder's tensors are not exactly those of the model.
+# Code that reads a file can prevent some silent mistakes by checking everything. The library raises
+# an error if the tensors in a folder are not exactly the tensors of the model.
 
 # %%
 from minitorch_attn.serialization import read_safetensors as library_read

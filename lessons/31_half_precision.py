@@ -232,7 +232,7 @@ show(
 
 # %%
 def error_with(scale):
-    """Relative error of the gradient of all parameters under autocast."""
+    """Return the relative error of the gradient of all parameters under autocast."""
     model.zero_grad()
     with mt.autocast("cpu"):
         loss = loss_of(model, inputs, targets)
@@ -382,10 +382,10 @@ print(f"ones.sum()        {ones.sum().item()}: the library adds in float32 and r
 assert total == 2048 and weight == 1 and ones.sum().item() == 4096
 
 # %% [markdown]
-# Next to 2,048 the spacing is 2: adding 1 gives a number halfway between two others, which is
-# rounded to the even one, 2,048. Below 1 the spacing is 0.0005: the nearest number to 0.9999 is 1.
-# An update that is smaller than half the spacing is lost, however often it is repeated. A learning
-# rate of 0.0001 causes such updates.
+# From 2,048 on, the spacing is 2. So 2,048 + 1 lies halfway between two float16 numbers, and is
+# rounded to the one whose last bit is even, 2,048. Just below 1 the spacing is 0.0005, so the
+# float16 number nearest to 0.9999 is 1. An update that is smaller than half the spacing is lost,
+# however often it is repeated. A learning rate of 0.0001 causes such updates.
 #
 # ## What goes wrong without master weights
 #
@@ -463,8 +463,8 @@ print("in float32:", " ".join(op_lists.OPERATIONS["float32"].split()[:9]), "..."
 # ## Answers
 #
 # 1. Multiplying by a power of 2 changes only the exponent, so no digit is rounded. The clipping
-#    limit is meant for the gradient of the loss itself; the scaled gradient is 65,536 times as long
-#    and would always be clipped. `scaler.unscale_(optimizer)` removes the scale first.
+#    limit is meant for the gradient of the loss itself. The scaled gradient is 65,536 times as
+#    large and would always be clipped. `scaler.unscale_(optimizer)` removes the scale first.
 # 2. The scale: the smallest numbers of bfloat16 are as small as those of float32. But its spacing
 #    next to 1 is 0.008, so sums and updates are lost even earlier.
 # 3. An infinity says only that a number was too large, not how large it was. And a matrix product

@@ -25,11 +25,11 @@ generator = np.random.default_rng(0)
 # %% [markdown]
 # ## What a launch costs
 #
-# Each function of CuPy *launches* at least one *kernel*, a program that runs on the GPU. From
-# Python, a launch takes the host 5 to 10 microseconds, whatever the kernel does. Is that a lot?
-# Compare it with the work of one training step of a small GPT, the one that `mta tour` trains.
-# `mt.profile` counts the step's operations and bytes on any device. For the GPU, we take two
-# numbers from the data sheet of an NVIDIA H100 SXM: 67 TFLOP/s in float32 and 3.35 TB/s.
+# Each function of CuPy *launches* at least one *kernel*, a program that runs on the GPU. When
+# Python launches a kernel, the host (the CPU) needs 5 to 10 microseconds, whatever the kernel does.
+# Is that a lot? Compare it with the work of one training step of a small GPT, the one that `mta
+# tour` trains. `mt.profile` counts the step's operations and bytes on any device. For the GPU, we
+# take two numbers from the data sheet of an NVIDIA H100 SXM: 67 TFLOP/s in float32 and 3.35 TB/s.
 
 # %%
 PEAK, BANDWIDTH, LAUNCH = 67e12, 3.35e12, 7.5e-6  # FLOP/s, bytes/s, seconds
@@ -61,9 +61,9 @@ assert 158 * LAUNCH > 10 * max(flops / PEAK, nbytes / BANDWIDTH)
 # The times are estimates from a data sheet, not measurements, but the conclusion does not depend on
 # their accuracy: the launches take more than ten times as long as the work.
 #
-# The number of launches does not depend on the batch size, but the work does. The figure also has
-# a line for a single launch. A *CUDA graph* comes close to it: it records all launches of a step
-# and repeats them with one call.
+# The number of launches does not depend on the batch size, but the work does. The figure also has a
+# line for a step with a single launch. A *CUDA graph* records all launches of a step and repeats
+# them with one call, so it comes close to this line.
 
 # %% tags=["plot"]
 small = work_of_step(1)
@@ -92,19 +92,19 @@ show(
 )
 
 # %% [markdown]
-# The figure shows the longer of the two times, that of the launches and that of the work, because
-# the host launches kernels while the device works. That is a lower bound. The exact time depends on
-# the order of the kernels: during a long kernel, the host can queue many short ones, which the
-# device then runs without waiting. If short kernels follow without a long one, the device waits for
-# each launch.
+# The host launches kernels while the device works. So the figure shows either the time of the
+# launches or the time of the work, whichever is longer. That is a lower bound. The exact time
+# depends on the order of the kernels: during a long kernel, the host can queue many short ones,
+# which the device then runs without waiting. If short kernels follow without a long one, the device
+# waits for each launch.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the time of a step
 #
-# Write `step_time(durations, launch)`. The host launches one kernel after the other, each of which
-# takes it `launch` seconds. The device runs them in this order, `durations[k]` seconds each, and
-# starts a kernel when its launch is complete *and* the kernel before it has finished. Return the
-# time at which the last kernel has finished.
+# Write `step_time(durations, launch)`. The host launches one kernel after the other, and needs
+# `launch` seconds for each. The device runs the kernels in this order, and needs `durations[k]`
+# seconds for kernel `k`. It starts a kernel when its launch is complete *and* the kernel before it
+# has finished. Return the time at which the last kernel has finished.
 #
 # *Hint:* Go through the kernels with two clocks: when has the host finished this launch, and when
 # does the device finish this kernel?
@@ -283,9 +283,9 @@ print(source_of(gelu.SOURCE.code, "activation_forward"))
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: read a kernel
 #
-# Write `elements_of(block, thread, threads, size)` for the kernel printed above: the elements `i`
-# that one thread computes, as a list. `block` is `blockIdx.x`, `thread` is `threadIdx.x`, and
-# `threads` is `blockDim.x`, the number of threads of a block. (`4LL` is the number 4.)
+# Write `elements_of(block, thread, threads, size)` for the kernel printed above. It returns a list
+# of the elements `i` that one thread computes. `block` is `blockIdx.x`, `thread` is `threadIdx.x`,
+# and `threads` is `blockDim.x`, the number of threads of a block. (`4LL` is the number 4.)
 #
 # *Hint:* Translate the two lines with `i` literally. The loop ends after four steps, or at the end
 # of the array.
@@ -325,9 +325,10 @@ check(
 # ## How 32 threads add their numbers
 #
 # GELU treats each number on its own. A softmax needs the maximum and the sum of a whole row, so its
-# threads must exchange numbers. 32 threads form a *warp*, which executes the same instruction at
-# the same time for all of them, its *lanes*. In one instruction, a *shuffle*, each lane can read a
-# register of another lane. This is how the library's kernels add up one number from each lane:
+# threads must exchange numbers. 32 threads form a *warp*. The threads are the *lanes* of the warp,
+# and all of them execute the same instruction at the same time. With a *shuffle* instruction, each
+# lane can read a register of another lane. This is how the library's kernels add up one number from
+# each lane:
 
 # %%
 code = softmax.SOURCE.code
@@ -421,7 +422,7 @@ show(
 # A block has up to 32 warps. A shuffle cannot read from another warp, so lane 0 of each warp writes
 # its sum to *shared memory*, a small and fast memory of the block. `__syncthreads()` is a
 # *barrier*: each thread waits there until all threads of the block have arrived. Then each thread
-# adds the sums of the warps:
+# adds up the sums of all warps:
 
 # %%
 print(source_of(code, "block_sum"))
@@ -451,8 +452,8 @@ assert block_reduce(values, np.maximum) == values.max()
 #
 # In CuPy's functions, a softmax takes five launches: `max`, subtract, `exp`, `sum` and divide. Here
 # is the kernel that does it in one. With 64 threads, each thread reads every 64th element of the
-# row. It keeps the largest element so far and the sum of exponentials, which it corrects when a
-# larger one arrives (lesson 28). Then the block combines the numbers of its threads.
+# row. It keeps the largest element so far and the sum of exponentials, and corrects the sum when a
+# larger element arrives (lesson 28). Then the block combines the numbers of its threads.
 
 # %%
 print(source_of(code, "max_and_sum"), end="\n\n")
@@ -535,7 +536,7 @@ check(
 # Warps run independently of each other: at any moment, some are ahead. Suppose the second
 # `__syncthreads()` of `block_sum` is forgotten. Then each warp writes its own sum and immediately
 # reads the sums of all warps, whether they have been written or not. We simulate this with warps
-# that arrive in a random order, one after the other; shared memory contains zeros at first.
+# that arrive in a random order, one after the other. The shared memory contains zeros at first.
 
 
 # %%
@@ -618,5 +619,5 @@ where(
 #    matter.
 # 2. It saves two launches, and it saves memory traffic: it reads or writes three arrays instead of
 #    six. For large arrays, the memory traffic matters most. The arithmetic stays the same.
-# 3. A missing barrier. Rows of up to 32 numbers need only one warp, and a single warp needs no
-#    barrier; with several warps, the result depends on which one arrives first.
+# 3. A missing barrier. Rows of up to 32 numbers need only one warp, and a single warp does not need
+#    a barrier. With several warps, the result depends on the order in which they arrive.

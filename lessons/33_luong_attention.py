@@ -23,10 +23,11 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 # %% [markdown]
 # ## Attend after the step
 #
-# Bahdanau's decoder (lesson 7; deck COMP541, "Sequence to Sequence with RNNs + Attention") attends
-# with its previous state, and the context enters the next recurrent step. (The decks are listed in
-# `docs/decks.md`.) Luong et al. 2015 (arXiv:1508.04025) attend **after** the step, with the new
-# state $h_t$, and combine state and context in one layer, the **attentional state** (Eq. 5):
+# Bahdanau's decoder (lesson 7) attends with its previous state, and the context enters the next
+# recurrent step. The deck COMP541 shows it ("Sequence to Sequence with RNNs + Attention");
+# `docs/decks.md` lists the decks. In Luong et al. 2015 (arXiv:1508.04025), the decoder attends
+# **after** the step, with the new state $h_t$. One layer combines state and context in the
+# **attentional state** $\tilde h_t$ (Eq. 5):
 #
 # $$a_t = \mathrm{softmax}_s\, \mathrm{score}(h_t, \bar h_s), \qquad c_t = \sum_s a_t(s)\, \bar h_s,
 # \qquad \tilde h_t = \tanh(W_c\, [c_t; h_t]) .$$
@@ -112,8 +113,8 @@ for score in ("general", "location"):
 # here: a key can encode "I am the third digit from the end". The location score has only the
 # decoder's state, so the position of every digit must be in this single vector.
 #
-# The models are the library's: `RecurrentEncoder` with GRUs in both directions, `RecurrentDecoder`,
-# and an attention layer that we swap.
+# We use the library's `RecurrentEncoder` with GRUs in both directions, and its `RecurrentDecoder`
+# with different attention layers.
 
 # %%
 parts = digit_batch(np.random.default_rng(0), 5, size=1, blanks=5)
@@ -178,9 +179,10 @@ assert min(row[0] for row in right.values()) > 0.95  # two digits fit into one v
 # ## A window of keys
 #
 # Local attention reads only the keys at most $D$ positions away from a center $p_t$, so a long
-# source costs no more than a short one. Where is the center? "local-m" takes $p_t = t$, assuming
-# that source and target run in parallel. "local-p" predicts it from the state, and multiplies the
-# weights by a Gaussian around it (Eqs. 9 and 10, $S$ is the length of the source):
+# source costs no more than a short one. Where is the center? "local-m" assumes that source and
+# target run in parallel, and takes $p_t = t$. "local-p" predicts the center from the state, and
+# multiplies the weights by a Gaussian around the center (Eqs. 9 and 10, $S$ is the length of the
+# source):
 #
 # $$p_t = S\, \sigma(v_p^\top \tanh(W_p h_t)), \qquad
 # a_t(s) \leftarrow a_t(s)\, \exp\!\Big(\!-\frac{(s - p_t)^2}{2 (D/2)^2}\Big) .$$
@@ -190,7 +192,7 @@ assert min(row[0] for row in right.values()) > 0.95  # two digits fit into one v
 
 # %%
 def library_window(scores, center, D):
-    """Return the weights, one target at a time, from the exponentials inside the window."""
+    """Return the weights of local-p attention, computed for one target at a time."""
     rows = []
     for row, p in zip(scores, center, strict=True):
         s = [i for i in range(len(row)) if abs(i - p.item()) <= D]
@@ -413,7 +415,7 @@ where(
 # 2. The score "location" was trained on sources of at most 24 positions. What happens at position
 #    25, and why do the other scores have no such limit?
 # 3. The weights of local-p do not sum to 1. Which property in a check says so, and what would be
-#    lost if they were divided by their sum?
+#    lost if the weights were divided by their sum?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -195,10 +195,10 @@ check(
 # %% [markdown]
 # ## Training
 #
-# The paper's encoder has learned to recognize 1,000 kinds of objects before it sees a caption. Ours
-# first learns to read the digit in each cell; without this step, learning the captions would take
-# many times as long, because a caption says only indirectly which cell holds which digit. Then
-# encoder and decoder learn captions together.
+# The paper's encoder has learned to recognize 1,000 kinds of objects before it sees a caption. Our
+# encoder first learns to read the digit in each cell. Without this step, training would take many
+# times as long, because a caption says only indirectly which cell holds which digit. Then encoder
+# and decoder learn captions together.
 
 
 # %%
@@ -272,10 +272,10 @@ assert share > pick(0.7, 0.4)
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the focus
 #
-# Write `focus(alphas, named)`: the attention on the named digit, as a multiple of what uniform
-# attention would give it. `alphas` are weights (batch, word, position). `named` are integers
-# (batch, word): the position of the digit that the word names, or -1 for words that do not name a
-# digit. Average over the words that name a digit. Uniform attention must give 1.
+# Write `focus(alphas, named)`: the mean attention weight of the named digit, divided by the weight
+# that uniform attention would give to it. `alphas` are weights (batch, word, position). `named` are
+# integers (batch, word): the position of the digit that the word names, or -1 for words that do not
+# name a digit. Average over the words that name a digit. Uniform attention must give 1.
 #
 # *Hint:* `mt.nonzero(named >= 0, as_tuple=True)` gives the batch and word indices of these words.
 

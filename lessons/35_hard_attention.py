@@ -2,8 +2,8 @@
 # # Hard attention: a gradient through a choice
 #
 # Hard attention looks at a single place, which is drawn at random. A random choice has no
-# derivative. How can the model learn where to look anyway, why is the gradient so noisy, and what
-# does a baseline buy?
+# derivative. How can the model learn where to look anyway, why is the gradient so noisy, and why
+# does a baseline help?
 #
 # *Prerequisites:* softmax (lesson 5), soft attention on images (lesson 34).
 

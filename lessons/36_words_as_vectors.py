@@ -126,7 +126,7 @@ check(
 
 # %% tags=["answer"]
 def pair_loss(v, positive, negative):
-    """Return minus the mean of Eq. 4, a scalar."""
+    """Return the loss, minus the mean of Eq. 4 over the batch, a scalar."""
     score = (positive * v).sum(-1)  # (batch,)
     scores = (negative * v.unsqueeze(1)).sum(-1)  # (batch, k)
     return -(F.logsigmoid(score) + F.logsigmoid(-scores).sum(-1)).mean()

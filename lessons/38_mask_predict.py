@@ -48,7 +48,8 @@ assert joint[at_once] == 0
 # "danke dank" takes the first word from one translation and the second word from another. The
 # marginals are exact, so a better model or more data would not help.
 #
-# The Kullback-Leibler divergence of $p$ from the product of the marginals measures the loss:
+# The Kullback-Leibler divergence of $p$ from the product of the marginals measures how much
+# information the product loses:
 #
 # $$C = \sum_y p(y) \log \frac{p(y)}{\prod_t p(y_t)}.$$
 #

@@ -303,9 +303,9 @@ print(f"best of 2,000 sums: {100 * best:.0f} %   comparing the two: {100 * compa
 assert best < 0.7 and compared.all()
 
 # %% [markdown]
-# Training cannot help: the mean of $g_A + g_B$ over all equal pairs is the same as over all
-# different ones. `mta train nonlocal` trains both networks, which have the same number of
-# parameters.
+# Training cannot help: the mean of $g_A + g_B$ over all pairs of equal shapes is the same as over
+# all pairs of different shapes. `mta train nonlocal` trains both networks, which have the same
+# number of parameters.
 #
 # ## In the library
 

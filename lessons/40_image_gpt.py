@@ -63,8 +63,9 @@ show(figure, "An image in a vocabulary of 8 colors, and of 3.")
 # %% [markdown]
 # ## The sentence: raster order
 #
-# The pixels are read row by row, like a page. The model factorizes the probability of an image into
-# those of its pixels, each given all earlier pixels (Eq. 1), exactly as in lesson 17:
+# The model reads the pixels row by row, like a page. It computes the probability of an image as a
+# product of the probabilities of its pixels, each given all earlier pixels (Eq. 1), exactly as in
+# lesson 17:
 #
 # $$p(x) = \prod_{i=1}^{n} p(x_i \mid x_1, \dots, x_{i-1})$$
 #
@@ -201,10 +202,10 @@ print(f"Image GPT: {losses.mean():.2f} bits per pixel")
 assert losses.mean() < tables["left, above" if pick(1, 0) else "left"]
 
 # %% [markdown]
-# The table uses two or three neighbors, and each additional one multiplies its size by 17 (16
-# levels, and the outside of the image). The model reads all pixels above, so it knows which stroke
-# it is in the middle of. It can also generate: we give it the upper half of a digit and sample the
-# rest.
+# The table uses two or three neighbors, and each additional neighbor multiplies the size of the
+# table by 17 (16 levels, and the outside of the image). The model reads all pixels above, so it
+# knows to which stroke the next pixel belongs. The model can also generate images: we give it the
+# upper half of a digit and sample the rest.
 
 # %% tags=["plot"]
 chosen = [int(np.flatnonzero(test_labels == digit)[0]) for digit in range(10)]
@@ -346,8 +347,8 @@ show(figure, "Linear probes on every layer, compared with raw pixels and the unt
 #
 # ## What goes wrong without the shift
 #
-# A common mistake: the model reads the pixels at the positions where it predicts them. The causal
-# mask does not help, because a position may attend to itself.
+# A common mistake is to let the model read each pixel at the same position at which it predicts
+# this pixel. The causal mask does not help, because a position may attend to itself.
 
 
 # %%

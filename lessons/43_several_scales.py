@@ -273,8 +273,8 @@ for side in (14, 56):
 # its last one for $H - 1$. `columns` is the same for the other axis. Return the last two terms of
 # Eq. 4, of shape (H, W, H, W): query row, query column, key row, key column.
 #
-# *Hint:* `mt.arange(n)` twice, as a column minus a row, gives all offsets of one axis. Index the
-# table with it, and let `mt.einsum` form the products for one axis.
+# *Hint:* `mt.arange(n)` as a column, minus `mt.arange(n)` as a row, gives all offsets of one axis.
+# Index the table with these offsets, and let `mt.einsum` form the products for one axis.
 
 
 # %% tags=["answer"]
@@ -389,5 +389,6 @@ where(
 #    is free, because each query gives one row of the output.
 # 2. Swin sees the details of its window, but nothing beyond it before the windows shift. MViT sees
 #    the whole image in its first block, but has only one key for each block of 4 x 4 positions.
-# 3. Patterns that, for one query, are not the sum of a row term and a column term, for example a
-#    high score for a single offset and low scores for the rest of its row and column.
+# 3. They cannot express patterns that, for one query, are not the sum of a row term and a column
+#    term. An example is a high score for a single offset, with low scores for the rest of its row
+#    and column.

@@ -250,8 +250,8 @@ assert greedy == 11 and best == 4
 # matching does not contain the cheapest pair. The Hungarian method (Kuhn 1955) finds the optimal
 # matching of $n$ pairs in a time that grows with $n^3$, although there are $n!$ matchings.
 #
-# Here are made-up predictions for one scene: the targets in a different order, moved at random, and
-# two boxes without a target.
+# Here are made-up predictions for one scene. They are the targets in a different order, moved at
+# random, and two boxes without a target.
 
 # %%
 generator = np.random.default_rng(2)
@@ -470,10 +470,10 @@ show(
 )
 
 # %% [markdown]
-# If targets are matched by order, prediction 0 must be the 3 in one step and the 8 in the next. The
-# best that it can predict is an average over all objects of the scene: a box in the middle that
-# fits none of them. More capacity or more time would not help, because the gradients contradict
-# each other.
+# If targets are matched by order, prediction 0 must find the digit 3 in one step and the digit 8 in
+# the next. The best possible prediction is then an average over all objects of the scene: a box in
+# the middle that fits none of the objects. More capacity or more time would not help, because the
+# gradients contradict each other.
 #
 # The auxiliary losses hardly change the loss of the last layer here. But without them the first two
 # layers predict nothing useful, because no loss asks them to. In DETR with its six layers, the

@@ -48,10 +48,11 @@ def pixels(scenes):
 print(pixels(test).shape, as_ids(sentences).shape)
 
 # %% [markdown]
-# CLIP (Radford et al. 2021, arXiv:2103.00020v1) has two towers. The *image tower* is a ViT; its
-# class token stands for the image. The *text tower* has GPT's causal blocks; its end token stands
-# for the text, because it is the only token that has read all of it. A linear layer without bias
-# projects each of them to the same width, and the result is divided by its length:
+# CLIP (Radford et al. 2021, arXiv:2103.00020v1) has two towers. The *image tower* is a ViT, and the
+# output of its class token represents the image. The *text tower* has GPT's causal blocks. The
+# output of its end token represents the text, because only the end token has read the whole text. A
+# linear layer without bias projects both outputs to the same width, and each result is divided by
+# its length:
 #
 # $$u_i = \frac{W_u f(\mathrm{image}_i)}{|W_u f(\mathrm{image}_i)|}, \qquad
 # v_j = \frac{W_v g(\mathrm{text}_j)}{|W_v g(\mathrm{text}_j)|}$$
@@ -98,7 +99,7 @@ print(cosines.numpy().round(2))
 
 # %% tags=["answer"]
 def pair_loss(logits):
-    """Return the mean loss of both directions."""
+    """Return the mean of the two cross-entropies, over the rows and over the columns."""
     rows = mt.log_softmax(logits, 1).diagonal()
     columns = mt.log_softmax(logits, 0).diagonal()
     return -(rows.mean() + columns.mean()) / 2
@@ -297,7 +298,7 @@ assert min(found) > pick(0.8, 0.08)
 
 # %% tags=["answer"]
 def class_of(image_vectors, prompt_vectors):
-    """Return cosines, of shape (image, class)."""
+    """Return the cosine of each image with each class, of shape (image, class)."""
     classes = F.normalize(prompt_vectors.mean(1), dim=-1)
     return image_vectors @ classes.T
 

@@ -29,8 +29,8 @@ mt.manual_seed(0)
 # ## Words and regions
 #
 # A scene has up to four handwritten digits. A detector has found them, so the image is a set of
-# *regions*: a vector of features for each one (here the 64 pixels of its crop) and a box. A caption
-# says where one digit is, or where two digits are relative to each other, or both.
+# *regions*. Each region has a vector of features (here the 64 pixels of its crop) and a box. A
+# caption says where one digit is, or where two digits are relative to each other, or both.
 
 # %%
 *training, images, labels = digits_split()
@@ -146,7 +146,7 @@ check(
 
 # %% [markdown]
 # We could let each word choose its nearest region. But then two words can choose the same region,
-# and no word may choose another region. *Optimal transport* looks for one plan for all words and
+# and some regions are not chosen at all. *Optimal transport* looks for one plan for all words and
 # regions. Each of the $m$ words has the mass $1/m$, each of the $n$ regions receives $1/n$, and
 # $T_{ij}$ is the mass that goes from word $i$ to region $j$. The distance is the cost of the
 # cheapest plan:
@@ -431,4 +431,4 @@ with fails(ArgumentError):
 #    convergence, and the plan is exact for any $\beta$.
 # 3. A caption with "seven" always comes with a scene that has a seven. The other regions of these
 #    scenes change from scene to scene. So the only vector that makes the distance small in all of
-#    them is that of the seven.
+#    these scenes is the vector of the seven.

@@ -259,12 +259,12 @@ assert right["log-mel"] > right["mel"] > right["power"]
 # A speech model can use any of three kinds of tokens (deck COMP541, "Pre-training in Speech": "with
 # spectrograms instead of images"; `docs/decks.md` lists the decks):
 #
-# - **frames**: Conformer (arXiv:2005.08100v1) and Whisper (arXiv:2212.04356v1) take 80 mel bands
-#   every 10 ms; strided convolutions first halve the rate once or twice.
-# - **patches of the spectrogram**, as if it were an image: AST (arXiv:2104.01778v3) uses patches of
-#   16 x 16, as ViT does.
-# - **pieces of the waveform**: VATT (arXiv:2104.11178v3) projects 128 samples, and lets the network
-#   learn about frequencies.
+# - **frames**: Conformer (arXiv:2005.08100v1) and Whisper (arXiv:2212.04356v1) read frames of 80
+#   mel bands, one every 10 ms. Strided convolutions first halve the number of frames once or twice.
+# - **patches of the spectrogram**: AST (arXiv:2104.01778v3) treats the spectrogram as an image, and
+#   cuts it into patches of 16 x 16, as ViT does.
+# - **pieces of the waveform**: VATT (arXiv:2104.11178v3) projects pieces of 128 samples, so the
+#   network has to learn about frequencies itself.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: patches of a spectrogram
@@ -319,8 +319,9 @@ for name, tokens in counts.items():
     print(f"{name:34} {tokens:6,} {tokens**2:18,}")
 
 # %% [markdown]
-# What else differs? We delay a word by half a millisecond, which nobody can hear, and compute the
-# correlation between each representation before and after the delay.
+# The representations also react differently to a small delay. We delay a word by half a
+# millisecond, which nobody can hear, and compute the correlation of each representation before and
+# after the delay.
 
 
 # %%

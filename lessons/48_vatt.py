@@ -201,9 +201,9 @@ print(f"DropToken 0.5 leaves {100 * half / full:.1f} % of the multiply-adds of a
 assert half < full / 2
 
 # %% [markdown]
-# By more than half: the cost of the linear layers is halved, and that of attention falls to a
-# quarter. The number of parameters stays the same, because all tokens use the same matrices. At
-# test time all tokens are read again.
+# The number falls by more than half: the cost of the linear layers is halved, and the cost of
+# attention falls to a quarter. The number of parameters stays the same, because all tokens use the
+# same matrices. At test time all tokens are read again.
 #
 # ## Two common spaces
 #

@@ -163,7 +163,7 @@ check(
 
 # %%
 def lattice(target):
-    """Return the class of each state, and a matrix with 1 where state s leads to state r."""
+    """Return the class of each state, and a matrix with 1 where a walk can go from state s to r."""
     states = mt.zeros(2 * len(target) + 1, dtype="int64")
     states[1::2] = mt.tensor(target)
     step = mt.arange(len(states)) - mt.arange(len(states)).unsqueeze(1)  # r - s
@@ -377,8 +377,8 @@ assert losses[-1] < losses[0]
 assert wrong < 0.2 or steps < 100
 
 # %% [markdown]
-# What does the network output in each frame? We draw the probabilities of one recording, and the
-# posterior of the states, which is what the gradient of CTC pulls towards.
+# What does the network output in each frame? We draw the network's probabilities for one recording,
+# and the posterior probabilities. The gradient of CTC pulls the first toward the second.
 
 # %%
 features, lengths, labels = (part[:1] for part in test)

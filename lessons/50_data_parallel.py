@@ -180,8 +180,8 @@ show(
 )
 
 # %% [markdown]
-# The ranks recorded their operations, too. This is what rank 2 computed: it cut its tensor into
-# parts, and three times it added what it received.
+# The ranks recorded their operations, too. Here are the operations of rank 2. It cut its tensor
+# into parts, and added a received part three times.
 
 # %%
 print(ringed[2]["table"])
@@ -463,10 +463,10 @@ assert (wrong - 2 * right).abs().max() < 1e-12
 
 # %% [markdown]
 # Different weights never become equal: all ranks subtract the same gradient, so the difference does
-# not change, and the gradient is not that of any of the models. The library copies the weights of
-# rank 0 at the start. Without the average, the step is $N$ times as large, which has the same
-# effect as a learning rate that is $N$ times as large. The loss may still fall, and nothing raises
-# an error.
+# not change. And the averaged gradient is not the gradient of any of the models. The library copies
+# the weights of rank 0 at the start. Without the average, the step is $N$ times as large, which has
+# the same effect as a learning rate that is $N$ times as large. The loss may still fall, and
+# nothing raises an error.
 #
 # With a third mistake, the program does not finish at all: one rank skips a call, for example
 # because it has run out of batches, and the others wait for it.

@@ -290,14 +290,15 @@ show(
 # | 3 | $3 (N - 1) / N$ | the weights twice, forward and backward, and the gradients |
 #
 # Stage 2 frees a gradient as soon as its bucket has been sent to its owner. In stage 3, a rank does
-# not have the weights either. It collects those of a layer just before it needs them, in the
-# forward pass and once more in the backward pass, so it sends 1.5 times as much.
+# not have the weights either. It collects the weights of a layer just before it needs them, in the
+# forward pass and once more in the backward pass, so it sends 1.5 times as many bytes.
 #
 # ## The library's optimizer
 #
 # `ZeroRedundancyOptimizer` wraps any optimizer that updates each parameter by itself. Before saving
 # a checkpoint, all ranks call `consolidate_state_dict`, which collects the state on one rank. The
-# file then looks like that of a plain AdamW, and any number of ranks can continue from it.
+# checkpoint then has the same format as with a plain AdamW, and any number of ranks can continue
+# from it.
 
 
 # %%

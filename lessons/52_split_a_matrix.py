@@ -56,7 +56,7 @@ axes = figure.subplots()
 
 
 def draw(left, width, height, label, colors, stacked=False):
-    """Draw a matrix, cut into as many columns, or stacked rows, as there are colors."""
+    """Draw a matrix that is cut into columns, or rows if `stacked`, one part for each color."""
     w, h = (width, height / len(colors)) if stacked else (width / len(colors), height)
     for k, color in enumerate(colors):
         place = (left, height / 2 - (k + 1) * h) if stacked else (left + k * w, -height / 2)
@@ -361,9 +361,9 @@ for ranks, row in found.items():
         assert row["bytes"] == 12 * (4 * 32 * 48) * 8  # B T E numbers of 8 bytes
 
 # %% [markdown]
-# The losses are those of one process, dropout included: a rank draws the entries of the masks that
-# belong to its heads and columns. Each rank holds a little more than $1/N$ of the parameters,
-# because norms and the biases of the second matrices are on every rank.
+# The losses equal those of one process, even with dropout: each rank draws the entries of the
+# dropout masks that belong to its heads and columns. Each rank holds a little more than $1/N$ of
+# the parameters, because norms and the biases of the second matrices are on every rank.
 #
 # ## When is it worth it?
 #

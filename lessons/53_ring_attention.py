@@ -70,7 +70,8 @@ for tokens in (8_192, 131_072, 1_048_576):
 # has not seen any key: then its $L$ is $-\infty$.
 #
 # *Hint:* The context of both is a mean of the two contexts, with the weights $e^{L_1}$ and
-# $e^{L_2}$. Divide both weights by the larger one before you compute them.
+# $e^{L_2}$. To avoid overflow, subtract the larger of $L_1$ and $L_2$ from both before you compute
+# the exponentials.
 
 
 # %% tags=["answer"]
@@ -105,12 +106,13 @@ check(
 # ## The blocks travel around the ring
 #
 # Now the algorithm (Liu, Zaharia and Abbeel 2023, arXiv:2310.01889v4, algorithm 1). The queries
-# stay where they are, and the keys and values travel. In each step, a rank folds the block that it
-# holds into $(m, l, o)$ of its queries. Then it sends the block to the next rank, and receives
+# stay where they are, and the keys and values travel. In each step, a rank updates $(m, l, o)$ of
+# its queries with the block that it holds. Then it sends the block to the next rank, and receives
 # another one from the previous rank. After $N$ steps, each block has been on every rank.
 #
 # A rank starts with its own block. Under a causal mask, a query always sees its own key, so $m$ is
-# finite from the first step on, and a completely hidden block that comes later does no harm.
+# finite from the first step on, and a later block that is completely hidden does not change the
+# result.
 
 
 # %%
@@ -498,18 +500,18 @@ for ranks, run in runs.items():
     assert all((result[3] - runs[1][0][3]).abs().max() < 1e-12 for result in run)
 
 # %% [markdown]
-# The activations shrink in proportion to $1/N$, but the parameters do not: other lessons split
-# those (52 and 54). During attention itself, a rank needs six blocks of $c$ tokens: its queries and
+# The activations shrink in proportion to $1/N$, but the parameters do not. Lessons 52 and 54 split
+# the parameters. During attention itself, a rank needs six blocks of $c$ tokens: its queries and
 # results, the keys and values that it holds, and those that are arriving (section 3 of the paper).
 # The scores are computed in tiles, as in lesson 28.
 #
 # ## When do the messages take no extra time?
 #
-# A rank can compute with a block while it sends it on and the next one arrives. For this, the
-# library starts to send before it computes. The messages take no extra time if computing takes
-# longer than sending. For $c$ queries and $c$ keys with $d$ numbers, the products $q k^T$ and $p v$
-# take $2 c^2 d$ operations each. The block has $2 c d$ numbers of $b$ bytes. With $F$ operations
-# and $B$ bytes per second, the condition is
+# A rank can compute with one block while it sends this block to the next rank and receives another
+# one. For this, the library starts to send before it computes. The messages take no extra time if
+# computing takes longer than sending. For $c$ queries and $c$ keys with $d$ numbers, the products
+# $q k^T$ and $p v$ take $2 c^2 d$ operations each. The block has $2 c d$ numbers of $b$ bytes. With
+# $F$ operations and $B$ bytes per second, the condition is
 #
 # $$\frac{4 c^2 d}{F} \ge \frac{2 c d\, b}{B} \quad\Longleftrightarrow\quad
 #   c \ge \frac{b}{2} \cdot \frac{F}{B}.$$

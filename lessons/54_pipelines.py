@@ -54,8 +54,8 @@ show(
 #
 # Write `forward_slots(stages, micro_batches)`: the schedule of the forward passes. It returns an
 # int64 tensor of shape (stage, slot) with the number of the micro-batch that a stage computes in a
-# slot, or -1 if it is idle. Every stage starts as early as possible, and the last slot is the one
-# in which the last stage computes the last micro-batch.
+# slot, or -1 if the stage is idle. Every stage starts as early as possible, and the last slot is
+# the one in which the last stage computes the last micro-batch.
 #
 # *Hint:* When does micro-batch $m$ arrive at stage $s$? Solve for $m$. A column of stages and a row
 # of slots give the whole table at once. Which entries are not micro-batches?
@@ -375,9 +375,9 @@ check(
 )
 
 # %% [markdown]
-# The check uses a formula. The first micro-batch walks through all stages without waiting and takes
-# $\sum_s t_s$. From then on, the last stage gets a new micro-batch whenever the slowest stage has
-# finished one, so the forward passes take
+# The check uses a formula. The first micro-batch passes through all stages without waiting and
+# takes $\sum_s t_s$. From then on, the last stage gets a new micro-batch whenever the slowest stage
+# has finished one, so the forward passes take
 #
 # $$\sum_s t_s + (M - 1) \max_s t_s.$$
 
@@ -424,7 +424,7 @@ def mean_loss(z, y):
 
 
 def gradient(loss_of_part):
-    """Return the loss and the gradient of the logits; 4 micro-batches are added up."""
+    """Return the loss and the gradient of the logits, summed over 4 micro-batches."""
     z, total = logits.clone().requires_grad_(), 0.0
     for part, target in zip(z.chunk(4), targets.chunk(4), strict=True):
         loss = loss_of_part(part, target)
@@ -614,7 +614,7 @@ where(GPipe, GPipe.step, gpipe_schedule, bubble_fraction, pipeline_layers, pipel
 #
 # Write `best_cuts(times, stages)`: cut a list of layer times into consecutive stages such that the
 # slowest stage is as fast as possible. Use it for GPT-2: 12 blocks of time 7 and an output layer of
-# time 39, on 2 to 5 stages. You are done when your slowest stage equals that of a brute-force
+# time 39, on 2 to 5 stages. You are done when your slowest stage is as fast as with a brute-force
 # search over all cuts, for 100 random lists of up to 8 layers. Why does the fourth stage help so
 # little, and the fifth not at all? Which lesson's method would help?
 #

@@ -82,7 +82,7 @@ class Report:
             entry[0] += 1
 
     def lines(self, show, unnamed=0):
-        """Return the lines of the report; `unnamed` is the number of errors without names."""
+        """Return the lines of the report; `show` and `unnamed` limit how many errors it lists."""
         total = self.kinds.total()
         lines = []
         for place, (count, where, text, message) in _most(self.findings)[:show]:

@@ -1,4 +1,4 @@
-"""Judge a fuzzed call: run it, and classify its outcome as a result, an own or another error."""
+"""Judge a fuzzed call: run it, and classify its outcome."""
 
 import itertools
 import re
