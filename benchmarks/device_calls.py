@@ -53,14 +53,14 @@ class Calls:
 
 
 def count(name, **changes):
-    """Count the device calls of one steady step of a workload.
+    """Count the device calls of one step of a workload, after a first step that warms up.
 
     Parameters
     ----------
     name : str
         A key of `WORKLOADS`.
     **changes
-        Arguments of its function.
+        Arguments of the workload's function.
 
     Returns
     -------

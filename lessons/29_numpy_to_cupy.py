@@ -342,10 +342,10 @@ with fails(StrictError), forbid_sync():
 # ## Your turn: clip a gradient without waiting
 #
 # Gradient clipping limits the norm of a gradient $g$ to at most $c$: if $|g| > c$, the gradient
-# becomes $g \cdot c / |g|$; otherwise it stays as it is. Written with `if norm > max_norm`, it
-# makes the host wait in every step. Write `clip(gradient, max_norm)` without a wait, for an array
-# of any shape on any device. Add 1e-6 to the norm before you divide by it, as PyTorch does, so that
-# a gradient of zeros stays zero.
+# becomes $g \cdot c / |g|$, otherwise it stays as it is. If you write this with `if norm >
+# max_norm`, the host waits in every step. Write `clip(gradient, max_norm)` without a wait, for an
+# array of any shape on any device. Add 1e-6 to the norm before you divide by it, as PyTorch does,
+# so that a gradient of zeros stays zero.
 #
 # *Hint:* The `if` chooses between two factors. Compute the factor on the device as the smaller of
 # two numbers, and always multiply by it.

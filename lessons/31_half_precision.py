@@ -114,7 +114,7 @@ random = np.random.default_rng(0)
 
 
 def batch():
-    """Random inputs and targets, tensors of shape (batch, token)."""
+    """Return random inputs and targets, tensors of shape (batch, token)."""
     starts = random.integers(0, len(ids) - CONTEXT - 1, BATCH)
     windows = np.stack([ids[start : start + CONTEXT + 1] for start in starts])
     return mt.tensor(windows[:, :-1]), mt.tensor(windows[:, 1:])
@@ -447,9 +447,9 @@ print("in float32:", " ".join(op_lists.OPERATIONS["float32"].split()[:9]), "..."
 #
 # The figure in "How wrong is the gradient?" treats all parameters together. Compute the same curve
 # for each parameter of the model separately: `model.named_parameters()` gives their names. You are
-# done when you can name two parameters: the one whose gradients are already lost at the largest
-# scale, and the one whose gradients become infinite at the smallest scale. Then divide the loss by
-# 1,024, as a larger batch does, and predict how the curves move before you run it.
+# done when you can name two parameters: the one whose gradients are lost first when the scale
+# decreases, and the one whose gradients become infinite first when it increases. Then divide the
+# loss by 1,024, as a larger batch does, and predict how the curves move before you run it.
 #
 # ## Three questions
 #

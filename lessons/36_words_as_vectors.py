@@ -321,7 +321,7 @@ def vectors_of_bat(rows):
 
 
 def accuracy(known, meanings, new, answers):
-    """Classify new vectors by the nearest centroid of known ones; a tie counts as meaning 0."""
+    """Return the accuracy of the nearest centroid on new vectors; a tie counts as meaning 0."""
     near = [((new - known[meanings == m].mean(0)) ** 2).sum(1) for m in (0, 1)]
     return float(((near[0] - near[1] > 1e-6) == answers).mean())
 

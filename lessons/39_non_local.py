@@ -78,7 +78,7 @@ for depth, layer in enumerate(layers, 1):
 
 # %% tags=["answer"]
 def non_local_mean(x, g):
-    """Return the mean of g over all positions, weighted by how similar x is there."""
+    """Return the mean of g over all positions, weighted by the similarity of x."""
     x_flat, g_flat = x.flatten(1), g.flatten(1)  # (channel, position)
     weights = mt.softmax(x_flat.T @ x_flat, -1)  # (query position, key position)
     return (g_flat @ weights.T).reshape(g.shape)

@@ -127,7 +127,7 @@ def pass_on(block):
 
 
 def fold(state, scores, value):
-    """Add a block of keys to (m, l, o): scores (query, key), value (key, dim)."""
+    """Return (m, l, o) after one more block of keys: scores (query, key), value (key, dim)."""
     m, l, o = state
     new_m = mt.maximum(m, scores.max(-1, keepdim=True).values)
     p, rescale = (scores - new_m).exp(), (m - new_m).exp()

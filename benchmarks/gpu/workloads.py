@@ -10,7 +10,7 @@ from .timing import peak_mb, summary, turns
 __all__ = ["NAMES", "compare", "torch_or_reason", "work_of"]
 
 NAMES = ("w1", "w2", "w2l", "w3", "w4f", "w4b", "w5", "w6", "w7")
-OURS = ("minitorch_attn_unsplit", "minitorch_attn")  # one device: an unsplit batch
+OURS = ("minitorch_attn_unsplit", "minitorch_attn")  # one device, so an unsplit batch
 TORCH = ("torch_fused", "torch")
 WITH_ADAMW = ("w1", "w2", "w2l", "w3")
 NUMBERS_OF_ADAMW = 7  # it reads parameter, gradient, two moments; writes all but the gradient

@@ -93,8 +93,7 @@ def _adamw(p, grads, state, rate, betas=(0.9, 0.999), eps=1e-8, decay=0.01):
 
 
 def training_step(loss_function, arrays, *, learning_rate=None, with_input=False):
-    """Build a training step: forward and backward pass and, if `learning_rate` is set, AdamW
-    update.
+    """Build a training step: forward pass, backward pass and, if `learning_rate` is given, AdamW.
 
     Parameters
     ----------

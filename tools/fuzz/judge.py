@@ -27,7 +27,7 @@ _CALLBACKS = {"Linear.__init__": "nn.Linear", "Linear.forward": "step(nn.Linear(
 # Callables that call a model of the user with the user's arguments.
 _RUN_MODELS = {"Summary", "summary", "attention_maps", "gradcheck_module",
                "gradcheck_module_report"}  # fmt: skip
-_SECONDS = 5  # of processor time
+_SECONDS = 5  # seconds of processor time
 
 
 class Outcome(NamedTuple):
@@ -168,11 +168,11 @@ def _names(program, said, missing):
     words = set(re.findall(r"\w+", said))
     last = program.name.rsplit(".", 1)[-1]
     named = program.name in said or bool({last, last.strip("_")} & words)
-    if program.name in ("Tensor", "protocol"):  # an operator, such as `+`
+    if program.name in ("Tensor", "protocol"):  # operators such as `+`
         named = True
     if program.name == "x[index]":
         named = "x[" in said
     if not program.parameters or missing:
         return named, True
-    own = {"input", "tensor"} if program.name.startswith("Tensor.") else set()  # of x in x.sqrt_()
+    own = {"input", "tensor"} if program.name.startswith("Tensor.") else set()  # x in x.sqrt_()
     return named, bool(words & {*program.parameters, *own})

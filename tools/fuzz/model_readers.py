@@ -158,7 +158,7 @@ def _make_shards(folder):
 
 
 def _save_again(folder):
-    """Save over a folder, which reads its old index."""
+    """Save a model into an existing model folder, which reads the old index."""
     return mt.models.pretrained.GPT2LMHeadModel(_FAMILIES["GPT2LMHeadModel"]).save_pretrained(
         folder
     )
