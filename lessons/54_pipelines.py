@@ -565,8 +565,8 @@ print("losses of the second step", tables[:, :, 0].mean(0).round(5))
 # The numbers of bytes follow from sizes. With $P$ parameters, $L$ blocks, $B$ sequences of $T$
 # tokens, embedding size $E$ and 4 bytes in a number, a rank sends
 #
-# * data: the gradients, $2 \frac{N-1}{N} P$ numbers; sharded: half as many again, for the
-#   parameters,
+# * data: the gradients, $2 \frac{N-1}{N} P$ numbers,
+# * sharded: the same, and half as many numbers again for the parameters,
 # * tensor: $4L$ all-reduces of $BTE$ numbers, each $2 \frac{N-1}{N} BTE$,
 # * sequence: $L (3N - 2)$ blocks of $2BTE / N$ numbers, and the gradients,
 # * pipeline: $BTE$ to the next stage and $BTE$ back, **whatever the number of layers**. The rest is

@@ -14,10 +14,11 @@ import numpy as np
 class Value:
     """A number that remembers how it was computed, so that gradients can flow back through it.
 
-    data: the number. grad: the derivative of the final result with respect to this number, 0.0 at
-    first. parents: the Values from which it was computed. pull: a function that takes the gradient
-    of this Value and returns a tuple with one gradient per parent. It is None for an input, a
-    number that was not computed from other Values.
+    data: the number.
+    grad: the derivative of the final result with respect to this number, 0.0 at first.
+    parents: the Values from which it was computed.
+    pull: a function that takes the gradient of this Value and returns a tuple with one gradient
+    per parent. It is None for a number that was not computed from other Values.
     """
 
     def __init__(self, data, parents=(), pull=None):
