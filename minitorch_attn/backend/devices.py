@@ -1,8 +1,8 @@
 """Devices: find the device and the module of an array, and copy arrays between devices.
 
 Ops call `array_module(x)` and do not check which device they run on. Each kind of device has a
-`Platform` with everything that differs between devices (platforms.py, strict.py, cuda.py).
-strict.py and cuda.py are imported on first use.
+`Platform`, which contains everything that differs between devices: `HostPlatform` in platforms.py,
+and the platforms in strict.py and cuda.py, which are imported on first use.
 """
 
 import importlib
@@ -252,7 +252,7 @@ def to_host(array):
         return array
     device = platform.device_of(array)
     finish = [start(device, platform) for start in _with_every_read]
-    host = platform.to_host(array)  # the one wait for all of them
+    host = platform.to_host(array)  # waits once, for this copy and all reads
     for end in finish:
         if end is not None:
             end()

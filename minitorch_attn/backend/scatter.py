@@ -11,11 +11,11 @@ __all__ = ["scatter_add", "scatter_add_host"]
 # Measured for rows of 64 to 768 numbers: adding a run of equal indices as one sum takes about two
 # microseconds per run, and adding entry by entry about 1.5 nanoseconds per entry.
 _ENTRIES_WORTH_A_RUN = 1400
-_BLOCK = 1 << 18  # entries per block, so that their positions stay in the cache
+_BLOCK = 1 << 18  # entries per block; their positions fit in the cache
 
 
 def scatter_add(target, index, source):
-    """Add `source` to `target[index]` in place; rows for the same index add up.
+    """Add `source` to `target[index]` in place; the rows of a repeated index are all added.
 
     Parameters
     ----------

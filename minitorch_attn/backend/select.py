@@ -15,7 +15,8 @@ def where(condition, a, b):
     """Return `a` where `condition` holds, else `b`, like `xp.where`.
 
     NumPy's `where` branches at every element. For an irregular mask, it takes 10 times as long as
-    reading the arrays. On the host, this function uses bit operations for large arrays of floats.
+    reading the arrays. For large arrays of floats on the host, this function uses bit operations
+    instead.
 
     Parameters
     ----------
