@@ -112,9 +112,9 @@ def _print_table(look, screen):
             ))  # fmt: skip
     screen.print(table(_aligned(rows)))
     screen.print(
-        "\nentropy is in nats, and keys = exp(entropy); then the mean attention weight of a token"
+        "\nThe entropy is in nats, and keys = exp(entropy). The other columns are mean weights"
     )
-    screen.print("on itself, on the previous token and on the first token.")
+    screen.print("of the token itself, of the previous token and of the first token.")
     for part in look.parts:
         if part.note:
             screen.print(f"{part.name}: {part.note}")

@@ -51,7 +51,7 @@ class Desk:
             raise click.UsageError(str(error)) from None
 
     def start(self, step):
-        """Append the stubs of a step to the file unless they are there."""
+        """Append the stubs of a step to the file unless the file already contains them."""
         self.file.start(step)
         self.progress.use_file(self.file.path)
 
@@ -102,7 +102,8 @@ class Desk:
     def last_begun(self):
         """Return the number of the last step that has a written function in the file; 0 if none.
 
-        A new progress file does not know which steps were done in an existing file.
+        This reads the file itself, because a new progress file does not list steps that were done
+        earlier.
         """
         text = self.file.path.read_text(encoding="utf-8", errors="replace")
         if not_python(text, self.file.path.name):
@@ -111,11 +112,11 @@ class Desk:
         return max(begun, default=0)
 
     def complete(self, steps):
-        """Return the path of the file, or raise an error if a step up to `steps` is unwritten."""
+        """Return the path of the file, or raise an error if a step up to `steps` is unfinished."""
         path = self.written()
         text = path.read_text(encoding="utf-8", errors="replace")
         if not_python(text, path.name):
-            return path  # running it shows the error, with its line
+            return path  # the error, with its line, appears when the file is run
         for step in self.known[:steps]:
             missing = unfinished(step, text)
             if missing:

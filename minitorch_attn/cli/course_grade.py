@@ -146,7 +146,7 @@ def _refuse(submissions, out, shard, seed_file):
 
 @contextlib.contextmanager
 def like_ctrl_c():
-    """Handle SIGTERM and SIGHUP, which a closed terminal sends, like Ctrl-C."""
+    """Treat SIGTERM and SIGHUP like Ctrl-C. A terminal sends SIGHUP when it is closed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

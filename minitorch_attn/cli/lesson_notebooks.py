@@ -19,9 +19,7 @@ from .source_line import Command
 
 __all__ = ["notebooks", "open_", "own_copy", "view"]
 
-_ANSWERS = click.option(
-    "--answers", is_flag=True, help='Fill in the functions of "Your turn" instead of leaving them.'
-)
+_ANSWERS = click.option("--answers", is_flag=True, help='Fill in the functions of "Your turn".')
 _VIEWERS = (("jupyter-lab", "jupyter-lab"), ("jupyter-notebook", "jupyter-notebook"))
 
 

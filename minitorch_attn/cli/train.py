@@ -20,7 +20,7 @@ _POSITIVE = click.IntRange(min=1)
 
 
 class _Finite(click.FloatRange):
-    """A range of finite numbers: `click.FloatRange` accepts NaN."""
+    """A range of finite numbers. Unlike `click.FloatRange`, it rejects NaN."""
 
     def convert(self, value, param, ctx):
         number = super().convert(value, param, ctx)
