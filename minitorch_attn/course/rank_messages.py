@@ -1,4 +1,4 @@
-"""Messages of a run on several ranks: who sent which values to whom, and in which round."""
+"""Messages of a run on several ranks: the sender, the receiver, the values and the round."""
 
 from collections import defaultdict, deque
 from dataclasses import dataclass

@@ -61,10 +61,10 @@ class CheckFailed(MiniTorchError, AssertionError):
 def check(function, cases, expected, properties):
     """Test a function that a learner wrote, and print what was tested.
 
-    Values are compared with those of `expected`. Wherever `expected` is differentiable in a tensor,
-    the gradients are compared too, for a random gradient of the result. Floating-point inputs are
-    converted to float64 first. Both functions get copies of the arguments, and the same random
-    numbers.
+    The results of `function` are compared with the results of `expected`. For every tensor in which
+    `expected` is differentiable, the gradients are compared too, for a random gradient of the
+    result. Floating-point inputs are converted to float64 first. Both functions get copies of the
+    arguments, and the same random numbers.
 
     Parameters
     ----------
@@ -81,9 +81,9 @@ def check(function, cases, expected, properties):
     Raises
     ------
     CheckFailed
-        If the function is not written yet, raises an error, or returns something wrong. The
-        message names the case, the value that differs most, the properties that do not hold, and
-        the cause, if the difference shows it.
+        If the function is not written yet, raises an error, or returns something wrong. The message
+        names the case, the value that differs most and the properties that do not hold. It also
+        names the cause, if the difference reveals it.
 
     Examples
     --------
@@ -251,7 +251,7 @@ class _Trial:
         """Return the statement of a property that does not hold, else ""."""
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the learner's function may run again here
+                warnings.simplefilter("ignore")  # a property may call the learner's function again
                 return "" if holds(_copied(result), *_copied(self.case)) else text
         except Exception as error:
             return "" if unlike else f"{text} ({type(error).__name__}: {error})"

@@ -54,7 +54,7 @@ def cause(check, name, found, wanted, arrays, mistaken):
 
 
 def unused(found, wanted):
-    """Name the first parameter, or group of them, that receives no gradient though it should.
+    """Name the first parameter, or group of parameters, whose gradient is missing.
 
     Examples
     --------

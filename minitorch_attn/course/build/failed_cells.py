@@ -10,10 +10,10 @@ _LONGEST = 80  # characters of an error's message to show
 
 
 class FailedCells:
-    """Remembers the functions that the latest run of their cell did not define, due to an error.
+    """Stores which functions are outdated because an error stopped the latest run of their cell.
 
-    After a syntax error, a notebook keeps the earlier version of the function. IPython calls an
-    object of this class after each cell.
+    If a cell has a syntax error, the notebook still has the earlier version of its function.
+    IPython calls an object of this class after each cell.
 
     Parameters
     ----------

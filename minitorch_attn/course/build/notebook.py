@@ -35,9 +35,9 @@ _FAST_STEPS = 12
 class Build:
     """The build in a notebook. The functions of its cells are kept in the learner's file.
 
-    Whenever something is checked or run, the functions that the cells have defined replace those of
-    the file. So the notebook and `mta build` check, train and trace the same file, and a new kernel
-    starts with everything that the file contains.
+    Whenever something is checked or run, the functions that the cells have defined replace the
+    functions of the same names in the file. So the notebook and `mta build` check, train and trace
+    the same file. After a restart, the kernel loads everything that the file contains.
 
     Parameters
     ----------
@@ -66,7 +66,8 @@ class Build:
     def given(self, cls):
         """Decorate a given class, so that it keeps the methods that cells have added to it.
 
-        If its cell runs again, the class stays the same object, and its definition is updated.
+        If the cell of the class runs again, the class stays the same object, and its definition is
+        updated.
         """
         known = self.namespace.get(cls.__name__)
         if not isinstance(known, type) or known is cls or known.__bases__ != cls.__bases__:

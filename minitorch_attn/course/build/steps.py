@@ -66,7 +66,7 @@ class Step:
     answer : str
         The corresponding part of the answer.
     measured : int, default 0
-        Minutes that a student needed, rounded up to five; 0 if unknown.
+        Minutes that a student needed, rounded up to a multiple of five; 0 if unknown.
     short : dict of str to dict, optional
         Number of a lesson -> the `part` of it that is enough on this path, and its `minutes`.
     """
@@ -87,7 +87,7 @@ class Step:
     def minutes(self):
         """Minutes to read the step, write and check its functions, and see the result.
 
-        The larger of the estimate and the measured minutes.
+        This is the larger of the estimated and the measured minutes.
         """
         words = len(self.text.split()) + sum(len(item.stub.split()) for item in self.functions)
         typed = sum(item.lines for item in self.functions)

@@ -29,9 +29,10 @@ class Check:
     aspect : str, default ""
         Property that the call tests besides correct values, such as "float32".
     mistakes : dict of str to callable, optional
-        Likely mistakes: a description, and a function like `library` that makes the mistake.
+        Likely mistakes: maps a description to a function like `library` that makes the mistake.
     wrong_gradients : dict of str to callable, optional
-        The same for the gradient of the first input. The functions also take the cotangent.
+        Likely mistakes in the gradient of the first input, in the same form. These functions also
+        take the cotangent.
     """
 
     function: str
