@@ -169,7 +169,7 @@ def _reached(inputs, settings, key):
 
 
 def parameters(layer, make, rng):
-    """Draw all parameters of a layer from Gaussians with mean 1 for norm weights, 0 otherwise.
+    """Draw all parameters of a layer from Gaussians. The mean is 1 for norm weights, otherwise 0.
 
     Returns
     -------

@@ -67,7 +67,7 @@ def verify(assignment, level=None, seed=SEED, reward=True, place=0):
     reward : bool, default True
         Whether to run the assignment's `reward.py`, too, which trains a model.
     place : int, default 0
-        Number of the worker; workers that run at the same time need different numbers.
+        Number of the worker. Workers that run at the same time need different numbers.
 
     Yields
     ------
@@ -113,7 +113,7 @@ def _verify_folder(options, folder, place):
 
 
 class _Prover:
-    """Grades candidates: the solution, the starter, planted bugs and workarounds."""
+    """Grader of candidates: the solution, the starter, planted bugs and workarounds."""
 
     def __init__(self, assignment, folder, sandbox, seed):
         self.assignment, self.folder, self.sandbox = assignment, folder, sandbox

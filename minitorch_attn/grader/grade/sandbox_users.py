@@ -2,9 +2,10 @@
 
 The limit on processes and the cleanup apply to all processes of a user, so two workers with the
 same user would disturb each other. A grader reserves a user by locking a file that only root can
-access. The system releases the lock when the grader ends, however it ends. The search starts at a
-random number, so that graders that cannot see each other's locks, as in two containers, rarely
-choose the same user. A user that belongs to an account or owns a process is skipped.
+access. The system releases the lock when the grader ends for any reason. Graders in different
+containers cannot see each other's locks. The search for a free user therefore starts at a random
+number, so such graders rarely choose the same user. A user that belongs to an account or owns a
+process is skipped.
 """
 
 import os

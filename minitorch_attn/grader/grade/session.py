@@ -26,8 +26,8 @@ _CONTROL = re.compile(
 class Session:
     """Runs the checks of one submission, and starts a new worker after any failure.
 
-    If the machine was too busy for a check, the check runs once more. A submission that cannot be
-    imported in two successive workers gets no further requests.
+    If the machine was too busy for a check, the check runs once more. If a submission cannot be
+    imported in two successive workers, it is not run again.
 
     Parameters
     ----------

@@ -6,8 +6,8 @@ stores its line, the arrays it gets and the arrays it returns. A generator makes
 value that it yields.
 
 This file is also copied next to the submission, whose copy of the package does not contain the
-tracer. So it imports only NumPy and the standard library. A submission can manipulate it;
-see `step_list`, which reads its messages.
+tracer. So this file imports only NumPy and the standard library. A submission can manipulate the
+recorded steps, so `step_list` checks the messages that it reads.
 """
 
 import math
@@ -47,15 +47,18 @@ class Steps:
     Attributes
     ----------
     steps : list of dict
-        Steps in the order in which they start, with keys "name"; "path" of the layer in the model;
-        "takes", the argument names; "defined" and "called", file and line, None outside the
-        student's files; "by", the calling function or ""; "parent", number of the enclosing step
-        or None; "given" and "made", the arrays that it gets and returns; "left", True if it
-        returned nothing, so that "made" holds its arguments after the call. Each array has "at" and
-        "count", its part of `numbers`; "place", its position; "shape"; "dtype"; "every", stride of
-        the stored sample; and "key", its identity, which is new whenever a step returns it.
+        Steps in the order in which they start. The keys of a step are "name"; "path", the path of
+        the layer in the model; "takes", the argument names; "defined" and "called", each a file and
+        a line, or None outside the student's files; "by", the name of the calling function, or "";
+        "parent", the number of the enclosing step, or None; "given" and "made", the arrays that the
+        step gets and returns; and "left", True if the step returned nothing. In this case, "made"
+        contains the arguments after the call. The keys of an array are "at" and "count", which give
+        its part of `numbers`; "place", its position among the arguments or results; "shape";
+        "dtype"; "every", the stride of the stored sample; and "key", the number that identifies the
+        array. An array gets a new "key" whenever a step returns it.
     numbers : list of ndarray
-        Values of the arrays. A sample is followed by minimum, maximum, mean, standard deviation.
+        Values of the arrays. Each sample is followed by the minimum, maximum, mean and standard
+        deviation of the array.
     """
 
     def __init__(self, root, files):

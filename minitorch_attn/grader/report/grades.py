@@ -56,10 +56,10 @@ def grades(results):
 
 
 def follows_text(line):
-    """Explain that an error may be the consequence of an earlier one."""
+    """Explain that an earlier failure may have caused this one."""
     return (
         f"{line['follows']} failed. If the forward pass is wrong, the backward pass receives wrong "
-        "values and can fail although it is right. Correct the forward pass first."
+        "values and can fail although it is correct. Correct the forward pass first."
     )
 
 

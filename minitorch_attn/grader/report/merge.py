@@ -1,7 +1,8 @@
 """Merge the shards of a class: write the files that a single run would have written.
 
-Everything is checked before anything is written: each result has the hash that its shard recorded,
-and all shards have the same assignment, checks, grader, seed and list of submissions.
+Before anything is written, two conditions are checked. Each result must have the hash that its
+shard recorded. All shards must have the same assignment, checks, grader, seed and list of
+submissions.
 """
 
 from dataclasses import dataclass, field
@@ -180,7 +181,7 @@ def _short(text, width=200):
 
 
 def _task(lists):
-    """Make the task that the reports need. It cannot check anything."""
+    """Make a task that describes the assignment for the reports. It does not contain checks."""
     made = lists["assignment"]
     entries = [
         Entry(entry["name"], entry["points"], None, entry["what"], entry["hidden"])
@@ -190,7 +191,7 @@ def _task(lists):
 
 
 def _read_documents(part, task):
-    """Read a shard's documents, and check them as the grader checks the documents it keeps."""
+    """Read a shard's documents, and check them like the documents that a second run keeps."""
     for name, digest in part.lists.get("results", {}).items():
         path = part.folder / "state" / f"{name}.json"
         try:

@@ -47,7 +47,7 @@ def collect(task, folder, out, why="not graded yet", roster=(), shard=None):
     ----------
     task : Task
     folder : path
-        Folder of submissions. The result includes all of them, graded or not.
+        Folder of submissions. The results include every submission, graded or not.
     out : path
         Results folder. A student whose submission was removed remains in the result until
         `forget_others` removes the document.
