@@ -2,20 +2,23 @@
 
     s_ij = scale q_i . k_j + m_ij,   p_ij = exp(s_ij) / sum_l exp(s_il),   o_i = sum_j p_ij z_ij v_j
 
-The forward kernel visits the keys in tiles with an online softmax, as in `ops.attention.tiled`, and
-saves the log-sum-exp L_i of each row, from which the backward kernels recompute the weights,
+where m is the additive mask (-inf where a boolean mask is False). If dropout drops a weight, z_ij
+is 0, otherwise 1 / (1 - dropout_p). The forward kernel visits the keys in tiles with an online
+softmax, as in `ops.attention.tiled`. It saves the log-sum-exp L_i of each row. The backward kernels
+recompute the weights from L_i. With the gradient g_i of o_i,
 
     p_ij = exp(s_ij - L_i),   a_i = g_i . o_i,   ds_ij = p_ij (z_ij g_i . v_j - a_i)
     grad_query_i = scale sum_j ds_ij k_j                       one block of threads for 64 queries
     grad_key_j = scale sum_i ds_ij q_i                         one block of threads for 64 keys
     grad_value_j = sum_i p_ij z_ij g_i                         in the same block
 
-Dropout draws each z_ij from its counter where it is needed. The CUDA code is in `attention_source`.
+Each kernel draws the z_ij that it needs from their counters, so they are not stored. The CUDA code
+is in `attention_source`.
 
-Launches: 1 forward and 2 backward. The array operations need 12 and 15; for causal attention with
-65 to 128 tokens, 28 and 34; with dropout, hundreds, because they draw its masks step by step.
-The memory is linear in the number of tokens, except for the gradient of a mask. The sums are
-computed in the same order in every run, so the results are bitwise reproducible.
+Launches: 1 forward and 2 backward. The array operations need 12 forward and 15 backward, or 28 and
+34 for causal attention with 65 to 128 tokens. With dropout they need hundreds, because they draw
+the masks step by step. The memory is linear in the number of tokens, except for the gradient of a
+mask. The sums are computed in the same order in every run, so the results are bitwise reproducible.
 """
 
 import math
@@ -89,7 +92,7 @@ class _Kernel:
         sizes = _sizes(query, key, value, ctx.settings["is_causal"])
         dropout, factors = _dropout(ctx.draw, dropout_p), (scale, dropout_scale(dropout_p))
         mean_grad = xp.empty_like(log_sum)  # a_i
-        if need_query and need_key and need_value:  # as one product of the projections reads them
+        if need_query and need_key and need_value:  # so that one batched product can read all three
             grad_query, grad_key, grad_value = empty_side_by_side((query, key, value))
         else:
             grad_query = xp.empty_like(query) if need_query else None

@@ -41,7 +41,8 @@ SOURCE = Source(
     ACTIVATE
     + TABLE_SOURCE
     + r"""
-// One warp for each row of all weights together; y is in the table. f is -1 for no activation.
+// One warp for each row of the weights of all layers. The results go to table.x. f is -1 if there
+// is no activation.
 template <typename T, typename A> __global__ void few_rows(
     const T* x, const Table<T> table, long long rows, long long width, long long f)
 {

@@ -18,8 +18,8 @@ from .source import FLOATS, Source, all_contiguous
 
 __all__ = ["ACTIVATE", "NUMBER", "GeluKernel", "GeluTanhKernel", "ReluKernel", "SiluKernel"]
 
-NUMBER = {"gelu": 0, "gelu_tanh": 1, "silu": 2, "relu": 3}  # f in the source
-THREADS, EACH = 256, 4  # threads of a block, and elements for each of them
+NUMBER = {"gelu": 0, "gelu_tanh": 1, "silu": 2, "relu": 3}  # the argument f of the kernels
+THREADS, EACH = 256, 4  # threads of a block, and elements for each thread
 
 ACTIVATE = r"""
 // y = f(x) and slope = dy/dx. f is 0: GELU, 1: GELU by tanh, 2: SiLU, 3: ReLU.
@@ -103,7 +103,7 @@ class _Kernel:
     """A gated activation in one launch forward and one backward."""
 
     name = ""
-    saves_output = True  # as the operation does, for the composed version
+    saves_output = True  # like the operation; the composed version needs this
 
     @staticmethod
     def accepts(x):

@@ -1,4 +1,4 @@
-"""Linear layer on a GPU: a library computes the products; one kernel adds the bias.
+"""Linear layer on a GPU: matrix products, and a kernel that adds the bias.
 
     y = x @ weight^T + bias,   grad_bias_j = sum over rows i of grad_y_ij
 
@@ -43,7 +43,7 @@ def add_bias(y, bias):
     Parameters
     ----------
     y : CuPy array of shape (rows, n)
-        A product that nothing else refers to.
+        Product that is overwritten. Nothing else may refer to it.
     bias : CuPy array of shape (n,), or None
     """
     if bias is None:

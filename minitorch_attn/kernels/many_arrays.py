@@ -1,15 +1,15 @@
 """One launch for many arrays: gather gradients, their norm, clipping, and the update of Adam.
 
 A typical model has a hundred parameters, most of them small. A launch for each of them would
-take longer than all the arithmetic. A kernel therefore receives a table of addresses and treats
-the arrays as one vector:
+take longer than all the arithmetic. Each kernel here therefore receives a table of addresses and
+treats the arrays as one vector:
 
     element i of the vector is element i - start[a] of array a,   start[a] <= i < start[a + 1]
 
 The table is an argument of the launch, so it is not copied from the host to the device first.
-Arguments are limited to 4 KB, which is enough for 128 arrays. Launches, in place of one for
-each array: 1 to gather, 2 for a norm, 1 to scale, 1 to undo a loss scale, and 1 for the update
-of `optim.Adam` and `optim.AdamW`, whose formulas are in `optim.adam`.
+Arguments are limited to 4 KB, which is enough for 128 arrays. Instead of one launch for each array,
+the kernels take 1 launch to gather, 2 for a norm, 1 to scale, 1 to undo a loss scale, and 1 for the
+update of `optim.Adam` or `optim.AdamW`. The formulas of the update are in `optim.adam`.
 """
 
 import math
@@ -30,7 +30,7 @@ __all__ = [
 ]  # fmt: skip
 
 AT_ONCE = 128  # arrays in a table
-THREADS, BLOCKS = 256, 512  # `many_squares` has at most so many blocks, each with one partial sum
+THREADS, BLOCKS = 256, 512  # maximum number of blocks (partial sums) of `many_squares`
 TABLE = np.dtype([("at", "u8", AT_ONCE), ("start", "i8", AT_ONCE + 1), ("arrays", "i8")])
 
 SOURCE = Source(

@@ -3,13 +3,14 @@
     y_i = x @ weight_i^T + bias_i
     grad_x = sum over i of g_i @ weight_i,   grad_bias_i = column sums of g_i,   with g_i = dL/dy_i
 
-`backend.matmul` computes the products. If the weights, and the g_i, lie side by side in memory
-(`side_by_side`), one batched product computes all layers. One launch adds all biases in place,
+`backend.matmul` computes the products. If the weights lie side by side in memory, and so do the g_i
+(see `side_by_side`), one batched product computes all layers. One launch adds all biases in place,
 one computes the column sums of all g_i, and one adds up the products for grad_x.
 
-The three projections of attention take 1 product and 1 launch forward, and 2 and 2 backward.
-Separate layers take 3 products and 3 launches forward, and 6 and 5 backward. For a few rows, as in
-generation, the forward pass is one launch without a product (`few_rows`).
+The three projections of attention take 1 product and 1 launch forward, and 2 products and 2
+launches backward. Separate layers take 3 products and 3 launches forward, and 6 products and 5
+launches backward. For a few rows, as in generation, the forward pass is one launch without a
+product (`few_rows`).
 """
 
 from ..backend import array_module, matmul
@@ -30,8 +31,8 @@ SOURCE = Source(
     + TILES
     + TABLE_SOURCE
     + r"""
-// x (rows, n) += bias (n), in place; blockIdx.y is the layer. A layer with fewer columns than the
-// largest has tiles without rows.
+// x (rows, n) += bias (n), in place; blockIdx.y is the layer. If a layer has fewer columns than the
+// widest layer, its surplus blocks have tiles without rows.
 template <typename T, typename A> __global__ void add_biases(const Table<T> table, long long rows) {
     T* x = table.x[blockIdx.y];
     const T* bias = table.bias[blockIdx.y];
@@ -46,7 +47,7 @@ template <typename T, typename A> __global__ void add_biases(const Table<T> tabl
     }
 }
 
-// The column sums of each x (rows, n) go to its bias, unless that is null: as `column_sum`.
+// Write the column sums of each x (rows, n) to its bias, unless the bias is null. See `column_sum`.
 template <typename T, typename A> __global__ void __launch_bounds__(1024) column_sums(
     const Table<T> table, long long rows)
 {
@@ -143,7 +144,7 @@ def add_all(products):
 
 @register(Projections)
 class ProjectionsKernel:
-    """Linear layers of one input: besides the products, one launch forward and two backward."""
+    """Linear layers of one input, with one launch forward and two backward besides the products."""
 
     @staticmethod
     def accepts(x, *parameters):

@@ -57,12 +57,13 @@ def empty_side_by_side(arrays):
     Parameters
     ----------
     arrays : sequence of CuPy arrays
-        Each fills its memory without gaps; its axes may be in any order, as in attention heads.
+        The elements of each array must fill its memory without gaps. The axes may be in any order
+        in memory, as in attention heads.
     """
     xp, first = load(), arrays[0]
     if len({(a.shape, a.strides, a.dtype) for a in arrays}) > 1 or not first.size:
         return [xp.empty_like(a) for a in arrays]
-    like = xp.empty_like(first)  # its strides: those of `first`, without gaps
+    like = xp.empty_like(first)  # for its strides: the order of `first`, without gaps
     memory = xp.empty(len(arrays) * first.size, first.dtype).data
     return [
         xp.ndarray(first.shape, first.dtype, memory + i * like.nbytes, like.strides)

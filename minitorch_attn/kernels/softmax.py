@@ -23,7 +23,7 @@ from .source import FLOATS, Source, all_contiguous, threads_for_row
 
 __all__ = ["LOWEST", "MAX_AND_SUM", "LogSoftmaxKernel", "MaskedSoftmaxKernel", "SoftmaxKernel"]
 
-LEADING_AXES = 4  # of a mask: the kernel finds a row of the mask from four indices
+LEADING_AXES = 4  # the kernel finds a row of a mask from four indices
 _FLOAT = -3.4028234663852886e38
 LOWEST = {"float16": _FLOAT, "float32": _FLOAT, "float64": -1.7976931348623157e308}  # finite in A
 
@@ -74,8 +74,8 @@ template <typename T, typename A> __global__ void log_softmax_forward(
     for (long long j = threadIdx.x; j < n; j += blockDim.x) y[j] = T(A(x[j]) - m - log_s);
 }
 
-// The axes of x are (n0, n1, n2, n3, n). The mask has steps of its own, 0 where it is broadcast.
-// A row without an allowed element is 0.
+// The axes of x are (n0, n1, n2, n3, n). The mask has its own steps, which are 0 along broadcast
+// axes. If a row has no allowed element, the result is a row of zeros.
 template <typename T, typename A> __global__ void masked_softmax_forward(
     const T* x, const bool* mask, T* y, long long n1, long long n2, long long n3, long long n,
     long long step0, long long step1, long long step2, long long step3, long long step,
