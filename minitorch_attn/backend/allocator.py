@@ -19,7 +19,7 @@ _DEFAULT = 128 << 10
 
 
 def keep_memory(keep=True):
-    """Tell the C library to keep freed memory for later arrays; importing the library does this.
+    """Tell the C library to keep freed memory for later arrays. `import minitorch_attn` does this.
 
     The setting affects the whole process, including all its libraries. The process then returns
     free memory at the end of the heap only if it exceeds 2 GiB. If the environment variable

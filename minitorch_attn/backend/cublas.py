@@ -114,7 +114,7 @@ def check(status, name):
 
 @lru_cache(maxsize=1)
 def library():
-    """Return cuBLAS, or None where it cannot be loaded; CuPy then computes the products."""
+    """Return cuBLAS. If it cannot be loaded, return None, and CuPy computes the products."""
     for finder in ("cupysim.pathfinder", "cuda.pathfinder"):  # as CuPy finds it, simulated or real
         try:
             found = importlib.import_module(finder).load_nvidia_dynamic_lib("cublas")

@@ -39,10 +39,10 @@ def note_worst(kind, worst):
     Parameters
     ----------
     kind : hashable, callable
-        Kind of the check; checks of one kind share a slot. `kind(worst)` returns the exception to
+        Kind of the check. Checks of one kind share a slot. `kind(worst)` returns the exception to
         raise, or None if `worst` is in range.
     worst : 0-d uint64 array on a device
-        Worst value; larger is worse.
+        Worst value that the check has found. Larger values are worse.
     """
     here = _slot(kind, worst)
     array_module(worst).maximum(here, worst, out=here)

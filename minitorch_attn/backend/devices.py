@@ -100,7 +100,7 @@ def _find_platform(array):
 
 
 def platform_of(array):
-    """Return the Platform of one array; numbers belong to the host."""
+    """Return the Platform of an array, or that of the host for a number."""
     if type(array) is ndarray:
         return _HOST
     return _find_platform(array) or _HOST
@@ -112,7 +112,7 @@ def array_module(first=None, *others):
     Parameters
     ----------
     first, *others : array, number or None
-        Numbers and None are ignored; NumPy's own scalars count as NumPy arrays.
+        Arrays. Numbers and None are ignored, but NumPy's own scalars count as NumPy arrays.
 
     Returns
     -------
@@ -319,7 +319,7 @@ def memory_of(array):
     Returns
     -------
     object
-        Owner shared by all views of a buffer; it supports weak references.
+        Owner of the memory, the same for all views of a buffer. It supports weak references.
     int
 
     Examples

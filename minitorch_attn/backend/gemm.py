@@ -69,7 +69,7 @@ def matmul(a, b):
 
 
 def matmul_like(a, b, like):
-    """Return `a @ b`; on the host, its axes have the same memory order as those of `like`.
+    """Return `a @ b`. On the host, the axes of the result have the memory order of `like`.
 
     Attention splits heads with `x.reshape(batch, token, heads, dim).swapaxes(1, 2)`. An output
     with the memory order of the query can be merged back into tokens without a copy.

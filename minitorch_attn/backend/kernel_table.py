@@ -1,8 +1,8 @@
 """Table of the CUDA kernels, which replace the forward and backward passes of operations.
 
-An operation does not mention its kernel. `Function.apply` calls `kernel_for`, but only for arrays
-that are not on the host; `with_kernel` does the same for a plain function on arrays. The package
-`kernels` fills the table when CUDA is first used.
+An operation does not mention its kernel. `Function.apply` calls `kernel_for` to find the kernel,
+but only for arrays that are not on the host. `with_kernel` does the same for a plain function on
+arrays. The package `kernels` fills the table when CUDA is first used.
 """
 
 from functools import wraps

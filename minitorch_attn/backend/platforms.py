@@ -78,7 +78,7 @@ def memory_owner(array):
 
 
 class Platform:
-    """Interface to one kind of device; everything that differs between devices is in a subclass.
+    """Interface to one kind of device. Everything that differs between devices is in a subclass.
 
     `array_types` are the array types of this kind of device.
     """

@@ -60,7 +60,8 @@ def matrix_layout(rows, columns, row_step, column_step):
     Returns
     -------
     (bool, int) or None
-        Whether the matrix is stored transposed, and its leading dimension; None if it needs a copy.
+        Whether the matrix is stored transposed, and its leading dimension. None if the matrix must
+        be copied first.
 
     Examples
     --------

@@ -46,7 +46,7 @@ def scatter_add(target, index, source):
 
 
 def scatter_add_host(target, index, source):
-    """Add `source` to `target` at `index`, in place, for NumPy arrays; duplicate indices add up."""
+    """Add `source` to `target[index]` in place, for NumPy arrays, including duplicate indices."""
     if not isinstance(index, ndarray) or index.dtype.kind not in "iu":
         return _add_anywhere(target, index, source)
     if not target.flags.c_contiguous or target.ndim == 0:

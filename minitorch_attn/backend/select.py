@@ -8,7 +8,7 @@ from minitorch_attn.backend.devices import array_module
 __all__ = ["where"]
 
 _BITS = {2: np.dtype("int16"), 4: np.dtype("int32"), 8: np.dtype("int64")}
-_SMALL = 4096  # elements; below this, np.where is faster than several passes
+_SMALL = 4096  # for fewer elements, np.where is faster than several passes
 
 
 def where(condition, a, b):

@@ -108,7 +108,7 @@ def normal(x):
 
 
 def erf_host(x, out=None):
-    """Return erf of a NumPy array, written to `out` if given (contiguous; it may be `x` itself)."""
+    """Return erf of a NumPy array, written to `out` if given: a contiguous array, possibly `x`."""
     return _in_blocks(_FITS, _erf_block, x, out)
 
 

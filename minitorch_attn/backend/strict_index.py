@@ -18,9 +18,9 @@ _state = {"chance": None}
 
 
 def named_index_errors(function):
-    """Decorate a function: on IndexError, run the pending range checks, which name the argument.
+    """Decorate a function: after an IndexError, run pending range checks, which name the argument.
 
-    NumPy, which the strict device uses, raises IndexError at once; a GPU would wrap the index.
+    The strict device uses NumPy, which raises IndexError immediately. A GPU would wrap the index.
     """
 
     def call(array, *args, **keywords):

@@ -68,9 +68,10 @@ def head_figures(weights):
     Returns
     -------
     list of dict
-        "entropy" (nats, mean over the queries), "keys" (exp(entropy): the number of equally
-        weighted keys with that entropy) and "first" (mean weight of the first key). Self-attention
-        also has "self" and "before" (mean weights of the query's own and of the previous token).
+        "entropy" is the mean entropy of the rows, in nats. "keys" is exp(entropy), the number of
+        equally weighted keys with that entropy. "first" is the mean weight of the first key. In
+        self-attention, "self" and "before" are the mean weights of the query's own token and of the
+        previous token.
 
     Examples
     --------

@@ -42,7 +42,7 @@ class Desk:
         self.file = WorkFile(file, self.progress.file)
 
     def pick(self, number=None):
-        """Return the step with this number; by default the first that is not done, or None."""
+        """Return the step with this number. Default: the first step that is not done, or None."""
         if number is None:
             return self.progress.current(self.known)
         try:
@@ -100,7 +100,7 @@ class Desk:
         return self.file.path
 
     def last_begun(self):
-        """Return the number of the last step that has a written function in the file; 0 if none.
+        """Return the number of the last step with a written function in the file, or 0.
 
         This reads the file itself, because a new progress file does not list steps that were done
         earlier.

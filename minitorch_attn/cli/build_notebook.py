@@ -1,4 +1,4 @@
-"""`mta build notebook`: create the build notebook and those of its lessons, and open the first."""
+"""`mta build notebook`: create the build notebook and notebooks of its lessons, and open it."""
 
 import click
 

@@ -199,10 +199,10 @@ def _is_given(name):
 def _tour(**values):
     """Train a small GPT in about a minute, and look inside it.
 
-    It learns from English text; nothing is downloaded. The command compares the loss with unigram
-    and bigram baselines, checks the gradients of the trained model against finite differences, and
-    writes figures, metrics, a sample and checkpoints to a run folder. Ctrl-C saves and stops;
-    --resume continues.
+    The model learns from English text, which is not downloaded. The command compares the loss with
+    unigram and bigram baselines, checks the gradients of the trained model against finite
+    differences, and writes figures, metrics, a sample and checkpoints to a run folder. Ctrl-C saves
+    and stops; --resume continues.
     """
     return _run("tour", load_recipe("gpt"), values)
 

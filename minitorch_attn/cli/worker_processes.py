@@ -148,7 +148,7 @@ class _Supervisor:
         return None
 
     def _status(self):
-        """Return the exit status; if a worker died, say which, and how to continue."""
+        """Return the exit status. If a worker died, print which worker, and how to continue."""
         left = self._note("status")
         if left is not None:
             return int(left)
@@ -187,7 +187,7 @@ class _Supervisor:
 
 
 def _is_ours(pid, folder):
-    """Return True if a process has our note folder in its environment: its id may be reused."""
+    """Return True if a process is a worker of this run. Its id may belong to a new process."""
     try:
         return f"{FOLDER}={folder}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -195,7 +195,7 @@ def _is_ours(pid, folder):
 
 
 def _pass_on(source, target):
-    """Copy the workers' output, without what mpiexec adds to it."""
+    """Copy the workers' output without the lines that mpiexec adds."""
     for line in source:
         if not _NOISE.match(line):
             target.write(line)

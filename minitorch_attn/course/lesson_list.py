@@ -47,7 +47,7 @@ class Lesson:
 
     @cached_property
     def minutes(self):
-        """Estimated duration in minutes, from the lessons' `minutes.json`; None if unknown."""
+        """Estimated duration in minutes, from the lessons' `minutes.json`, or None if unknown."""
         try:
             table = json.loads((self.path.parent / "minutes.json").read_text(encoding="utf-8"))
             return int(table[self.number]["minutes"])

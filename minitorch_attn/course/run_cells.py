@@ -219,7 +219,7 @@ def _assigned(before, after):
 
 
 def _shown(value):
-    """Format a value; for a tensor or an array with axes, add the shape on the next line."""
+    """Format a value. For a tensor or an array with axes, add the shape on the next line."""
     text = repr(value)
     if len(text) > _LONGEST:
         text = text[:_LONGEST] + " ..."

@@ -53,7 +53,7 @@ class CheckFailed(MiniTorchError, AssertionError):
     def _render_traceback_(self):
         """Return the message without a traceback, for notebooks."""
         where = (
-            [] if self.is_written else ["  write it in the cell above; run that cell, then this"]
+            [] if self.is_written else ["  write it in the cell above, then run both cells"]
         )
         return [*str(self).splitlines(), *where]
 
@@ -170,7 +170,7 @@ class _Call:
         return {name: y for name, y in found.items() if y.requires_grad}
 
     def gradients(self, cotangents):
-        """Return the gradient of each argument that requires one, by name; None if none arrives."""
+        """Return each gradient by the name of its argument, or None where no gradient arrives."""
         inputs = {n: x for n, x in leaves(self.arguments) if isinstance(x, Tensor) and x.is_leaf}
         inputs = {name: x for name, x in inputs.items() if x.requires_grad}
         outputs = self.differentiable()

@@ -44,7 +44,7 @@ AXES = 5  # batch, head, group, token, feature
 
 
 class _Kernel:
-    """Attention in one launch forward and two backward."""
+    """CUDA kernels of attention: one launch forward and two backward."""
 
     @staticmethod
     def accepts(query, key, value, mask, *, scale, is_causal, dropout_p):
@@ -129,17 +129,17 @@ class _Kernel:
 
 @register(Attention)
 class AttentionKernel(_Kernel):
-    """`Attention` in one launch forward and two backward."""
+    """CUDA kernels of `Attention`: one launch forward and two backward."""
 
 
 @register(CausalAttention)
 class CausalAttentionKernel(_Kernel):
-    """`CausalAttention` in one launch forward and two backward."""
+    """CUDA kernels of `CausalAttention`: one launch forward and two backward."""
 
 
 @register(tiled.TiledAttention)
 class TiledAttentionKernel(_Kernel):
-    """`TiledAttention` in one launch forward and two backward."""
+    """CUDA kernels of `TiledAttention`: one launch forward and two backward."""
 
     @staticmethod
     def draw_rows(query):
@@ -158,14 +158,14 @@ def _words(*words):
 
 
 def _heads(x):
-    """Return the struct `Heads`: address and strides; the address is null for None."""
+    """Return the struct `Heads` of an array: its address (null for None) and strides."""
     if x is None:
         return _words(*[0] * (1 + AXES))
     return _words(x.data.ptr, *_strides(x))
 
 
 def _strides(x):
-    """Return the strides of (batch, head, group, ...) in elements; 0 along an axis of size 1."""
+    """Return the strides of (batch, head, group, ...) in elements, or 0 along axes of size 1."""
     strides = [0 if n == 1 else s // x.itemsize for n, s in zip(x.shape, x.strides, strict=True)]
     return [0] * (AXES - x.ndim) + strides
 
@@ -187,7 +187,7 @@ def _sizes(query, key, value, is_causal):
 
 
 def _reserve_mask(query, key, rows, dropout_p):
-    """Reserve the counters of a dropout mask; return (seed, offset, rows), or None without dropout.
+    """Reserve counters for a dropout mask. Return (seed, offset, rows), or None without dropout.
 
     The mask is drawn for `rows` queries at a time, each time from a whole number of counters.
     """

@@ -141,7 +141,7 @@ def forward_rows(logits, labels, weight, ignore_index, smoothing):
 
 
 def sum_of_rows(loss, label_weight, mean):
-    """Launch the kernel that adds up the rows; return the loss and the total weight, both 0-d."""
+    """Launch the kernel that adds up the rows. Return the loss and the total weight, both 0-d."""
     xp = array_module(loss)
     result, total_weight = xp.empty((), loss.dtype), xp.empty((), loss.dtype)
     SOURCE.launch(
@@ -153,7 +153,7 @@ def sum_of_rows(loss, label_weight, mean):
 
 @register(CrossEntropy)
 class CrossEntropyKernel:
-    """Cross-entropy in two launches forward and one backward."""
+    """CUDA kernels of cross-entropy: two launches forward and one backward."""
 
     @staticmethod
     def accepts(logits, labels, weight, **settings):

@@ -91,7 +91,7 @@ template <typename T, typename A> __global__ void draw_tokens(
 
 @register(draw_tokens)
 class DrawKernel:
-    """`ops.draw_tokens` in one launch; with several rows, their levels are copied to the GPU."""
+    """CUDA kernel of `ops.draw_tokens`: one launch, after a copy of the levels for several rows."""
 
     @staticmethod
     def accepts(scores, levels, temperature):

@@ -68,7 +68,7 @@ template <typename T, typename A> __global__ void residual_dropout(
 
 @register(draw_mask)
 class MaskKernel:
-    """`backend.random.draw_mask` in one launch."""
+    """CUDA kernel of `backend.random.draw_mask`: one launch."""
 
     @staticmethod
     def accepts(mask, threshold, seed, offset):
@@ -85,7 +85,7 @@ class MaskKernel:
 
 @register(Dropout)
 class DropoutKernel:
-    """Dropout with a mask that has the shape of x, in one launch forward and one backward."""
+    """CUDA kernels of dropout with a mask of the shape of x: one launch forward, one backward."""
 
     @staticmethod
     def accepts(x, mask, *, scale):
@@ -104,7 +104,7 @@ class DropoutKernel:
 
 @register(ResidualDropout)
 class ResidualDropoutKernel:
-    """A residual path with dropout, in one launch forward and one backward."""
+    """CUDA kernels of a residual path with dropout: one launch forward and one backward."""
 
     @staticmethod
     def accepts(x, branch, *, offset, **settings):

@@ -69,7 +69,7 @@ template <typename T, typename A> __global__ void sum_of_segment(
 
 @register(RowSum)
 class RowSumKernel:
-    """`RowSum` without atomic additions: in one launch for a small table, otherwise by sorting."""
+    """CUDA kernels of `RowSum`: one launch for a small table, otherwise a sort first."""
 
     backward = RowSum.backward
 

@@ -3,9 +3,9 @@
     u = x W1^T + b1,   h = f(u),   y = h W2^T + b2
     dL/du = dL/dh * f'(u),   dL/db1 = sum of dL/du over the rows,   dL/db2 = ... of dL/dy
 
-`backend.matmul` computes the products. In the forward pass, one kernel adds b1 to the product
-and computes h and the slope f'(u) from it; h overwrites u. In the backward pass, one kernel
-multiplies dL/dh by the slope, in place, and adds up the columns for dL/db1.
+`backend.matmul` computes the products. In the forward pass, one kernel adds b1 to the product, and
+computes h and the slope f'(u) from the sum u. h overwrites u in memory. In the backward pass, one
+kernel multiplies dL/dh by the slope, in place, and adds up the columns for dL/db1.
 
 Launches besides the products: 2 forward and 2 backward, in place of 13 and 3 (GELU). The slope of
 ReLU is not stored: it is 1 where h > 0. For a few rows that do not need a gradient, as in
@@ -110,7 +110,7 @@ def through_activation(grad_h, h, slope, need_bias):
 @register(FeedForwardInBlocks)
 @register(FeedForward)
 class FeedForwardKernel:
-    """Feed-forward network with two launches besides the products, forward and backward."""
+    """CUDA kernels of the feed-forward network: two launches forward and two backward."""
 
     @staticmethod
     def accepts(x, *parameters, activation):

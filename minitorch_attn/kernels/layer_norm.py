@@ -128,7 +128,7 @@ def norm_forward(x, weight, bias, row_axes, eps, centre):
 
 
 def norm_backward(grad_y, x, weight, mean, rstd, row_axes, needs_grad):
-    """Launch the backward kernels; return grad_x, grad_weight and grad_bias, or None for each."""
+    """Launch the backward kernels. Return grad_x, grad_weight and grad_bias, each possibly None."""
     xp = array_module(x)
     grad_y, x, weight = all_contiguous(grad_y, x, weight)
     need_x, need_weight, need_bias = needs_grad
@@ -157,7 +157,7 @@ def _one_dtype(*arrays):
 
 @register(LayerNorm)
 class LayerNormKernel:
-    """LayerNorm in one launch forward and two backward."""
+    """CUDA kernels of LayerNorm: one launch forward and two backward."""
 
     @staticmethod
     def accepts(x, weight, bias, *, eps, row_axes):
@@ -180,7 +180,7 @@ class LayerNormKernel:
 
 @register(RMSNorm)
 class RMSNormKernel:
-    """RMSNorm in one launch forward and two backward."""
+    """CUDA kernels of RMSNorm: one launch forward and two backward."""
 
     @staticmethod
     def accepts(x, weight, *, eps, row_axes):

@@ -38,7 +38,7 @@ template <typename T, typename A> __global__ void add_bias(
 
 
 def add_bias(y, bias):
-    """Return y + bias, computed in place in y; a bias of None is 0.
+    """Return y + bias, computed in place in y. A bias of None counts as 0.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def add_bias(y, bias):
 
 @register(Linear)
 class LinearKernel:
-    """Linear layer with one launch for the bias forward and one backward."""
+    """CUDA kernels of a linear layer: for the bias, one launch forward and one backward."""
 
     @staticmethod
     def accepts(x, weight, bias):

@@ -31,7 +31,7 @@ template <typename T, typename A> __global__ void write_numbers(
 
 @register(write_numbers)
 class WriteKernel:
-    """`backend.graph_capture.write_numbers` in one launch."""
+    """CUDA kernel of `backend.graph_capture.write_numbers`: one launch."""
 
     @staticmethod
     def accepts(board, values):

@@ -179,7 +179,7 @@ def _same_kind(*arrays):
 
 @register(join)
 class GatherKernel:
-    """`optim.flat_buffer.join` in one launch."""
+    """CUDA kernel of `optim.flat_buffer.join`: one launch."""
 
     @staticmethod
     def accepts(pieces, out):
@@ -272,8 +272,8 @@ class AdamKernel:
         group : dict
             Options, as in `Optimizer.param_groups`.
         updates : callable
-            `updates()` returns the number of the current update, counted from 1; in a CUDA
-            graph, the number of the replay.
+            `updates()` returns the number of the current update, counted from 1. In a CUDA graph,
+            it returns the number of the replay.
         value, m, v, largest : arrays of shape (n,)
             Range of the buffers of parameters and state.
         grads : list of arrays

@@ -104,7 +104,7 @@ def batch_of(matrices):
 
 
 def add_biases(ys, biases):
-    """Return the matrices (rows, out_i) with their biases added in place; a bias of None is 0."""
+    """Add biases in place to the matrices (rows, out_i), and return them. A bias may be None."""
     ys, biases = all_contiguous(*ys), all_contiguous(*biases)
     rows, widest = len(ys[0]), max(y.shape[1] for y in ys)
     if any(bias is not None for bias in biases):
@@ -144,7 +144,7 @@ def add_all(products):
 
 @register(Projections)
 class ProjectionsKernel:
-    """Linear layers of one input, with one launch forward and two backward besides the products."""
+    """CUDA kernels of linear layers with one input: one launch forward and two backward."""
 
     @staticmethod
     def accepts(x, *parameters):

@@ -44,7 +44,7 @@ template <typename T, typename A> __global__ void roll(
 
 @register(Roll)
 class RollKernel:
-    """`Roll` in one launch; its backward is a roll in the other direction."""
+    """CUDA kernel of `Roll`: one launch. The backward pass rolls in the other direction."""
 
     @staticmethod
     def accepts(x, *, shifts, dims):

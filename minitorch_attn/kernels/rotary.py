@@ -58,7 +58,7 @@ template <typename T, typename A> __global__ void rotary(
 
 @register(Rotary)
 class RotaryKernel:
-    """`Rotary` in one launch; its backward is a rotation by the opposite angle."""
+    """CUDA kernel of `Rotary`: one launch. The backward pass rotates by the opposite angle."""
 
     @staticmethod
     def accepts(x, cos, sin, *, interleaved):

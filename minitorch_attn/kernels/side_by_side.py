@@ -20,7 +20,7 @@ __all__ = ["SideBySideKernel", "as_one", "empty_side_by_side", "parts_of"]
 
 
 def as_one(arrays):
-    """Return equally spaced arrays in one block of memory as one array; otherwise, return None.
+    """Return arrays as one array if they are equally spaced in one block of memory, else None.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def empty_side_by_side(arrays):
 
 @register(side_by_side)
 class SideBySideKernel:
-    """`nn.linear.side_by_side`: copy arrays to one block of memory unless they share one."""
+    """`nn.linear.side_by_side` on a GPU: copy arrays to one block of memory if necessary."""
 
     @staticmethod
     def accepts(arrays):

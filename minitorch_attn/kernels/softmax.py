@@ -4,8 +4,9 @@
     log-softmax: y_j = x_j - m - log(s)
 
 m and s are computed in one pass over the row. Each thread keeps the maximum of the elements that it
-has seen and the sum of their exponentials; a new maximum rescales the sum (Milakov and Gimelshein,
-arXiv:1805.02867v2, algorithm 3). The threads' pairs (m, s) are then combined.
+has seen, and the sum of their exponentials. When it finds a new maximum, it rescales the sum
+(Milakov and Gimelshein, arXiv:1805.02867v2, algorithm 3). The threads' pairs (m, s) are then
+combined.
 
     softmax:     grad_x = y (grad_y - sum(grad_y y))
     log-softmax: grad_x = grad_y - exp(y) sum(grad_y)
@@ -177,7 +178,7 @@ def _takes(x, axis):
 
 @register(Softmax)
 class SoftmaxKernel:
-    """Softmax along the last axis, in one launch forward and one backward."""
+    """CUDA kernels of softmax along the last axis: one launch forward and one backward."""
 
     name = "softmax"
 
@@ -199,14 +200,14 @@ class SoftmaxKernel:
 
 @register(LogSoftmax)
 class LogSoftmaxKernel(SoftmaxKernel):
-    """Log-softmax along the last axis, in one launch forward and one backward."""
+    """CUDA kernels of log-softmax along the last axis: one launch forward and one backward."""
 
     name = "log_softmax"
 
 
 @register(MaskedSoftmax)
 class MaskedSoftmaxKernel:
-    """Masked softmax along the last axis, in one launch forward and one backward."""
+    """CUDA kernels of masked softmax along the last axis: one launch forward and one backward."""
 
     @staticmethod
     def accepts(x, mask, *, axis):

@@ -127,7 +127,7 @@ def threads_for_row(n):
 
 
 def all_contiguous(*arrays):
-    """Return the arrays in C order, copying only those that are not; None stays None."""
+    """Return the arrays in C order. Arrays already in C order are not copied; None stays None."""
     xp = cuda.load()
     return [
         a if a is None or a.flags.c_contiguous else xp.ascontiguousarray(a)  # () stays ()

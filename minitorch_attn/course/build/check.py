@@ -51,7 +51,7 @@ class StepOutcome:
     output : str
         Text that the file printed.
     shown : str
-        What the model can do now; "" unless the step passed.
+        Text that shows what the model can do now, or "" if the step has not passed.
     """
 
     step: int

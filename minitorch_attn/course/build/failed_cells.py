@@ -28,7 +28,7 @@ class FailedCells:
         self._errors, self._before = {}, codes()
 
     def watch(self):
-        """Get notified by IPython when a cell has run; without IPython, do nothing."""
+        """Ask IPython to call this object after each cell. Without IPython, do nothing."""
         module = sys.modules.get("IPython")
         shell = module.get_ipython() if module else None
         if shell is None or shell.user_ns is not self.namespace:

@@ -81,7 +81,8 @@ def build_notebook(file="my_gpt.py", written="", answers=False):
     written : str
         Text of that file, which must be valid Python. Functions that it contains are filled in.
     answers : bool, default False
-        Whether to fill in the answers, so that the notebook runs. It then records no progress.
+        Whether to fill in the answers, so that the notebook runs. A notebook with answers does not
+        record progress.
 
     Returns
     -------

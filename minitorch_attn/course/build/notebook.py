@@ -42,7 +42,7 @@ class Build:
     Parameters
     ----------
     namespace : dict
-        Names of the notebook: `globals()`. What the file defines is added to them.
+        Names of the notebook, `globals()`. The names that the file defines are added.
     file : str or path
         The learner's file. It is created if it does not exist.
     remember : bool, default True
@@ -282,7 +282,7 @@ class Build:
         return {name: function.__code__ for name, function in self._functions().items()}
 
     def _version(self, name, sources):
-        """Say why the file's function was checked instead of the cell's; "" if they are equal.
+        """Say why the function in the file was checked, not the cell's, or return "" if they agree.
 
         Text that was typed into a cell but not run is unknown here.
         """
@@ -353,7 +353,7 @@ class Build:
         return f"{unknown[1]} is in another cell: move it into the cell of {name}"
 
     def _earlier(self, name):
-        """Return the failed Part of an earlier function; None if all earlier ones pass."""
+        """Return the failed Part of an earlier function, or None if all earlier functions pass."""
         step, names = self._step_of(name), list(self._known)
         left = self.passed.left(names[: names.index(name)], self._text())
         functions = [item for s in self.steps for item in s.functions if item.name in left]

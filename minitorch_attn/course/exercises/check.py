@@ -1,4 +1,4 @@
-"""Check a learner's file: run it in a separate process, and judge its results in this process.
+"""Check a learner's file: run it in a separate process, and judge the results in the main process.
 
 The separate process receives inputs and returns arrays. The main process compares these arrays with
 the results of the library's own operations, for a small and a large case. So a file cannot pass by
@@ -264,7 +264,7 @@ def _end(process):
 
 
 def read_note(folder):
-    """Return the note that the process wrote, a dict; empty if it could not be read."""
+    """Return the note that the process wrote, or an empty dict if the note could not be read."""
     try:
         note = read_json(folder / "note.json")
         check(note, _NOTE, "note.json")

@@ -108,7 +108,7 @@ def layer_check(
     Parameters
     ----------
     name, layer : str
-        Name of the check; class, for example "minitorch_attn.nn.attention:Attention".
+        Name of the check, and the class, for example "minitorch_attn.nn.attention:Attention".
     make : dict
         Keyword arguments of the class's constructor.
     arguments : dict of str to (ndarray or None)

@@ -150,7 +150,7 @@ _README = """# {title}
 {rows}
 
 {points} points. Replace the `raise NotYetWritten(...)` in each function. The signature and the
-docstring describe the inputs and outputs; the comments below them give the shapes of intermediate
+docstring describe the inputs and outputs. The comments below them give the shapes of intermediate
 results. You may read and call the rest of the library. The bodies of functions that would give away
 the answer are removed, too. These functions raise the same error: leave them unchanged.
 
@@ -180,7 +180,7 @@ standard library. Change only the files listed below: changes to other files hav
 
 ## What to submit
 
-These files, in a folder or an archive, at these paths; everything else is ignored:
+Submit these files in a folder or an archive, at these paths. Everything else is ignored:
 
 {files}
 """

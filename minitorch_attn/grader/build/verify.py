@@ -82,7 +82,7 @@ def verify(assignment, level=None, seed=SEED, reward=True, place=0):
 
 
 def verify_several(assignments, jobs=1, **options):
-    """Verify assignments, `jobs` of them at a time, each in a process of its own.
+    """Verify assignments, `jobs` of them at a time, each in a separate process.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ def add_libraries(root, folders, link):
 
 
 def _linked(folders):
-    """Return the paths of the required shared libraries by name; "" for the dynamic loader."""
+    """Return the path of each required shared library by name, and the dynamic loader as ""."""
     files = [str(path) for folder in folders for path in folder.rglob("*.so*")]
     files += [str(path) for folder in folders for path in folder.glob("bin/*")]
     done = subprocess.run(

@@ -116,7 +116,7 @@ class Sandbox:
 
     @property
     def user(self):
-        """User id of the process; None for the current user. Submissions never run as root."""
+        """User id of the process, or None for the current user. Submissions never run as root."""
         return user_of(self.place) if os.geteuid() == 0 else None
 
     def works(self):

@@ -25,7 +25,7 @@ _taken, _lock = {}, threading.Lock()
 
 
 def user_of(place):
-    """Return the sandbox user of a worker of this process; it stays the same for later calls.
+    """Return the sandbox user of a worker. Later calls for the same worker return the same user.
 
     Parameters
     ----------

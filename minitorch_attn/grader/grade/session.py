@@ -46,7 +46,7 @@ class Session:
     output : str
         Text that the submission printed, truncated and without control characters.
     used : float
-        Time in seconds that the submission has used; see `Clock`.
+        Time in seconds that the submission has used, as counted by `Clock`.
 
     Examples
     --------

@@ -137,7 +137,7 @@ class Steps:
             return
         arguments = _arguments(frame)
         path = self._module(arguments)
-        # Numbers are recorded if they are passed to the student's function; others are settings.
+        # Record numbers only if they are passed to the student's function. Others are settings.
         given = self._arrays(_placed(list(arguments.values()), defined is not None), GIVEN)
         parent = self._open[-1][1] if self._open else None
         self._open.append((frame, len(self.steps)))
@@ -158,7 +158,7 @@ class Steps:
         step["left"] = own and value is None and not code.co_flags & _GENERATOR
         if step["left"]:
             value = [_inside(argument) for argument in _arguments(frame).values()]
-        # Numbers are recorded if the student's function returns them; others are shapes or flags.
+        # Record numbers only if the student's function returns them. Others are shapes or flags.
         numbers = own and not step["left"]
         step["made"] = self._arrays(_placed(value, numbers), KEPT, made=True)
 
@@ -244,7 +244,7 @@ def _inside(value):
 
 
 def _placed(value, numbers=False):
-    """Yield (i, array) for each array in entry i of a tuple or list; i is 0 for other values."""
+    """Yield (i, array) for each array in entry i of a tuple or list, or (0, array) otherwise."""
     parts = value if isinstance(value, (tuple, list)) else [value]
     for place, part in enumerate(parts):
         for array in _flat(part, numbers):
@@ -252,7 +252,7 @@ def _placed(value, numbers=False):
 
 
 def _flat(value, numbers=False, depth=4):
-    """Yield the arrays in a value, including those of tensors; if `numbers`, also its numbers."""
+    """Yield the arrays in a value, including the arrays of tensors, and numbers if requested."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "biufc":
             yield np.asarray(value)

@@ -76,7 +76,8 @@ class Worker:
     package_folder : path
         Folder of the compiled package `minitorch_attn` that the submission completes.
     files : dict of str to bytes
-        Contents of submitted files by path `minitorch_attn/...`; they replace the package's files.
+        Contents of the submitted files, by path `minitorch_attn/...`. They replace the package's
+        files.
 
     Attributes
     ----------

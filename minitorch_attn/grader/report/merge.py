@@ -127,7 +127,7 @@ def _check_numbers(parts):
 
 
 def _common_lists(parts):
-    """Return the lists on which all shards must agree; raise an error if a shard disagrees."""
+    """Return the lists on which all shards must agree, or raise an error if one shard differs."""
     known = [part for part in parts if part.lists["listed"]]
     if not known:
         raise ArgumentError(

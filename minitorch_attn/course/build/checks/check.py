@@ -21,9 +21,11 @@ class Check:
     draw : callable
         `draw(rng)` returns the inputs, a dict of arrays.
     mine : callable
-        `mine(m, **inputs)` with the learner's module m; `mine(m, x, p)` for kind "module".
+        Call of the learner's function: `mine(m, **inputs)`, where m is the learner's module, or
+        `mine(m, x, p)` for kind "module".
     library : callable
-        `library(**inputs)`; for kind "module", `library()` returns the library's module.
+        The same call to the library, `library(**inputs)`. For kind "module", `library()` returns
+        the library's module.
     what : str, default ""
         How this call differs from the function's other calls.
     aspect : str, default ""

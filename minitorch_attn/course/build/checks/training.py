@@ -189,7 +189,7 @@ CHECKS = [
           "40 steps, so that the warm-up takes 10"),
     Check("train", "plain", with_ids(drawn(small_gpt), 7, (_STEPS, 3, 5)), _first_loss,
           lambda ids, **a: ["1", "float"],
-          "the first loss that it yields: how many batches it has read by then, and its type"),
+          "the first loss: how many batches were read before it, and the type of the loss"),
     Check("train", "plain", with_ids(drawn(small_gpt), 7, (_STEPS, 3, 5)), _trained,
           _trained_by_library, f"the losses of {_STEPS} steps of a small GPT",
           mistakes={"the gradients are not set to 0.0 before `backward`":
