@@ -52,9 +52,7 @@ class CheckFailed(MiniTorchError, AssertionError):
 
     def _render_traceback_(self):
         """Return the message without a traceback, for notebooks."""
-        where = (
-            [] if self.is_written else ["  write it in the cell above, then run both cells"]
-        )
+        where = [] if self.is_written else ["  write it in the cell above, then run both cells"]
         return [*str(self).splitlines(), *where]
 
 
