@@ -33,8 +33,8 @@ def batch_part(first, count, total):
     Raises
     ------
     ArgumentError
-        If the rows are not a part of the batch; inside the block, if the first axis of a mask is
-        not a multiple of `count`.
+        If the rows are not a part of the batch. Inside the block, also if the first axis of a mask
+        is not a multiple of `count`.
     GraphError
         Inside the block, if random numbers other than masks are drawn, or if threads that draw
         masks are started.

@@ -70,8 +70,8 @@ def blas_threads():
 def limited_blas_threads(count):
     """Limit each matrix product inside the `with` block to `count` threads.
 
-    Several threads may be inside such blocks at once; the end of the last block restores the
-    original setting.
+    Several threads may be inside such blocks at the same time. The end of the last block restores
+    the original number of threads.
 
     Parameters
     ----------

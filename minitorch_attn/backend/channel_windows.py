@@ -17,7 +17,7 @@ __all__ = ["kernel_sums", "window_sums"]
 
 
 def window_sums(windows, kernels, out):
-    """Write the sum of each window, weighted by the kernel of its channel, to `out`.
+    """Write to `out` the sum of each window, weighted by the kernel of its channel.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ class _Settings:
 
     @property
     def allow_tf32(self):
-        """Whether the tensor cores may multiply float32 with 10-bit mantissas (TF32)."""
+        """Whether tensor cores may round float32 factors to 10-bit mantissas (TF32)."""
         return self.precision != "highest"
 
     @allow_tf32.setter

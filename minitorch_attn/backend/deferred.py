@@ -66,7 +66,7 @@ def note_largest(kind, index, lowest=0, allow=None):
 
 @with_kernel
 def store_largest(index, lowest, allow, here):
-    """Set `here` to the maximum of itself and all `index - lowest`."""
+    """Set `here`, in place, to the maximum of `here` and all `index - lowest`."""
     xp = array_module(index)
     if allow is not None:
         index = xp.where(index == allow, lowest, index)

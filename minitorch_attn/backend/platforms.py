@@ -69,7 +69,7 @@ CPU = Device("cpu")
 
 
 def memory_owner(array):
-    """Return the object at the end of an ndarray's chain of bases, which owns its memory."""
+    """Return the owner of an ndarray's memory: the last object in its chain of bases."""
     base = array.base
     while base is not None:
         array = base.obj if type(base) is memoryview else base

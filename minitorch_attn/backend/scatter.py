@@ -15,7 +15,7 @@ _BLOCK = 1 << 18  # entries per block; their positions fit in the cache
 
 
 def scatter_add(target, index, source):
-    """Add `source` to `target[index]` in place; the rows of a repeated index are all added.
+    """Add `source` to `target[index]` in place. For a repeated index, add all of its rows.
 
     Parameters
     ----------

@@ -313,8 +313,8 @@ def notebook(group_file, fresh, answers, no_viewer, file):
 def train(group_file, steps, alone, file):
     """Train your GPT, and the library's GPT of the same size, on the text of `mta tour`.
 
-    Both start with the same weights and get the same batches. It takes a few minutes; the weights
-    are written next to your file.
+    Both start with the same weights and get the same batches. Training takes a few minutes. The
+    weights are written next to your file.
     """
     desk = Desk(file or group_file)
     return _run("train", desk.complete(8), steps, "alone" if alone else "beside")

@@ -348,8 +348,8 @@ def export(folder, kind, out):
 def gradescope(name, out, wheels, pythons):
     """Create the file autograder.zip to upload to Gradescope.
 
-    It contains this package, the assignment and NumPy wheels. On Gradescope, it installs only
-    bubblewrap and Python, if they are missing.
+    The file contains this package, the assignment and NumPy wheels. On Gradescope, it installs
+    bubblewrap and Python if they are missing, and nothing else.
     """
     from ..grader.build.assignment import find_assignment
     from ..grader.report.autograder import write_autograder

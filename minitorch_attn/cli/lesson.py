@@ -28,7 +28,7 @@ _FAST = click.option(
     short_help="List lessons, step through them, open them as notebooks.",
 )  # fmt: skip
 def lesson():
-    """Read and run lessons. Each explains one idea with short code and shows how it can fail.
+    """Read and run lessons. Each lesson explains one idea with code, and shows how it can fail.
 
     NN is the number of a lesson, or part of its name as in `mta lesson step sqrt`.
     """

@@ -30,7 +30,7 @@ _PATIENCE = 8.0  # seconds for worker 0 to report an error that all workers have
 def join():
     """Join the other workers, which mpiexec or srun started; return the number of workers.
 
-    From then on, this process does not outlive its parent, and an exception ends all workers.
+    After this call, this process ends when its parent ends, and an exception ends all workers.
     """
     from .. import distributed
 

@@ -81,15 +81,15 @@ def train_on_digits(model, steps, rate, lengths, reverse=True, blanks=False):
 
 
 def train(model, steps, rate, draw):
-    """Train a model with Adam and teacher forcing on batches from `draw`, and return it.
+    """Train a model with Adam and teacher forcing on batches from `draw`; return the model.
 
     Parameters
     ----------
     model : Module
-        As in `train_on_digits`.
+        Model with the arguments and results described in `train_on_digits`.
     steps : int
     rate : float
-        As in `train_on_digits`.
+        Learning rate, as in `train_on_digits`.
     draw : callable
         Takes a random generator and returns source, given and target.
 

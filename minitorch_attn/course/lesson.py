@@ -25,7 +25,7 @@ def is_fast():
 
 
 def pick(full, fast):
-    """Return the first argument, or the second one in fast mode.
+    """Return the first argument, or the second argument in fast mode.
 
     Parameters
     ----------

@@ -343,7 +343,7 @@ def _comparable(value):
 
 
 def _jacobian(correct, name, outputs):
-    """Differentiate every entry of the correct result, for a hint. None if there are too many."""
+    """Return the Jacobian of the correct result, for a hint, or None if it is too large."""
     size = sum(y.numel() for y in outputs.values())
     if size * dict(leaves(correct.arguments))[name].numel() > _ENTRIES:
         return None

@@ -137,7 +137,7 @@ template <typename T, typename A> __global__ void adam(
 
 
 def tables(arrays):
-    """Yield the table of at most 128 arrays, their total size and where they start.
+    """Yield, for each group of at most 128 arrays, its table, its size and its start.
 
     Parameters
     ----------

@@ -83,7 +83,8 @@ def products(lefts, rights):
     Parameters
     ----------
     lefts, rights : list of CuPy arrays of shape (n, k) and (k, m)
-        Arrays that lie side by side, possibly transposed, or the same array in all pairs.
+        Matrices that lie side by side in memory, possibly as transposed views. Alternatively, one
+        matrix that all pairs share.
     """
     left, right = batch_of(lefts), batch_of(rights)
     if left is None or right is None or max(len(left), len(right)) < len(lefts):

@@ -133,7 +133,7 @@ def function_text(text, name):
 
 
 def with_function(text, name, source):
-    """Return a file's text with one function, and the helpers from its cell, replaced.
+    """Return the text of a file after replacing one function, and the helpers from its cell.
 
     Parameters
     ----------

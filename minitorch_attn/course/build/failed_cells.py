@@ -48,7 +48,7 @@ class FailedCells:
         Returns
         -------
         str
-            "" if the last run defined the function.
+            Text of the error, or "" if the last run defined the function.
         """
         return self._errors.get(name, "")
 

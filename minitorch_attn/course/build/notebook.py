@@ -64,7 +64,7 @@ class Build:
     # What the cells define
 
     def given(self, cls):
-        """Decorate a given class, so that it keeps the methods that cells have added to it.
+        """Decorate a class that the build provides, so that it keeps methods from other cells.
 
         If the cell of the class runs again, the class stays the same object, and its definition is
         updated.
@@ -239,7 +239,7 @@ class Build:
         return text
 
     def _keep(self, step):
-        """Write the functions that cells have defined since the last call to the file.
+        """Write functions to the file if cells have defined them since the last call.
 
         Return the sources of all functions in cells, by name.
         """

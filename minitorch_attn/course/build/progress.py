@@ -35,7 +35,7 @@ class BuildProgress(Progress):
         return next((step for step in known if not self.has_passed(step)), None)
 
     def after(self, place, known):
-        """Return the first unfinished lesson or step after one on the path to GPT.
+        """Return the first unfinished lesson or step after `place` on the path to GPT.
 
         Parameters
         ----------

@@ -111,7 +111,7 @@ def _text(text):
 
 
 def _fit(m, leaves, loss_of, pairs, steps, lr):
-    """Train with the library's AdamW, until the learner has written one in step 8."""
+    """Train with the library's AdamW, because the learner writes an optimizer only in step 8."""
     parameters = [nn.Parameter(tensor(leaf.data)) for leaf in leaves]
     optimizer = AdamW(parameters, lr=lr, weight_decay=0.0)
     for _ in range(steps):

@@ -65,7 +65,7 @@ class Step:
     stub : str
         Text to append to the learner's file.
     answer : str
-        The corresponding part of the answer.
+        Part of the answer that corresponds to the stub.
     measured : int, default 0
         Minutes that a student needed, rounded up to a multiple of five; 0 if unknown.
     short : dict of str to dict, optional

@@ -89,7 +89,7 @@ class WorkFile:
         Returns
         -------
         Path or None
-            Copy of the previous file; None if nothing was lost.
+            Path of the copy of the previous file, or None if no copy was necessary.
         """
         before = text = self.path.read_text("utf-8")
         edited = False

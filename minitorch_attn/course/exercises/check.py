@@ -87,7 +87,7 @@ class Outcome:
     report : str or None
         The gradcheck report without its guesses at the cause.
     causes : str
-        The guesses of gradcheck at the cause, shown as the last hint; "" if there are none.
+        The guesses of gradcheck at the cause, shown as the last hint, or "" if there are none.
     report_ok : bool
         Whether the gradcheck report found no mistake.
     output : str

@@ -234,7 +234,7 @@ def _hull_minus_union(results):
 
 
 def _near_or_likely(rng):
-    """Make a call with one target and two predictions, one more likely and the other nearer."""
+    """Make a call with one target and two predictions: one is more likely, the other is nearer."""
     probability = np.array([[[0.9, 0.1], [0.5, 0.5]]])
     boxes = np.zeros((1, 2, 4))
     boxes[0, :, 0] = 0.2, 0.1

@@ -269,7 +269,7 @@ def grade_one(task, checks, submission, sandbox, stop=None):
 
 
 def _entry_line(entry, parts, session, submission):
-    """Run the checks that make up one grade entry, up to the first failure; return its result."""
+    """Run the checks of one grade entry up to the first failure, and return the entry's result."""
     if not submission.files:
         return _line(entry, "not run", "; ".join(submission.problems))
     seconds = 0.0

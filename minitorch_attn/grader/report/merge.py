@@ -225,7 +225,7 @@ def _differences(parts):
 
 
 def _reasons(parts):
-    """Return a function from a submission to the reason why its shard has not graded it."""
+    """Return a function that says why a submission has not been graded by its shard."""
     given = {part.shard: part for part in parts}
 
     def why(entry):

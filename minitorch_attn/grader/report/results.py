@@ -100,7 +100,7 @@ def write_results(task, found, out, why, shard=None):
     out : path
         Results folder.
     why : callable
-        Function from an entry of `submissions` to the reason why it was not graded.
+        Function that takes an entry of `submissions`, and returns the reason why it was not graded.
     shard : Shard, optional
         Part of the submissions to include.
 

@@ -139,7 +139,7 @@ def _first_loss(m, ids, **arrays):
 
 
 def _trained_by_library(ids, zero=True, **arrays):
-    """The training step of `training.Loop`, with the settings of `mta train gpt`."""
+    """Train as `training.Loop` does, with the settings of `mta train gpt`; return the losses."""
     model = small_gpt().to("float64")
     model.load_state_dict({**arrays, "head.weight": arrays["token_embedding.weight"]})
     parameters = list(model.parameters())
