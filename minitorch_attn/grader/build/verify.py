@@ -70,7 +70,7 @@ def verify(assignment, level=None, seed=SEED, reward=True, place=0):
     reward : bool, default True
         Whether to run the assignment's `reward.py`, too, which trains a model.
     place : int, default 0
-        Number of the worker; workers that run at the same time need different numbers.
+        Number of the worker. Workers that run at the same time need different numbers.
 
     Yields
     ------
@@ -85,7 +85,7 @@ def verify(assignment, level=None, seed=SEED, reward=True, place=0):
 
 
 def verify_several(assignments, jobs=1, **options):
-    """Verify assignments, `jobs` of them at a time, each in a process of its own.
+    """Verify assignments, `jobs` of them at a time, each in a separate process.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def _verify_folder(options, folder, place):
 
 
 class _Prover:
-    """Grades candidates: the solution, the starter, planted bugs and workarounds."""
+    """Grader of candidates: the solution, the starter, planted bugs and workarounds."""
 
     def __init__(self, assignment, folder, sandbox, seed):
         self.assignment, self.folder, self.sandbox = assignment, folder, sandbox
