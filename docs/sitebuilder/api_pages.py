@@ -78,7 +78,7 @@ def existing_namespaces():
 
 
 def plan():
-    """Two dicts: namespace -> file -> names to list, and file -> names to document."""
+    """Return two dicts: namespace -> file -> names to list, and file -> names to document."""
     tables, files, canonical = {}, {}, {}
     for namespace in existing_namespaces():
         for name, value in public_names(namespace).items():
