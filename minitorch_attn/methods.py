@@ -2,8 +2,8 @@
 
 Most methods call the operation of the same name, as `x.softmax(-1)` calls `ops.softmax(x, -1)`.
 Such a method has the arguments and the documentation of its operation, whose first parameter,
-`input`, is the tensor. Wherever there is `dim` or `keepdim`, NumPy's `axis` and `keepdims` mean the
-same. The operators, such as `x + y`, are defined in `tensor.py`.
+`input`, is the tensor. Methods with the arguments `dim` or `keepdim` also accept NumPy's names,
+`axis` and `keepdims`. The operators, such as `x + y`, are defined in `tensor.py`.
 """
 
 from inspect import unwrap

@@ -1,10 +1,10 @@
 """Named errors: make the error of an invalid call name the function called and its arguments.
 
-If a layer's constructor gets a string for a size, it fails deeper inside, in a division or in the
-constructor of another layer, with an error that does not say which argument of which call was
-wrong. The library function that the user called knows both, so it names them. The decorator adds
-one Python function call, so the operations, which are called more often, check their arguments or
-explain errors themselves.
+Suppose a layer's constructor gets a string for a size. Python raises an error deeper inside, in a
+division or in the constructor of another layer. That error does not say which argument of which
+call was wrong. The library function that the user called knows both, so its error names them. The
+decorator adds one Python function call, so the operations, which are called more often, check their
+arguments or explain errors themselves.
 """
 
 import inspect
@@ -144,7 +144,7 @@ def named_error(error, function, args, kwargs=(), rename=True):
         Public function that was called.
     args : tuple
     kwargs : dict, optional
-        Its arguments.
+        Positional and keyword arguments of the call.
     rename : bool
         Whether this function's name replaces another function's name in a library error.
 

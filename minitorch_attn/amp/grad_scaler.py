@@ -24,13 +24,13 @@ _STATE = record({
 
 
 class GradScaler(NamedErrors):
-    """Loss scaling with a scale that adapts, as in `torch.amp.GradScaler`.
+    """Scale the loss by a factor that adapts during training, as in `torch.amp.GradScaler`.
 
     Gradients below 6e-8 are 0 in float16. Multiplying the loss by a scale multiplies every gradient
-    by it. Before the update, `step` divides the gradients by the scale again, in float32. If one of
-    them is infinite or NaN, the scale was too large: the step is skipped, and `update` multiplies
-    the scale by `backoff_factor`. After `growth_interval` steps without an infinity, it multiplies
-    the scale by `growth_factor`.
+    by the same scale. Before the update of the parameters, `step` divides the gradients by the
+    scale again, in float32. If a gradient is infinite or NaN, the scale was too large: `step` skips
+    the update, and `update` multiplies the scale by `backoff_factor`. After `growth_interval` steps
+    without an infinity, `update` multiplies the scale by `growth_factor`.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class GradScaler(NamedErrors):
     init_scale : float, default 65536
         First scale.
     growth_factor, backoff_factor : float
-        Factors above and below 1, by which the scale changes.
+        Factors by which the scale grows and shrinks; the first is above 1, the second below 1.
     growth_interval : int
         Number of consecutive steps without infinities before the scale grows.
     enabled : bool, default True

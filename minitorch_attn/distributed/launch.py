@@ -1,4 +1,4 @@
-"""Launch ranks on this machine: where mpiexec is, and what their environment must contain."""
+"""Launch ranks on this machine: find mpiexec, and make the environment that the ranks need."""
 
 import os
 import shutil

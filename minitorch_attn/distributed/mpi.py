@@ -31,7 +31,7 @@ def _started():
         import mpi4py
     except ImportError as error:
         raise _not_installed("mpi4py", error) from None
-    mpi4py.rc.initialize = mpi4py.rc.finalize = False  # we do both, because of exceptions
+    mpi4py.rc.initialize = mpi4py.rc.finalize = False  # we do both, to handle exceptions at exit
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:

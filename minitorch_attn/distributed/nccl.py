@@ -1,4 +1,4 @@
-"""NCCL engine: collectives on CuPy arrays, each a `cupy.cuda.nccl` call with their addresses.
+"""NCCL engine: collectives on CuPy arrays, each a call of `cupy.cuda.nccl` with array addresses.
 
 Each process uses one GPU. NCCL adds its work to a CUDA stream and returns before the work is done.
 By default, a call uses the current stream, so that later operations see its result. With

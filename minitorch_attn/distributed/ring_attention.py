@@ -50,7 +50,8 @@ class RingAttention(Function):
         dL/dk_j = c sum_r sum_{i on r} dL/ds_ij q_i                      a sum over the ranks
         dL/dv_j = sum_r sum_{i on r} p_ij z_ij g_i                       a sum over the ranks
     The sums over the ranks are collected on the way: each rank adds its term to the gradient that
-    arrives with the part, and passes it on. After N messages, it is back at the part's owner.
+    arrives with the part, and passes the gradient on. After N messages, the gradient is back at the
+    rank that owns the part.
     Saved: query, key, value, mask and output of the rank; L as an intermediate.
 
     Messages of a rank: N - 1 parts forward; N - 1 parts and N gradients backward (none if N = 1).
@@ -58,7 +59,7 @@ class RingAttention(Function):
     after the queries are skipped.
 
     Liu, Zaharia and Abbeel 2023, arXiv:2310.01889v4, algorithm 1 (Ring Attention with Blockwise
-    Transformers). The zigzag order, two of 2N chunks for each rank, is that of Llama 3
+    Transformers). Llama 3 uses the zigzag order, in which each rank holds two of 2N chunks
     (arXiv:2407.21783v3, section 3.3.2).
     """
 
