@@ -104,7 +104,7 @@ class GradScaler(NamedErrors):
         )
 
     def _scale_on(self, device):
-        """Return the scale as a tensor; a float16 loss times a Python float would stay float16."""
+        """Return the scale as a float32 tensor, so that a float16 loss becomes float32."""
         if device not in self._on:
             self._on[device] = full((), self._scale, dtype="float32", device=device)
         return self._on[device]
@@ -112,7 +112,7 @@ class GradScaler(NamedErrors):
     def unscale_(self, optimizer):
         """Divide the gradients by the scale. Call this before clipping them, once per step.
 
-        If it has not been called, `step` does the division itself.
+        If you do not call `unscale_`, `step` divides the gradients.
         """
         if not self._enabled:
             return
@@ -278,7 +278,7 @@ class GradScaler(NamedErrors):
 
 
 class _Stage:
-    """Whether an optimizer was unscaled and stepped since the scaler's last `update`."""
+    """What the scaler has done for an optimizer since the last `update`: unscaled, stepped."""
 
     unscaled = stepped = False
     found = ()  # for each device and dtype, a 0-d array: whether a gradient is not finite
@@ -293,7 +293,7 @@ class _Stage:
 
 
 def _number(new_scale):
-    """Return a new scale, a number or a tensor with one element, as a float."""
+    """Convert a new scale, which is a number or a tensor with one element, to a float."""
     message = "GradScaler.update: new_scale must be a number or a tensor with one element"
     if isinstance(new_scale, Tensor) and (new_scale.numel() != 1 or new_scale.requires_grad):
         got = f"a tensor of shape {new_scale.shape}, requires_grad={new_scale.requires_grad}"

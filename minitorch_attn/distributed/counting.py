@@ -188,7 +188,7 @@ def _broadcast(rank, ranks, size, root, sizes):
 
 
 def _reduce(rank, ranks, size, root, sizes):
-    """A chain that ends at the root."""
+    """A chain that ends at the root: every other rank sends its partial result on."""
     return [] if rank == root else [size]
 
 

@@ -194,7 +194,7 @@ class MpiEngine:
         return self._run("Scatter", whole, self._bytes(output), src, later=later)
 
     def all_to_all(self, output, array, output_sizes, sizes, later=False):
-        """Send consecutive parts of `array`, of `sizes` elements, to ranks 0, 1, ..."""
+        """Send consecutive parts of `array` to ranks 0, 1, ...; part r has `sizes[r]` elements."""
         sent = self._pieces(array, sizes)
         received = self._pieces(output, output_sizes)
         return self._run("Alltoallv", sent, received, later=later)
@@ -223,7 +223,7 @@ class MpiEngine:
         return self._run("Barrier", later=later)
 
     def together(self):
-        """Context for starting several sends and receives together; MPI does not need one."""
+        """Start several sends and receives together; with MPI, this context does nothing."""
         from contextlib import nullcontext
 
         return nullcontext()

@@ -190,7 +190,7 @@ class NcclEngine:
         return self._exchange(messages, later)
 
     def all_to_all(self, output, array, output_sizes, sizes, later=False):
-        """Send consecutive parts of `array`, of `sizes` elements, to ranks 0, 1, ..."""
+        """Send consecutive parts of `array` to ranks 0, 1, ...; part r has `sizes[r]` elements."""
         sent = [size * array.itemsize for size in sizes]
         received = [size * output.itemsize for size in output_sizes]
         return self._exchange(self._to_all(array, sent) + self._from_all(output, received), later)

@@ -26,7 +26,7 @@ class ProcessGroup:
     Attributes
     ----------
     ranks : tuple of int
-        Ranks in the whole run. The index in this tuple is the rank in the group.
+        Ranks in the whole run. The index of a rank in this tuple is its rank in the group.
     engine : MpiEngine or NcclEngine
     """
 

@@ -37,8 +37,9 @@ class RingAttention(Function):
     A rank holds n = tokens / N queries, keys and values. In step t = 0 ... N - 1, rank r computes
     with the keys and values of rank (r - t) mod N. Before computing, it starts sending this part to
     rank r + 1 and receiving the next part from rank r - 1, so that communication and computation
-    overlap. The softmax is the online softmax of `TiledAttention`, whose sums do not
-    depend on the order of the keys: for part P of the keys,
+    overlap. The scores s and the dropout factors z are those of `Attention`. The softmax is the
+    online softmax of `TiledAttention`, whose sums do not depend on the order of the keys: for part
+    P of the keys,
         m' = max(m, max_{j in P} s_ij),   r = exp(m - m')
         l' = r l + sum_{j in P} exp(s_ij - m'),   o' = r o + sum_{j in P} exp(s_ij - m') z_ij v_j
     After N steps, o / l is the context, and L = m + log l is the log-sum-exp of the row.
@@ -257,7 +258,7 @@ class _DropoutMask:
         numbers = xp.arange(math.prod(whole)).reshape(whole)
         if parts > 1:
             numbers = xp.split(numbers, parts, axis)[part]
-        self.numbers = numbers  # (...), the index of each head among all those of the batch
+        self.numbers = numbers  # (...), the index of each head among all heads of the batch
         self.seed, self.blocks = initial_seed(), []
         in_tiles = tiled.tiles_pay((*whole, queries, keys))
         self.rows = tiled.ROWS if in_tiles else max(queries, 1)  # whose mask is drawn at once
