@@ -73,7 +73,7 @@ _TYPES = {
 class _Methods:
     """Methods whose arguments differ from those of their operation.
 
-        A method without a docstring inherits the docstring of the operation with the same name.
+    A method without a docstring inherits the docstring of the operation with the same name.
     """
 
     def softmax(self, dim, dtype=None):
