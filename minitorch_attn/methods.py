@@ -315,7 +315,7 @@ def _first(*values):
 
 
 def _sizes(where, sizes, named, name):
-    """Return the shape of `x.reshape(2, 3)`, `x.reshape((2, 3))` or `x.reshape(shape=(2, 3))`."""
+    """Return the shape passed as `reshape(2, 3)`, `reshape((2, 3))` or `reshape(shape=(2, 3))`."""
     if named is not None:
         if sizes:
             raise ArgumentError(

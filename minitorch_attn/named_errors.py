@@ -143,8 +143,9 @@ def named_error(error, function, args, kwargs=(), rename=True):
     function : callable
         Public function that was called.
     args : tuple
+        Positional arguments of the call.
     kwargs : dict, optional
-        Positional and keyword arguments of the call.
+        Keyword arguments of the call.
     rename : bool
         Whether this function's name replaces another function's name in a library error.
 

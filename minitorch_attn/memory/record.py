@@ -233,8 +233,7 @@ class MemoryTracker(Listener):
         return {kind: _running_sum(changes)[:-1] for kind, changes in steps.items()}
 
     def table(self, rows=20):
-        """Return a text table of the peak and the blocks held at the peak. Equal blocks share a
-        row.
+        """Return a text table of the blocks held at the peak. Equal blocks share a row.
 
         Parameters
         ----------
