@@ -45,9 +45,11 @@ _SIGNATURE = re.compile(r"([\w.]+)\(\) (missing|takes|got an|got mult|got some)"
 def names_arguments(function):
     """Decorate a public function so that argument errors name the function and the arguments.
 
-    An error that the library raised on purpose, but in another function's name, gets this
-    function's name. A Python error, such as TypeError, becomes an error of the library, unless the
-    call does not match the signature or the user's code (a hook, a data set) raised the error.
+        If the library raised an error on purpose, but in another function's name, the error gets
+        this
+    function's name. A Python error, such as TypeError, becomes an error of the library. Two kinds
+    of errors do not change: those of a call that does not match the signature, and those that the
+    user's code (a hook, a data set) raised.
 
     Examples
     --------
