@@ -76,7 +76,7 @@ class MissingMethodError(MiniTorchError, NotImplementedError):
 
 
 class MissingNameError(MiniTorchError, KeyError, AttributeError):
-    """A name or key that does not exist, such as that of a submodule."""
+    """A name or key that does not exist, such as the name of a submodule."""
 
     __str__ = Exception.__str__  # KeyError prints the repr of its message
 

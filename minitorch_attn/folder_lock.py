@@ -13,7 +13,7 @@ from .schema import read_json
 __all__ = ["LOCK_FILES", "FolderLock", "holder_of"]
 
 _LOCK, _HOLDER = ".lock", ".lock.json"
-LOCK_FILES = (_LOCK, _HOLDER)  # they may stay behind; an unlocked file does not hold a lock
+LOCK_FILES = (_LOCK, _HOLDER)  # may remain after a run; a file that is not locked does no harm
 
 
 class FolderLock:

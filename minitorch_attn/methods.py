@@ -2,8 +2,8 @@
 
 Most methods call the operation of the same name, as `x.softmax(-1)` calls `ops.softmax(x, -1)`.
 Such a method has the arguments and the documentation of its operation, whose first parameter,
-`input`, is the tensor. Wherever there is `dim` or `keepdim`, NumPy's `axis` and `keepdims` mean the
-same. The operators, such as `x + y`, are defined in `tensor.py`.
+`input`, is the tensor. Methods with the arguments `dim` or `keepdim` also accept NumPy's names,
+`axis` and `keepdims`. The operators, such as `x + y`, are defined in `tensor.py`.
 """
 
 from inspect import unwrap
@@ -73,7 +73,7 @@ _TYPES = {
 class _Methods:
     """Methods whose arguments differ from those of their operation.
 
-    A method without a docstring inherits that of the operation with the same name.
+    A method without a docstring inherits the docstring of the operation with the same name.
     """
 
     def softmax(self, dim, dtype=None):
@@ -159,25 +159,25 @@ class _Methods:
 
     @names_arguments
     def new_zeros(self, *sizes, size=None, dtype=None, device=None, requires_grad=False):
-        """Zeros with this tensor's dtype and device, unless others are given."""
+        """Return zeros with this tensor's dtype and device, unless others are given."""
         place = {"dtype": dtype or self.dtype, "device": device or self.device}
         return ops.zeros(*sizes, size=size, requires_grad=requires_grad, **place)
 
     @names_arguments
     def new_ones(self, *sizes, size=None, dtype=None, device=None, requires_grad=False):
-        """Ones with this tensor's dtype and device, unless others are given."""
+        """Return ones with this tensor's dtype and device, unless others are given."""
         place = {"dtype": dtype or self.dtype, "device": device or self.device}
         return ops.ones(*sizes, size=size, requires_grad=requires_grad, **place)
 
     @names_arguments
     def new_empty(self, *sizes, size=None, dtype=None, device=None, requires_grad=False):
-        """Uninitialized elements with this tensor's dtype and device, unless others are given."""
+        """Return an uninitialized tensor; dtype and device default to those of this tensor."""
         place = {"dtype": dtype or self.dtype, "device": device or self.device}
         return ops.empty(*sizes, size=size, requires_grad=requires_grad, **place)
 
     @names_arguments
     def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
-        """Fill a tensor of shape `size`; dtype and device default to those of this tensor."""
+        """Return a tensor of shape `size`, filled; dtype and device default to this tensor's."""
         place = {"dtype": dtype or self.dtype, "device": device or self.device}
         return ops.full(size, fill_value, requires_grad=requires_grad, **place)
 
@@ -315,7 +315,7 @@ def _first(*values):
 
 
 def _sizes(where, sizes, named, name):
-    """Return the shape of `x.reshape(2, 3)`, `x.reshape((2, 3))` or `x.reshape(shape=(2, 3))`."""
+    """Return the shape passed as `reshape(2, 3)`, `reshape((2, 3))` or `reshape(shape=(2, 3))`."""
     if named is not None:
         if sizes:
             raise ArgumentError(

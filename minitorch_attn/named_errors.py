@@ -1,10 +1,10 @@
 """Named errors: make the error of an invalid call name the function called and its arguments.
 
-If a layer's constructor gets a string for a size, it fails deeper inside, in a division or in the
-constructor of another layer, with an error that does not say which argument of which call was
-wrong. The library function that the user called knows both, so it names them. The decorator adds
-one Python function call, so the operations, which are called more often, check their arguments or
-explain errors themselves.
+Suppose a layer's constructor gets a string for a size. Python raises an error deeper inside, in a
+division or in the constructor of another layer. That error does not say which argument of which
+call was wrong. The library function that the user called knows both, so its error names them. The
+decorator adds one Python function call, so the operations, which are called more often, check their
+arguments or explain errors themselves.
 """
 
 import inspect
@@ -45,9 +45,11 @@ _SIGNATURE = re.compile(r"([\w.]+)\(\) (missing|takes|got an|got mult|got some)"
 def names_arguments(function):
     """Decorate a public function so that argument errors name the function and the arguments.
 
-    An error that the library raised on purpose, but in another function's name, gets this
-    function's name. A Python error, such as TypeError, becomes an error of the library, unless the
-    call does not match the signature or the user's code (a hook, a data set) raised the error.
+        If the library raised an error on purpose, but in another function's name, the error gets
+        this
+    function's name. A Python error, such as TypeError, becomes an error of the library. Two kinds
+    of errors do not change: those of a call that does not match the signature, and those that the
+    user's code (a hook, a data set) raised.
 
     Examples
     --------
@@ -143,8 +145,9 @@ def named_error(error, function, args, kwargs=(), rename=True):
     function : callable
         Public function that was called.
     args : tuple
+        Positional arguments of the call.
     kwargs : dict, optional
-        Its arguments.
+        Keyword arguments of the call.
     rename : bool
         Whether this function's name replaces another function's name in a library error.
 

@@ -1,6 +1,6 @@
 """Schema: read JSON and TOML files, and check their fields against a table of types.
 
-A format is described once, by a table from its fields to kinds such as `SIZE` or `list_of(TEXT)`.
+A table describes each file format. It maps the fields to kinds such as `SIZE` or `list_of(TEXT)`.
 `check` compares a whole file with its table and names the first field that does not match.
 """
 
@@ -20,7 +20,7 @@ __all__ = [
     "parse_json", "read_json", "read_toml", "read_utf8", "record",
 ]  # fmt: skip
 
-_LARGEST = 2**63 - 1  # of int64, in which sizes and ids are computed
+_LARGEST = 2**63 - 1  # the largest int64; sizes and ids are computed as int64
 
 
 def read_json(path, error=DataError):
@@ -222,7 +222,7 @@ def either(*kinds):
 
 
 def choice(*values):
-    """Return the kind of values that equal one of `values`; an IntEnum may match, True is not 1."""
+    """Return the kind of values equal to one of `values`. True does not match 1; an IntEnum may."""
     known = {(isinstance(value, bool), value) for value in values}
     return Kind(
         f"one of {', '.join(map(repr, values))}",

@@ -392,7 +392,7 @@ def _read_path(path):
 
 
 def _widened(path, start, entry):
-    """Read a bfloat16 tensor as float32: its 16 bits are the upper half of the 32."""
+    """Read a bfloat16 tensor as float32; its 16 bits are the upper half of a float32."""
     begin, end = entry["data_offsets"]
     upper = np.fromfile(path, "<u2", (end - begin) // 2, offset=start + begin)
     return (upper.astype("<u4") << 16).view("<f4").reshape(entry["shape"])

@@ -423,7 +423,7 @@ class Tensor:
         return bool(same.any())
 
     def __reduce__(self):
-        """Let pickle and multiprocessing send a leaf: class, values, device and requires_grad."""
+        """Let pickle and multiprocessing copy a leaf: class, values, device and requires_grad."""
         if not self.is_leaf:
             raise GraphError(
                 "pickle: the tensor is not a leaf, but the result of an operation",
@@ -597,7 +597,7 @@ def wrap(array, edge=None):
 
 
 def leaf(array, requires_grad=False):
-    """Wrap an array in a tensor outside the graph, which can require a gradient."""
+    """Wrap an array in a new leaf, a tensor that no operation computed."""
     result = wrap(array)
     if requires_grad:
         result.requires_grad = True

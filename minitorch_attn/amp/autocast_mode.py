@@ -28,7 +28,7 @@ _LIST_OF_FUNCTION = {name: which for which, names in FUNCTIONS.items() for name 
 
 
 class _Regions(threading.local):
-    """Nesting depth of a thread's autocast regions, and its cache of converted weights."""
+    """Autocast state of a thread: depth of its nested regions, and cache of converted weights."""
 
     depth = 0
     cache = None  # id(weight) -> (weight, its version, converted weight)
@@ -66,12 +66,12 @@ class Casts:
         )
 
     def inputs(self, function, inputs):
-        """Return the inputs of an operation in the dtype of its list; `inputs` itself if unchanged.
+        """Convert the inputs of an operation as its list requires; return `inputs` if unchanged.
 
         Parameters
         ----------
         function : type
-            The Function.
+            Class of the operation, a subclass of Function.
         inputs : tuple of Tensor, number or None
         """
         which = _list_of(function)
@@ -135,7 +135,7 @@ def _group_of(array):
 
 @cache
 def _list_of(function):
-    """Return the name of the list that contains a Function; user-defined ones are unaffected."""
+    """Return the name of a Function's list; a Function that a user defined is "unaffected"."""
     ours = function.__module__.partition(".")[0] == __name__.partition(".")[0]
     return _LIST_OF.get(function.__name__, "unaffected") if ours else "unaffected"
 
@@ -143,12 +143,12 @@ def _list_of(function):
 class autocast:
     """Mixed precision in a `with` block or a decorated function: products run in float16.
 
-    The parameters and their gradients stay float32: they are the master weights. Each operation
-    converts its inputs as listed in `amp/op_lists.py`: products to float16; functions with a
-    large range and sums to float32. The conversions are part of the graph. A parameter that
-    requires grad is converted once in the outermost block. Float64, integers and in-place
-    operations are not affected. Run the forward pass and the loss inside the block, and the
-    backward pass outside.
+    The parameters, which serve as the master weights, and their gradients stay float32. Each
+    operation converts its inputs as `amp/op_lists.py` specifies: products compute in float16, and
+    functions with a large range and sums compute in float32. The conversions are part of the graph.
+    A parameter that requires grad is converted once in the outermost block. Float64, integers and
+    in-place operations are not affected. Run the forward pass and the loss inside the block, and
+    the backward pass outside.
 
     Parameters
     ----------

@@ -24,13 +24,13 @@ _STATE = record({
 
 
 class GradScaler(NamedErrors):
-    """Loss scaling with a scale that adapts, as in `torch.amp.GradScaler`.
+    """Scale the loss by a factor that adapts during training, as in `torch.amp.GradScaler`.
 
     Gradients below 6e-8 are 0 in float16. Multiplying the loss by a scale multiplies every gradient
-    by it. Before the update, `step` divides the gradients by the scale again, in float32. If one of
-    them is infinite or NaN, the scale was too large: the step is skipped, and `update` multiplies
-    the scale by `backoff_factor`. After `growth_interval` steps without an infinity, it multiplies
-    the scale by `growth_factor`.
+    by the same scale. Before the update of the parameters, `step` divides the gradients by the
+    scale again, in float32. If a gradient is infinite or NaN, the scale was too large: `step` skips
+    the update, and `update` multiplies the scale by `backoff_factor`. After `growth_interval` steps
+    without an infinity, `update` multiplies the scale by `growth_factor`.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class GradScaler(NamedErrors):
     init_scale : float, default 65536
         First scale.
     growth_factor, backoff_factor : float
-        Factors above and below 1, by which the scale changes.
+        Factors by which the scale grows and shrinks; the first is above 1, the second below 1.
     growth_interval : int
         Number of consecutive steps without infinities before the scale grows.
     enabled : bool, default True
@@ -104,7 +104,7 @@ class GradScaler(NamedErrors):
         )
 
     def _scale_on(self, device):
-        """Return the scale as a tensor; a float16 loss times a Python float would stay float16."""
+        """Return the scale as a float32 tensor, so that a float16 loss becomes float32."""
         if device not in self._on:
             self._on[device] = full((), self._scale, dtype="float32", device=device)
         return self._on[device]
@@ -112,7 +112,7 @@ class GradScaler(NamedErrors):
     def unscale_(self, optimizer):
         """Divide the gradients by the scale. Call this before clipping them, once per step.
 
-        If it has not been called, `step` does the division itself.
+        If you do not call `unscale_`, `step` divides the gradients.
         """
         if not self._enabled:
             return
@@ -278,7 +278,7 @@ class GradScaler(NamedErrors):
 
 
 class _Stage:
-    """Whether an optimizer was unscaled and stepped since the scaler's last `update`."""
+    """What the scaler has done for an optimizer since the last `update`: unscaled, stepped."""
 
     unscaled = stepped = False
     found = ()  # for each device and dtype, a 0-d array: whether a gradient is not finite
@@ -293,7 +293,7 @@ class _Stage:
 
 
 def _number(new_scale):
-    """Return a new scale, a number or a tensor with one element, as a float."""
+    """Convert a new scale, which is a number or a tensor with one element, to a float."""
     message = "GradScaler.update: new_scale must be a number or a tensor with one element"
     if isinstance(new_scale, Tensor) and (new_scale.numel() != 1 or new_scale.requires_grad):
         got = f"a tensor of shape {new_scale.shape}, requires_grad={new_scale.requires_grad}"

@@ -147,7 +147,7 @@ class GraphedStep:
         return self._run(key, graph, args, kwargs)
 
     def _run(self, key, graph, args, kwargs):
-        """Run a graph, or a warm-up; warn if the step turns out not to allow a graph."""
+        """Run a graph or a warm-up; warn if it turns out that the step cannot be captured."""
         outputs = graph.run(args, kwargs)
         if graph.failure is not None:
             self._failures[key] = self.reason = graph.failure
@@ -212,7 +212,7 @@ class _Graph:
         return self.capture.is_valid() and self.uses.unchanged()
 
     def run(self, args, kwargs):
-        """Run one step and return its outputs, which the next one may overwrite."""
+        """Run one step and return its outputs, which the next call may overwrite."""
         for place, tensor in zip(self.places, tensors_in((args, kwargs)), strict=True):
             place.array[...] = tensor.array
         if self.capture is not None:
@@ -228,7 +228,7 @@ class _Graph:
 
     @contextmanager
     def _own_stream(self):
-        """Use this graph's stream and pool; the caller's stream waits for its work."""
+        """Run a block on this graph's stream and pool; the caller's stream waits for it."""
         outside = self.cupy.cuda.get_current_stream()
         self.stream.wait_event(outside.record())
         with self.stream, self.cupy.cuda.using_allocator(self.pool.malloc):
@@ -285,7 +285,7 @@ class _Graph:
         return self.stream.end_capture().launch, map_tensors(outputs, Tensor.detach)
 
     def _replay(self, first):
-        """Launch the graph on the current stream; `first` is its first dropout counter."""
+        """Launch the graph on the current stream; `first` is the first dropout counter."""
         self.capture.set_random(initial_seed(), first)
         write_numbers(self.board, self.capture.values)
         self.launch()
@@ -329,7 +329,7 @@ class _Uses(Listener):
         self.modes[module] = module.training
 
     def before_capture(self):
-        """Return a listener for the capture, with the leaves found in this rehearsal."""
+        """Return a listener for the capture that knows the leaves found in this rehearsal."""
         return _Uses(list(self.seen))
 
     def finish(self):

@@ -14,7 +14,7 @@ import traceback
 
 __all__ = ["install"]
 
-_PASS_ON = 0.5  # seconds for mpiexec to pass on what was printed; an abort discards it
+_PASS_ON = 0.5  # seconds that mpiexec gets to print pending output, which an abort discards
 
 _installed = {}  # "pid": the process, "abort" and "close": functions, "status": of sys.exit
 

@@ -1,6 +1,6 @@
 """Collectives (all_reduce, broadcast, all_gather, ...): calls that all ranks of a group make.
 
-They work in place on tensors, outside the graph, under the names of `torch.distributed`; the
+They have the names of `torch.distributed`, and work in place on tensors, outside the graph. The
 versions with a backward pass are in `functional.py`. Every rank of the group must make the same
 calls in the same order, with tensors of the same shape and dtype. The tensors need not be
 contiguous: a copy is sent and written back.
@@ -23,10 +23,11 @@ __all__ = [
 
 
 class ReduceOp(Enum):
-    """How the values of the ranks are combined.
+    """Operation that combines the values of the ranks, such as SUM or MAX.
 
-    `AVG` divides the sum by the number of ranks, and needs a floating-point dtype. On booleans, SUM
-    and MAX are "or", PRODUCT and MIN are "and". MPI sums float16 in float32 and rounds the result.
+    `AVG` divides the sum by the number of ranks, and needs a floating-point dtype. For booleans,
+    SUM and MAX compute "or", and PRODUCT and MIN compute "and". MPI sums float16 in float32 and
+    rounds the result.
     """
 
     SUM = "SUM"

@@ -179,7 +179,7 @@ def _reduce_scatter(rank, ranks, size, root, sizes):
 
 
 def _all_gather(rank, ranks, size, root, sizes):
-    return [size] * (ranks - 1)  # `size` is that of one rank's tensor
+    return [size] * (ranks - 1)  # `size` is the size of one rank's tensor
 
 
 def _broadcast(rank, ranks, size, root, sizes):
@@ -188,12 +188,12 @@ def _broadcast(rank, ranks, size, root, sizes):
 
 
 def _reduce(rank, ranks, size, root, sizes):
-    """A chain that ends at the root."""
+    """A chain that ends at the root: every other rank sends its partial result on."""
     return [] if rank == root else [size]
 
 
 def _scatter(rank, ranks, size, root, sizes):
-    """The root sends every other rank its part; `size` is that of one part."""
+    """The root sends every other rank its part; `size` is the size of one part."""
     return [size] * (ranks - 1) if rank == root else []
 
 

@@ -1,18 +1,18 @@
-r"""Functional collectives: differentiable, because each is a linear map with an adjoint.
+r"""Functional collectives: versions with a backward pass, which is the adjoint of a linear map.
 
 Let rank r hold x_r, and let a collective compute y_s = sum over r of A_sr x_r on rank s. The loss
-of the run is L = L_0 + L_1 + ..., the sum of what the ranks compute from their y. Then
+of the run is L = L_0 + L_1 + ..., where rank s computes L_s from its y_s. Then
     dL/dx_r = sum over s of A_sr^T dL/dy_s,
 so the backward pass is a collective, too, and every rank must take part in it. Row s of A says what
 rank s receives, and column r, which the backward pass reads, says where the values of rank r went.
 A copy to N ranks is a column of N identities: the adjoint of a broadcast is a sum.
 
 If all ranks compute the same loss from the same values, as in a model whose layers are split, L
-counts it N times. `copy_to_ranks`, `reduce_from_ranks`, `scatter_to_ranks` and `gather_from_ranks`
-are for that case: they count the loss once [1]_.
+counts this loss N times. `copy_to_ranks`, `reduce_from_ranks`, `scatter_to_ranks` and
+`gather_from_ranks` are for that case: they count the loss once [1]_.
 
-Every rank must pass tensors that require grad, or none of them: a rank whose tensor does not
-require grad does not run the backward pass, and the others wait for it. The graph runs backward in
+A tensor must require grad either on all ranks or on none. A rank whose tensor does not require grad
+does not run the backward pass, and the other ranks wait for it. The graph runs backward in
 the reverse order of the forward pass, the same on all ranks.
 
 References
@@ -149,7 +149,7 @@ class ReduceScatter(Function):
 
 
 class AllToAll(Function):
-    """Exchange of parts: split along one axis, sent to the ranks, joined along another axis.
+    """Exchange of parts: split a tensor along one axis, and join the received parts along another.
 
     Forward:  part r of y (along `join`) = this rank's part of x_r (along `split`)
     Backward: grad_x = the same exchange of grad_y, with `split` and `join` swapped
@@ -173,7 +173,7 @@ class AllToAll(Function):
 
 
 class CopyToRanks(Function):
-    """Identity, applied where a value that is equal on all ranks enters each rank's computation.
+    """Identity, for a value that is equal on all ranks and enters each rank's computation.
 
     Forward:  y = x
     Backward: grad_x = the sum of grad_y over the ranks, on every rank
@@ -194,7 +194,7 @@ class CopyToRanks(Function):
 
 
 class ReduceFromRanks(Function):
-    """Sum over the ranks, applied where their partial results are combined into one value.
+    """Sum over the ranks, which combines their partial results into one value.
 
     Forward:  y = x_0 + x_1 + ... on every rank
     Backward: grad_x = grad_y
@@ -266,7 +266,7 @@ def _gathered(x, dim, group):
 
 @names_arguments
 def all_reduce(tensor, op=ReduceOp.SUM, group=None):
-    """Sum, or average, of a tensor over the ranks, as a new tensor with a graph.
+    """Return the sum or average of a tensor over the ranks, as a new tensor in the graph.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None):
 
     Notes
     -----
-    Derivative in `AllReduce`. The loss of the run is the sum of the losses of the ranks; if all
+    The derivation is in `AllReduce`. The loss of the run is the sum of the ranks' losses. If all
     ranks compute the same loss, use `reduce_from_ranks`.
 
     Examples
@@ -305,7 +305,7 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None):
 
 @names_arguments
 def broadcast(tensor, src=None, group=None, group_src=None):
-    """Copy of the tensor of rank `src`, as a new tensor with a graph.
+    """Return a copy of the tensor of rank `src`, as a new tensor in the graph.
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ def broadcast(tensor, src=None, group=None, group_src=None):
 
     Notes
     -----
-    Derivative in `Broadcast`.
+    The derivation is in `Broadcast`.
     """
     tensor, group = _taking_part(tensor, group, "broadcast")
     src = root_of(group, src, group_src, "functional.broadcast", "src")
@@ -332,7 +332,7 @@ def broadcast(tensor, src=None, group=None, group_src=None):
 
 @names_arguments
 def reduce(tensor, dst=None, group=None, group_dst=None):
-    """Sum of a tensor over the ranks, on rank `dst`; zeros on the others.
+    """Return the sum of a tensor over the ranks on rank `dst`, and zeros on the other ranks.
 
     Parameters
     ----------
@@ -349,7 +349,7 @@ def reduce(tensor, dst=None, group=None, group_dst=None):
 
     Notes
     -----
-    Derivative in `Reduce`. The other ranks must also run the backward pass, from their zeros.
+    The derivation is in `Reduce`. The other ranks must also run backward, from their zeros.
     """
     tensor, group = _taking_part(tensor, group, "reduce")
     dst = root_of(group, dst, group_dst, "functional.reduce", "dst")
@@ -358,7 +358,7 @@ def reduce(tensor, dst=None, group=None, group_dst=None):
 
 @names_arguments
 def all_gather(tensor, dim=0, group=None):
-    """Concatenation of the tensors of all ranks along the axis `dim`.
+    """Return the concatenation of the tensors of all ranks along the axis `dim`.
 
     Parameters
     ----------
@@ -372,7 +372,7 @@ def all_gather(tensor, dim=0, group=None):
 
     Notes
     -----
-    Derivative in `AllGather`. The loss of the run is the sum of the losses of the ranks; if all
+    The derivation is in `AllGather`. The loss of the run is the sum of the ranks' losses. If all
     ranks compute the same loss, use `gather_from_ranks`.
     """
     tensor, group = _taking_part(tensor, group, "all_gather")
@@ -381,7 +381,7 @@ def all_gather(tensor, dim=0, group=None):
 
 @names_arguments
 def reduce_scatter(tensor, dim=0, group=None):
-    """Sum of a tensor over the ranks, split along the axis `dim` so that each rank gets one part.
+    """Sum a tensor over the ranks, and return this rank's part of the sum along the axis `dim`.
 
     Parameters
     ----------
@@ -395,7 +395,7 @@ def reduce_scatter(tensor, dim=0, group=None):
 
     Notes
     -----
-    Derivative in `ReduceScatter`.
+    The derivation is in `ReduceScatter`.
     """
     tensor, group = _taking_part(tensor, group, "reduce_scatter")
     dim = _divisible(tensor, dim, group, "reduce_scatter")
@@ -420,7 +420,7 @@ def all_to_all(tensor, split_dim=0, concat_dim=0, group=None):
 
     Notes
     -----
-    Derivative in `AllToAll`.
+    The derivation is in `AllToAll`.
     """
     tensor, group = _taking_part(tensor, group, "all_to_all")
     split = _divisible(tensor, split_dim, group, "all_to_all")
@@ -430,7 +430,7 @@ def all_to_all(tensor, split_dim=0, concat_dim=0, group=None):
 
 @names_arguments
 def copy_to_ranks(tensor, group=None):
-    """Identity, whose gradient is summed over the ranks (Megatron-LM's f).
+    """Return the values unchanged; the backward pass sums the gradient over the ranks.
 
     Parameters
     ----------
@@ -444,7 +444,7 @@ def copy_to_ranks(tensor, group=None):
 
     Notes
     -----
-    Derivative in `CopyToRanks`.
+    The derivation is in `CopyToRanks`.
     """
     tensor, group = _taking_part(tensor, group, "copy_to_ranks")
     return CopyToRanks.apply(tensor, group=group)
@@ -452,7 +452,7 @@ def copy_to_ranks(tensor, group=None):
 
 @names_arguments
 def reduce_from_ranks(tensor, group=None):
-    """Sum over the ranks, whose gradient is passed on unchanged (Megatron-LM's g).
+    """Return the sum over the ranks; the backward pass passes the gradient on unchanged.
 
     Parameters
     ----------
@@ -466,7 +466,7 @@ def reduce_from_ranks(tensor, group=None):
 
     Notes
     -----
-    Derivative in `ReduceFromRanks`.
+    The derivation is in `ReduceFromRanks`.
     """
     tensor, group = _taking_part(tensor, group, "reduce_from_ranks")
     return ReduceFromRanks.apply(tensor, group=group)
@@ -474,7 +474,7 @@ def reduce_from_ranks(tensor, group=None):
 
 @names_arguments
 def scatter_to_ranks(tensor, dim=-1, group=None):
-    """This rank's part of a tensor along the axis `dim`.
+    """Return this rank's part of a tensor along the axis `dim`.
 
     Parameters
     ----------
@@ -489,7 +489,7 @@ def scatter_to_ranks(tensor, dim=-1, group=None):
 
     Notes
     -----
-    Derivative in `ScatterToRanks`.
+    The derivation is in `ScatterToRanks`.
     """
     tensor, group = _taking_part(tensor, group, "scatter_to_ranks")
     dim = _divisible(tensor, dim, group, "scatter_to_ranks")
@@ -498,7 +498,7 @@ def scatter_to_ranks(tensor, dim=-1, group=None):
 
 @names_arguments
 def gather_from_ranks(tensor, dim=-1, group=None):
-    """Concatenation of the ranks' parts along the axis `dim`.
+    """Return the concatenation of the ranks' parts along the axis `dim`.
 
     Parameters
     ----------
@@ -513,7 +513,7 @@ def gather_from_ranks(tensor, dim=-1, group=None):
 
     Notes
     -----
-    Derivative in `GatherFromRanks`.
+    The derivation is in `GatherFromRanks`.
     """
     tensor, group = _taking_part(tensor, group, "gather_from_ranks")
     dim = axis_of(dim, tensor.ndim, "gather_from_ranks")

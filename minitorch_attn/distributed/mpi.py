@@ -31,7 +31,7 @@ def _started():
         import mpi4py
     except ImportError as error:
         raise _not_installed("mpi4py", error) from None
-    mpi4py.rc.initialize = mpi4py.rc.finalize = False  # we do both, because of exceptions
+    mpi4py.rc.initialize = mpi4py.rc.finalize = False  # we do both, to handle exceptions at exit
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -184,17 +184,17 @@ class MpiEngine:
         return self._run("Allgather", self._bytes(array), self._bytes(output), later=later)
 
     def gather(self, output, array, dst, later=False):
-        """Write the arrays of all ranks into `output` on rank `dst` (None on the other ranks)."""
+        """Write the arrays of all ranks into `output` on rank `dst`; elsewhere it is None."""
         into = None if output is None else self._bytes(output)
         return self._run("Gather", self._bytes(array), into, dst, later=later)
 
     def scatter(self, output, array, src, later=False):
-        """Write part r of rank `src`'s `array` (None on other ranks) into `output` on rank r."""
+        """Write part r of the `array` of rank `src`, None elsewhere, into `output` on rank r."""
         whole = None if array is None else self._bytes(array)
         return self._run("Scatter", whole, self._bytes(output), src, later=later)
 
     def all_to_all(self, output, array, output_sizes, sizes, later=False):
-        """Send consecutive parts of `array`, of `sizes` elements, to ranks 0, 1, ..."""
+        """Send consecutive parts of `array` to ranks 0, 1, ...; part r has `sizes[r]` elements."""
         sent = self._pieces(array, sizes)
         received = self._pieces(output, output_sizes)
         return self._run("Alltoallv", sent, received, later=later)
@@ -223,7 +223,7 @@ class MpiEngine:
         return self._run("Barrier", later=later)
 
     def together(self):
-        """Context for starting several sends and receives together; MPI does not need one."""
+        """Start several sends and receives together; with MPI, this context does nothing."""
         from contextlib import nullcontext
 
         return nullcontext()

@@ -1,4 +1,4 @@
-"""NCCL engine: collectives on CuPy arrays, each a `cupy.cuda.nccl` call with their addresses.
+"""NCCL engine: collectives on CuPy arrays, each a call of `cupy.cuda.nccl` with array addresses.
 
 Each process uses one GPU. NCCL adds its work to a CUDA stream and returns before the work is done.
 By default, a call uses the current stream, so that later operations see its result. With
@@ -176,21 +176,21 @@ class NcclEngine:
         return self._run("allGather", *what, later=later)
 
     def gather(self, output, array, dst, later=False):
-        """Write the arrays of all ranks into `output` on rank `dst` (None on the other ranks)."""
+        """Write the arrays of all ranks into `output` on rank `dst`; elsewhere it is None."""
         messages = [("send", address(array), array.nbytes, dst)]
         if output is not None:
             messages += self._from_all(output, [array.nbytes] * self.size)
         return self._exchange(messages, later)
 
     def scatter(self, output, array, src, later=False):
-        """Write part r of rank `src`'s `array` (None on other ranks) into `output` on rank r."""
+        """Write part r of the `array` of rank `src`, None elsewhere, into `output` on rank r."""
         messages = [("recv", address(output), output.nbytes, src)]
         if array is not None:
             messages += self._to_all(array, [output.nbytes] * self.size)
         return self._exchange(messages, later)
 
     def all_to_all(self, output, array, output_sizes, sizes, later=False):
-        """Send consecutive parts of `array`, of `sizes` elements, to ranks 0, 1, ..."""
+        """Send consecutive parts of `array` to ranks 0, 1, ...; part r has `sizes[r]` elements."""
         sent = [size * array.itemsize for size in sizes]
         received = [size * output.itemsize for size in output_sizes]
         return self._exchange(self._to_all(array, sent) + self._from_all(output, received), later)

@@ -1,8 +1,8 @@
 """Point-to-point messages between two ranks: send, recv, isend, irecv, batch_isend_irecv.
 
-`send` returns once the tensor may be changed again, possibly not until the other rank has received
-it. Two ranks that both `send` before they `recv` can therefore wait for each other forever; use
-`isend`, or `batch_isend_irecv`, which starts all its messages before it waits for any.
+`send` returns when the tensor may be changed again, which may be only after the other rank has
+received it. If two ranks both call `send` before `recv`, they can therefore wait for each other
+forever. To avoid this, use `isend`, or `batch_isend_irecv`, which starts all its messages together.
 """
 
 from ..errors import ArgumentError

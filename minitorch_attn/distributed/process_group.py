@@ -1,7 +1,7 @@
 """Process groups: join the ranks of a run, and form groups of some of them.
 
-Every process of a run executes the same program. Its rank, a number from 0 to world size - 1, is
-the only difference. The names are those of `torch.distributed`.
+All processes of a run execute the same program. They differ only in their rank, a number from 0 to
+world size - 1. The names are those of `torch.distributed`.
 """
 
 from ..errors import ArgumentError, DTypeError
@@ -26,7 +26,7 @@ class ProcessGroup:
     Attributes
     ----------
     ranks : tuple of int
-        Ranks in the whole run. The index in this tuple is the rank in the group.
+        Ranks in the whole run. The index of a rank in this tuple is its rank in the group.
     engine : MpiEngine or NcclEngine
     """
 
@@ -68,7 +68,7 @@ class GroupMember:
     Attributes
     ----------
     NON_GROUP_MEMBER : int
-        What `new_group` returns on a rank that is not in the new group.
+        Value that `new_group` returns on a rank that is not in the new group.
     """
 
     NON_GROUP_MEMBER = -100
@@ -111,8 +111,8 @@ def is_initialized():
 def init_process_group(backend="mpi", init_method=None, world_size=-1, rank=-1):
     """Join the ranks of this run. Every rank must call this before it can communicate.
 
-    `mpiexec -n 4 python program.py` starts the ranks. A process that was started without it is
-    the only rank, with world size 1, and every call works.
+    `mpiexec -n 4 python program.py` starts the ranks. A process that was started without `mpiexec`
+    is the only rank, with world size 1, and every call works.
 
     Parameters
     ----------
@@ -227,8 +227,8 @@ def new_group(ranks=None):
     Returns
     -------
     ProcessGroup, or GroupMember.NON_GROUP_MEMBER
-        The latter on a rank that is not in the group. A collective that receives it as its group
-        does nothing but issue a warning.
+        NON_GROUP_MEMBER is returned on a rank that is not in the group. If it is passed to a
+        collective as the group, the collective only issues a warning.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Rendezvous: how the ranks of an NCCL run find each other and exchange NCCL's unique id.
 
-Rank 0 makes the id, 128 bytes, and every rank needs it before NCCL can connect them. It travels
-through MPI, a file on a shared disk, or a TCP connection.
+Rank 0 makes the id, which has 128 bytes. Every rank needs the id before NCCL can connect the ranks.
+The ranks exchange it through MPI, a file on a shared disk, or a TCP connection.
 """
 
 import os

@@ -1,13 +1,15 @@
 """Ring all-reduce, reduce-scatter and all-gather, written out with `isend` and `irecv`.
 
 Rank r sends only to rank r + 1 and receives only from rank r - 1. The tensor is cut into N parts,
-one per rank. In a reduce-scatter, part p starts at rank p + 1 and travels once around the ring;
-every rank that it passes adds its own values, so that rank p receives the complete sum. In an
-all-gather, the complete part p starts at rank p and travels around once more. Each of the two
-takes N - 1 steps, in which every rank sends one part: in total 2 (N - 1) / N of the tensor's bytes,
-which hardly depends on N. No algorithm sends less [1]_.
+one per rank. In a reduce-scatter, part p starts at rank p + 1 and travels once around the ring.
+Every rank on its way adds its own values, so that rank p receives the complete sum. In an
+all-gather, the complete part p starts at rank p and travels around once more. Each of the two takes
+N - 1 steps, and every rank sends one part in each step. An all-reduce does both, so each rank sends
+2 (N - 1) / N times the bytes of the tensor, which hardly depends on N. No algorithm sends less
+[1]_.
 
-The engine's own collectives are faster. These are meant to be read and stepped through.
+The collectives of MPI and NCCL are faster. The functions in this file are meant to be read and
+stepped through.
 
 References
 ----------
@@ -130,7 +132,7 @@ def _copy_around(parts, group):
 
 
 def _exchange(outgoing, incoming, group):
-    """Send a part to the next rank while the previous rank's arrives."""
+    """Send a part to the next rank while receiving a part from the previous rank."""
     ranks, rank = group.size(), group.rank()
     sent = isend(outgoing, group=group, group_dst=(rank + 1) % ranks)
     received = irecv(incoming, group=group, group_src=(rank - 1) % ranks)

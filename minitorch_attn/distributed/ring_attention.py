@@ -37,8 +37,9 @@ class RingAttention(Function):
     A rank holds n = tokens / N queries, keys and values. In step t = 0 ... N - 1, rank r computes
     with the keys and values of rank (r - t) mod N. Before computing, it starts sending this part to
     rank r + 1 and receiving the next part from rank r - 1, so that communication and computation
-    overlap. The softmax is the online softmax of `TiledAttention`, whose sums do not
-    depend on the order of the keys: for part P of the keys,
+    overlap. The scores s and the dropout factors z are those of `Attention`. The softmax is the
+    online softmax of `TiledAttention`, whose sums do not depend on the order of the keys: for part
+    P of the keys,
         m' = max(m, max_{j in P} s_ij),   r = exp(m - m')
         l' = r l + sum_{j in P} exp(s_ij - m'),   o' = r o + sum_{j in P} exp(s_ij - m') z_ij v_j
     After N steps, o / l is the context, and L = m + log l is the log-sum-exp of the row.
@@ -50,7 +51,8 @@ class RingAttention(Function):
         dL/dk_j = c sum_r sum_{i on r} dL/ds_ij q_i                      a sum over the ranks
         dL/dv_j = sum_r sum_{i on r} p_ij z_ij g_i                       a sum over the ranks
     The sums over the ranks are collected on the way: each rank adds its term to the gradient that
-    arrives with the part, and passes it on. After N messages, it is back at the part's owner.
+    arrives with the part, and passes the gradient on. After N messages, the gradient is back at the
+    rank that owns the part.
     Saved: query, key, value, mask and output of the rank; L as an intermediate.
 
     Messages of a rank: N - 1 parts forward; N - 1 parts and N gradients backward (none if N = 1).
@@ -58,7 +60,7 @@ class RingAttention(Function):
     after the queries are skipped.
 
     Liu, Zaharia and Abbeel 2023, arXiv:2310.01889v4, algorithm 1 (Ring Attention with Blockwise
-    Transformers). The zigzag order, two of 2N chunks for each rank, is that of Llama 3
+    Transformers). Llama 3 uses the zigzag order, in which each rank holds two of 2N chunks
     (arXiv:2407.21783v3, section 3.3.2).
     """
 
@@ -256,7 +258,7 @@ class _DropoutMask:
         numbers = xp.arange(math.prod(whole)).reshape(whole)
         if parts > 1:
             numbers = xp.split(numbers, parts, axis)[part]
-        self.numbers = numbers  # (...), the index of each head among all those of the batch
+        self.numbers = numbers  # (...), the index of each head among all heads of the batch
         self.seed, self.blocks = initial_seed(), []
         in_tiles = tiled.tiles_pay((*whole, queries, keys))
         self.rows = tiled.ROWS if in_tiles else max(queries, 1)  # whose mask is drawn at once

@@ -49,7 +49,7 @@ def finished(group, request, finish, later):
     ----------
     group : ProcessGroup
     request : Request or None
-        What the engine returned.
+        Request that the engine returned.
     finish : callable
     later : bool
         The caller's `async_op`.
@@ -94,8 +94,9 @@ class Buffer:
 def check_tensor(tensor, group, where, argument="tensor", written=True):
     """Raise an error unless a collective can read, or write, this tensor.
 
-    A leaf that requires grad may be written, as in PyTorch: parameters are broadcast this way. For
-    the result of an operation, PyTorch warns that the gradient may be wrong; here it is an error.
+    A leaf that requires grad may be written, as in PyTorch: parameters are broadcast this way. If
+    the tensor is the result of an operation, PyTorch warns that the gradient may be wrong; here, an
+    error is raised.
     """
     if not isinstance(tensor, Tensor):
         raise DTypeError(

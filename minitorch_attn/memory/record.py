@@ -20,10 +20,11 @@ __all__ = ["MemoryTracker", "track"]
 class MemoryTracker(Listener):
     """Records the memory that tensors and the graph hold inside a `with` block.
 
-    A memory block is counted once, regardless of its number of views, from its creation by an
-    operation until it is no longer referenced. A block that no operation created, such as a
-    parameter, is counted from its first use, or from the start if its owner is given. Temporary
-    memory within an operation and the memory of other threads are not recorded.
+        A memory block is counted once, even if it has several views. It is counted from its
+        creation by
+    an operation until nothing refers to it. A block that no operation created, such as a parameter,
+    is counted from its first use, or from the start if its owner is given. Temporary memory within
+    an operation and the memory of other threads are not recorded.
 
     Parameters
     ----------
@@ -232,7 +233,7 @@ class MemoryTracker(Listener):
         return {kind: _running_sum(changes)[:-1] for kind, changes in steps.items()}
 
     def table(self, rows=20):
-        """Return the peak memory and the blocks held then as text. Equal blocks share a row.
+        """Return a text table of the blocks held at the peak. Equal blocks share a row.
 
         Parameters
         ----------

@@ -6,7 +6,7 @@ __all__ = ["checkpoint"]
 
 
 def checkpoint(function, *args, use_reentrant=None, preserve_rng_state=True, **kwargs):
-    """Call `function` without keeping what its backward pass needs; see `mt.checkpoint`.
+    """Call `function`, keep only its inputs, and run it again in the backward pass.
 
     Parameters
     ----------
@@ -14,7 +14,8 @@ def checkpoint(function, *args, use_reentrant=None, preserve_rng_state=True, **k
     *args, **kwargs
         Arguments of `function`.
     use_reentrant, preserve_rng_state : bool, optional
-        Accepted for compatibility with PyTorch; ignored. Random numbers are always repeated.
+        Accepted for compatibility with PyTorch; ignored. Random numbers are always repeated;
+        see `mt.checkpoint`.
 
     Examples
     --------

@@ -29,9 +29,9 @@ def query_boxes_figure(boxes, title="The boxes of each query", columns=5):
 
     Notes
     -----
-    As in Figure 7 of Carion et al. 2020, arXiv:2005.12872v3. The color of a point shows the
-    shape of its box: narrower than 2/3 of the height, wider than 1.5 times the height, or in
-    between. Larger boxes have larger points.
+    Carion et al. 2020, arXiv:2005.12872v3, Figure 7. The color of a point shows the shape of its
+    box: narrower than 2/3 of the height, wider than 1.5 times the height, or in between. Larger
+    boxes have larger points.
     """
     from matplotlib.lines import Line2D
 

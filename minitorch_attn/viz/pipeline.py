@@ -17,7 +17,7 @@ def pipeline_figure(schedule, title="Pipeline schedule"):
     ----------
     schedule : list of list
         For each stage its slots: (kind, micro-batch) with kind "forward" or "backward", or None
-        while the stage is idle. `nn.parallel.gpipe_schedule` returns one.
+        while the stage is idle. `nn.parallel.gpipe_schedule` returns such a schedule.
     title : str
 
     Returns

@@ -132,7 +132,7 @@ def _spread(points, count=6):
 
 
 def _scaled(distances, rounds=300):
-    """Return points (row, 2) with roughly these distances, by SMACOF from classical scaling."""
+    """Return points (row, 2) with roughly these distances: classical scaling, then SMACOF."""
     count = len(distances)
     center = np.eye(count) - 1 / count
     values, directions = np.linalg.eigh(-0.5 * center @ distances**2 @ center)

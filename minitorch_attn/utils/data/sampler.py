@@ -79,7 +79,7 @@ class RandomSampler(Sampler):
 class EpochSampler(Sampler):
     """Indices of examples in a random order that depends only on a seed and the epoch's number.
 
-    A program that stores both can continue in the middle of an epoch.
+    A program that stores the seed and this number can continue in the middle of an epoch.
 
     Parameters
     ----------
