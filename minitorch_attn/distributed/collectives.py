@@ -1,9 +1,9 @@
 """Collectives (all_reduce, broadcast, all_gather, ...): calls that all ranks of a group make.
 
-They work in place on tensors, outside the graph, under the names of `torch.distributed`; the
-versions with a backward pass are in `functional.py`. Every rank of the group must make the same
-calls in the same order, with tensors of the same shape and dtype. The tensors need not be
-contiguous: a copy is sent and written back.
+They have the names of `torch.distributed`. They work in place on tensors, and the graph does not
+record them; the versions with a backward pass are in `functional.py`. Every rank of the group must
+make the same calls in the same order, with tensors of the same shape and dtype. The tensors need
+not be contiguous: if a tensor is not, a copy is sent, and the result is copied back.
 """
 
 from enum import Enum
@@ -23,10 +23,11 @@ __all__ = [
 
 
 class ReduceOp(Enum):
-    """How the values of the ranks are combined.
+    """Operations that combine the values of the ranks in a reduction.
 
-    `AVG` divides the sum by the number of ranks, and needs a floating-point dtype. On booleans, SUM
-    and MAX are "or", PRODUCT and MIN are "and". MPI sums float16 in float32 and rounds the result.
+    `AVG` divides the sum by the number of ranks, and needs a floating-point dtype. For booleans,
+    SUM and MAX compute "or", and PRODUCT and MIN compute "and". MPI sums float16 values in float32
+    and rounds the result to float16.
     """
 
     SUM = "SUM"
@@ -60,14 +61,14 @@ class _Reduction:
             self.name = {"SUM": "MAX", "PRODUCT": "MIN"}.get(self.name, self.name)
 
     def finish(self, buffer):
-        """Write the result into the tensor, after dividing it if an average is wanted."""
+        """Write the result into the tensor; for an average, first divide it by the divisor."""
         if self.divisor > 1:
             buffer.array /= self.divisor
         buffer.write_back()
 
 
 def member(group, where):
-    """Return the group, or None with a warning on a rank that is not in it, as PyTorch does."""
+    """Return the group. On a rank that is not in it, warn and return None, as PyTorch does."""
     found = resolve(group, where)
     if found is None:
         import warnings
@@ -77,7 +78,7 @@ def member(group, where):
 
 
 def root_of(group, root, group_root, where, argument):
-    """Return the group rank that `src=` or `group_src=` specifies; by default 0."""
+    """Return the root's rank in the group, given as `src=` or `group_src=`; by default 0."""
     if root is not None and group_root is not None:
         raise ArgumentError(f"{where}: {argument} and group_{argument} must not both be given")
     if group_root is not None:
@@ -103,7 +104,7 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     group : ProcessGroup, optional
         Ranks that take part; by default all.
     async_op : bool
-        Whether to return at once. The result is valid after `work.wait()`.
+        Whether to return a Work at once. The result is valid after `work.wait()`.
 
     Returns
     -------
@@ -140,7 +141,7 @@ def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_
     Parameters
     ----------
     tensor : Tensor
-        Input; on rank `dst` also the output. On the other ranks it does not change.
+        Input; on rank `dst` also the output. On the other ranks, the tensor does not change.
     dst : int, optional
         Receiver's rank in the run; by default the first rank of the group.
     op : ReduceOp
@@ -212,7 +213,7 @@ def all_gather_into_tensor(output, input, group=None, async_op=False):
     Parameters
     ----------
     output : Tensor of shape (ranks * n, ...) or (ranks, n, ...)
-        Receives the tensor of rank 0, then that of rank 1, and so on.
+        Receives the tensor of rank 0, then the tensor of rank 1, and so on.
     input : Tensor of shape (n, ...)
     group : ProcessGroup, optional
     async_op : bool
@@ -262,12 +263,12 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
 
 @names_arguments
 def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=False):
-    """Reduce a tensor over the ranks; each rank receives one of N equal parts.
+    """Reduce a tensor over N ranks; each rank receives one of N equal parts of the result.
 
     Parameters
     ----------
     output : Tensor of shape (n, ...)
-        Part r of the reduction, on rank r.
+        Receives part r of the reduction on rank r.
     input : Tensor of shape (ranks * n, ...) or (ranks, n, ...)
     op : ReduceOp
     group : ProcessGroup, optional
@@ -464,7 +465,7 @@ def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, gro
 
 @names_arguments
 def barrier(group=None, async_op=False):
-    """Wait until every rank of the group has called this.
+    """Wait until every rank of the group has called `barrier`.
 
     Parameters
     ----------
@@ -483,7 +484,7 @@ def barrier(group=None, async_op=False):
 
 
 def _keeping(buffer, finish):
-    """Return `finish` as a function that also keeps `buffer` alive until it has been called."""
+    """Return a function that calls `finish`, and that keeps `buffer` alive until then."""
 
     def call(_kept=buffer):
         finish()
@@ -492,7 +493,7 @@ def _keeping(buffer, finish):
 
 
 def _joint(tensor, group):
-    """Return an empty array for the tensors of all ranks."""
+    """Return an uninitialized array with space for the tensors of all ranks."""
     return array_module(tensor.array).empty((group.size(), *tensor.shape), tensor.array.dtype)
 
 
@@ -502,7 +503,7 @@ def _stacked(tensors):
 
 
 def _spread(whole, tensors):
-    """Write consecutive pieces of an array into tensors."""
+    """Copy consecutive pieces of an array into the tensors of a list."""
     flat, start = whole.reshape(-1), 0
     for tensor in tensors:
         size = tensor.array.size
@@ -520,7 +521,7 @@ def _check_dtypes(one, other, where):
 
 
 def _check_parts(whole, part, group, where, whole_name, part_name, whole_written):
-    """Check an all-gather's or reduce-scatter's tensors: one must have N times the other's size."""
+    """Check that `whole` has N times the size of `part`, for an all-gather or reduce-scatter."""
     check_tensor(whole, group, where, whole_name, whole_written)
     check_tensor(part, group, where, part_name, not whole_written)
     _check_dtypes(whole, part, where)
@@ -557,7 +558,7 @@ def _check_list(tensors, like, group, where, argument, written):
 
 
 def _list_at_root(tensors, group, root, where, argument):
-    """Return True on the root, where the list must be given, and False elsewhere."""
+    """Return True on the root. Raise an error unless the list is given on the root only."""
     if (tensors is not None) is not (group.rank() == root):
         raise ArgumentError(
             f"{where}: {argument} must be given on the root and nowhere else",

@@ -1,6 +1,6 @@
 """Send Python objects between ranks, as JSON.
 
-PyTorch pickles objects, which can run code when they are read. Here an object must consist of
+PyTorch sends objects as pickles, and reading a pickle can run code. Here, an object must consist of
 numbers, strings, booleans, None, lists and dicts with string keys.
 """
 
@@ -109,7 +109,7 @@ def _size(size, group):
 
 
 def _bytes(data, size, group):
-    """Return a tensor of `size` bytes that starts with `data`."""
+    """Return a tensor of `size` bytes that holds `data`, padded with zeros."""
     array = np.zeros(size, dtype="uint8")
     array[: len(data)] = np.frombuffer(data, dtype="uint8")
     return _on(array, group)

@@ -1,8 +1,8 @@
 """Point-to-point messages between two ranks: send, recv, isend, irecv, batch_isend_irecv.
 
-`send` returns once the tensor may be changed again, possibly not until the other rank has received
-it. Two ranks that both `send` before they `recv` can therefore wait for each other forever; use
-`isend`, or `batch_isend_irecv`, which starts all its messages before it waits for any.
+`send` returns when the program may change the tensor again. This can take until the other rank has
+received the tensor. If two ranks both call `send` before `recv`, they can therefore wait for each
+other forever. Use `isend` instead, or `batch_isend_irecv`, which starts all its messages at once.
 """
 
 from ..errors import ArgumentError
@@ -17,7 +17,7 @@ __all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
 
 @names_arguments
 def send(tensor, dst=None, group=None, tag=0, group_dst=None):
-    """Send a tensor to another rank, and wait until it may be changed.
+    """Send a tensor to another rank, and wait until the program may change the tensor.
 
     Parameters
     ----------
@@ -26,7 +26,8 @@ def send(tensor, dst=None, group=None, tag=0, group_dst=None):
         Receiver's rank in the run.
     group : ProcessGroup, optional
     tag : int, default 0
-        Number of the message; `recv` must use the same. NCCL does not have tags.
+        Number that identifies the message; `recv` must use the same number. NCCL does not have
+        tags.
     group_dst : int, optional
         Receiver's rank in the group; an alternative to `dst`.
     """
@@ -143,7 +144,7 @@ def _work(group, request, finish):
 
 
 def _partner(group, rank, group_rank, where, argument):
-    """Return the group rank of the other process; raise an error if it is this process."""
+    """Return the other process's rank in the group; raise an error if it is this process."""
     if rank is None and group_rank is None:
         raise ArgumentError(f"{where}: {argument} is missing", expected="a rank of the run")
     partner = root_of(group, rank, group_rank, where, argument)
