@@ -23,7 +23,7 @@ MODULES = """
 
 
 def absent(module):
-    """Return a function to use as a module's `__getattr__`, which raises the error for a missing name.
+    """Return a `__getattr__` function for a module, which raises an error for a missing name.
 
     Parameters
     ----------

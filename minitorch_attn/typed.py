@@ -11,7 +11,7 @@ __all__ = [
 
 
 class _OfDtype(type):
-    """Metaclass of the typed constructors: an instance of LongTensor is a Tensor of int64."""
+    """Metaclass of the typed constructors, which makes a Tensor of int64 a LongTensor."""
 
     def __call__(cls, *data, device=None):
         try:

@@ -57,7 +57,7 @@ class Casts:
         return Casts(self.dtypes, cached=False)
 
     def converts(self, value):
-        """Return True if `value` is a float16 or float32 tensor on a device with autocast enabled."""
+        """Return True for a float16 or float32 tensor on a device with autocast enabled."""
         if not isinstance(value, Tensor):
             return False
         dtype = value.array.dtype
@@ -80,7 +80,7 @@ class Casts:
         return inputs if which == "unaffected" else self._converted(which, function, inputs)
 
     def call(self, function, args, kwargs):
-        """Convert the tensor arguments of a listed function, and call it with autocast turned off."""
+        """Convert the tensor arguments of a listed function, and call it without autocast."""
         which = _LIST_OF_FUNCTION[function.__name__]
         values = (*args, *kwargs.values())
         if not any(map(self.converts, values)):

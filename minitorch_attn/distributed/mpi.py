@@ -227,7 +227,7 @@ class MpiEngine:
         return self._run("Barrier", later=later)
 
     def together(self):
-        """Return an empty context: MPI needs nothing to start several sends and receives together."""
+        """Return a context that does nothing: MPI starts sends and receives without one."""
         from contextlib import nullcontext
 
         return nullcontext()

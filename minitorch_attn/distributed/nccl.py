@@ -114,7 +114,7 @@ class NcclEngine:
         self._together = None  # requests of an open `together` block
 
     def subgroup(self, ranks, number):
-        """Return an engine for the given ranks; None on the others. All ranks must call this method."""
+        """Return an engine for the given ranks; None on the others. All ranks must call this."""
         is_first = self.rank == ranks[0]
         data = self.nccl.get_unique_id() if is_first else [0] * rendezvous.ID_BYTES
         array = self._on_device([value % 256 for value in data])
@@ -252,7 +252,7 @@ class NcclEngine:
             self._abort(status)
 
     def _run(self, name, *arguments, later):
-        """Add a call of the communicator to the current stream; if `later`, to the engine's stream."""
+        """Add a call of the communicator to the current stream; if `later`, to `_stream`."""
         return self._start(lambda stream: getattr(self.comm, name)(*arguments, stream), later)
 
     def _exchange(self, messages, later):

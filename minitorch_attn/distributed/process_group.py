@@ -286,7 +286,7 @@ def resolve(group, where):
 
 @names_arguments
 def get_rank(group=None):
-    """Return the rank of this process in a group (default: the run); -1 if it is not in the group."""
+    """Return the rank of this process in a group (default: the run); -1 if it is not in it."""
     found = resolve(group, "get_rank")
     return -1 if found is None else found.rank()
 
