@@ -201,7 +201,7 @@ class _Plan:
                                         settings)  # fmt: skip
 
     def tiles(self, source):
-        """Yield (rows, columns) of the tiles of rank `source` that the causal mask does not hide."""
+        """Yield (rows, columns) of the tiles of rank `source` that are not causally masked."""
         for rows in self.rows:
             for columns in self.columns[source]:
                 if not self.is_causal or columns.everywhere.start < rows.everywhere.stop:
