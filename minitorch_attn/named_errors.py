@@ -91,7 +91,7 @@ guards = {  # the code of functions that call `named_error`
 
 
 def under_name(name, function):
-    """Return a copy of `function` with a new name, which its error messages show.
+    """Return a copy of `function` with a new name, which its error messages also show.
 
     Examples
     --------

@@ -224,7 +224,7 @@ def either(*kinds):
 
 
 def choice(*values):
-    """Return the kind of values that equal one of `values`. True does not equal 1 here."""
+    """Return the kind of values equal to one of `values`. True does not match 1; an IntEnum may."""
     known = {(isinstance(value, bool), value) for value in values}
     return Kind(
         f"one of {', '.join(map(repr, values))}",

@@ -28,7 +28,7 @@ _LIST_OF_FUNCTION = {name: which for which, names in FUNCTIONS.items() for name 
 
 
 class _Regions(threading.local):
-    """Nesting depth of the autocast regions of a thread, and the thread's converted weights."""
+    """Autocast state of a thread: depth of its nested regions, and cache of converted weights."""
 
     depth = 0
     cache = None  # id(weight) -> (weight, its version, converted weight)
@@ -39,7 +39,7 @@ _regions = _Regions()
 
 
 class Casts:
-    """Rules of an autocast region, which say what tensors it converts and to which dtype.
+    """Rules of an autocast region: which tensors it converts, and to which dtype.
 
     Parameters
     ----------

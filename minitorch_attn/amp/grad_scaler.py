@@ -24,7 +24,7 @@ _STATE = record({
 
 
 class GradScaler(NamedErrors):
-    """Loss scaling with a scale that adapts, as in `torch.amp.GradScaler`.
+    """Scale the loss by a factor that adapts during training, as in `torch.amp.GradScaler`.
 
     Gradients below 6e-8 become 0 in float16. If the loss is multiplied by a scale, every gradient
     is multiplied by the same scale. `step` therefore first divides the gradients by the scale, in

@@ -140,7 +140,7 @@ class MasterWeights(Optimizer):
         self._round()
 
     def __getstate__(self):
-        """Return what pickle and deepcopy keep."""
+        """Return the attributes that pickle and deepcopy keep."""
         return self.__dict__
 
     def __repr__(self):

@@ -151,7 +151,7 @@ class GraphedStep:
         return self._run(key, graph, args, kwargs)
 
     def _run(self, key, graph, args, kwargs):
-        """Run a graph, or a warm-up; warn if the step turns out not to allow a graph."""
+        """Run a graph or a warm-up; warn if it turns out that the step cannot be captured."""
         outputs = graph.run(args, kwargs)
         if graph.failure is not None:
             self._failures[key] = self.reason = graph.failure
@@ -232,7 +232,7 @@ class _Graph:
 
     @contextmanager
     def _own_stream(self):
-        """Use this graph's stream and memory pool; the caller's stream waits for the graph's."""
+        """Run a block on this graph's stream and pool; the caller's stream waits for the block."""
         outside = self.cupy.cuda.get_current_stream()
         self.stream.wait_event(outside.record())
         with self.stream, self.cupy.cuda.using_allocator(self.pool.malloc):
@@ -289,7 +289,7 @@ class _Graph:
         return self.stream.end_capture().launch, map_tensors(outputs, Tensor.detach)
 
     def _replay(self, first):
-        """Launch the graph on the current stream; `first` is its first dropout counter."""
+        """Launch the graph on the current stream; `first` is the first dropout counter."""
         self.capture.set_random(initial_seed(), first)
         write_numbers(self.board, self.capture.values)
         self.launch()
@@ -333,7 +333,7 @@ class _Uses(Listener):
         self.modes[module] = module.training
 
     def before_capture(self):
-        """Return a listener for the capture, with the leaves found in this rehearsal."""
+        """Return a listener for the capture that knows the leaves found in this rehearsal."""
         return _Uses(list(self.seen))
 
     def finish(self):

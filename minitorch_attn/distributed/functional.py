@@ -13,9 +13,9 @@ In a model whose layers are split among the ranks, all ranks compute the same lo
 values, and L would count this loss N times. For such models, use `copy_to_ranks`,
 `reduce_from_ranks`, `scatter_to_ranks` and `gather_from_ranks`, which count the loss once [1]_.
 
-Either all ranks or no rank must pass a tensor that requires grad. If the tensor of one rank does
-not require grad, this rank does not run the backward pass, and the others wait for it forever. On
-all ranks, the backward pass runs the collectives in the reverse order of the forward pass.
+A tensor must require grad either on all ranks or on none. A rank whose tensor does not require grad
+does not run the backward pass, and the other ranks wait for it forever. On all ranks, the backward
+pass runs the collectives in the reverse order of the forward pass.
 
 References
 ----------

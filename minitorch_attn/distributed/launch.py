@@ -1,4 +1,4 @@
-"""Launch ranks on this machine: where mpiexec is, and what their environment must contain."""
+"""Launch ranks on this machine: find mpiexec, and make the environment that the ranks need."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def mpiexec():
-    """Return the path of mpiexec, next to the interpreter or else on PATH; None if not found."""
+    """Return the path of mpiexec, or None. Look next to the interpreter, then on PATH."""
     beside = Path(sys.executable).parent / "mpiexec"
     return str(beside) if beside.exists() else shutil.which("mpiexec")
 

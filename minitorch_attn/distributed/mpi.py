@@ -185,17 +185,17 @@ class MpiEngine:
         return self._run("Allgather", self._bytes(array), self._bytes(output), later=later)
 
     def gather(self, output, array, dst, later=False):
-        """Write the arrays of all ranks into `output` on rank `dst` (None on the other ranks)."""
+        """Write the arrays of all ranks into `output` on rank `dst`; elsewhere, `output` is None."""
         into = None if output is None else self._bytes(output)
         return self._run("Gather", self._bytes(array), into, dst, later=later)
 
     def scatter(self, output, array, src, later=False):
-        """Write part r of rank `src`'s `array` (None on other ranks) into `output` on rank r."""
+        """Write part r of rank `src`'s `array` into `output` on rank r; elsewhere, `array` is None."""
         whole = None if array is None else self._bytes(array)
         return self._run("Scatter", whole, self._bytes(output), src, later=later)
 
     def all_to_all(self, output, array, output_sizes, sizes, later=False):
-        """Send consecutive parts of `array`, of `sizes` elements, to ranks 0, 1, ..."""
+        """Send consecutive parts of `array` to ranks 0, 1, ...; part r has `sizes[r]` elements."""
         sent = self._pieces(array, sizes)
         received = self._pieces(output, output_sizes)
         return self._run("Alltoallv", sent, received, later=later)

@@ -177,21 +177,21 @@ class NcclEngine:
         return self._run("allGather", *what, later=later)
 
     def gather(self, output, array, dst, later=False):
-        """Write the arrays of all ranks into `output` on rank `dst` (None on the other ranks)."""
+        """Write the arrays of all ranks into `output` on rank `dst`; elsewhere, `output` is None."""
         messages = [("send", address(array), array.nbytes, dst)]
         if output is not None:
             messages += self._from_all(output, [array.nbytes] * self.size)
         return self._exchange(messages, later)
 
     def scatter(self, output, array, src, later=False):
-        """Write part r of rank `src`'s `array` (None on other ranks) into `output` on rank r."""
+        """Write part r of rank `src`'s `array` into `output` on rank r; elsewhere, `array` is None."""
         messages = [("recv", address(output), output.nbytes, src)]
         if array is not None:
             messages += self._to_all(array, [output.nbytes] * self.size)
         return self._exchange(messages, later)
 
     def all_to_all(self, output, array, output_sizes, sizes, later=False):
-        """Send consecutive parts of `array`, of `sizes` elements, to ranks 0, 1, ..."""
+        """Send consecutive parts of `array` to ranks 0, 1, ...; part r has `sizes[r]` elements."""
         sent = [size * array.itemsize for size in sizes]
         received = [size * output.itemsize for size in output_sizes]
         return self._exchange(self._to_all(array, sent) + self._from_all(output, received), later)

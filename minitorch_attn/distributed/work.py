@@ -32,7 +32,7 @@ class Work:
         return True
 
     def is_completed(self):
-        """Return True if the result is ready. This does not wait."""
+        """Return True if the result is ready, without waiting for it."""
         for request in self._requests:
             if not request.test():
                 return False

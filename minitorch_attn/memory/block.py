@@ -24,8 +24,8 @@ class Block:
     line : Line or None
         Line of code that called the operation.
     born, died : int
-        Moments at which the block was allocated and freed. A moment is the number of earlier
-        allocations and frees in the trace. `died` is None for a block that is still in use.
+        Moments at which the block was allocated and freed. A moment is the number of allocations
+        and frees in the trace so far. `died` is None for a block that is still in use.
     keeps : list of Keep
         Operations that keep the block for their backward pass.
     """

@@ -46,7 +46,9 @@ class Ceilings(NamedTuple):
 
 
 def ceilings(dtype="float32", device="cpu"):
-    """Return this machine's peak speed and bandwidth, measured in half a second, once per process.
+    """Measure the peak speed and memory bandwidth of this machine, once per process.
+
+    The measurement takes half a second. Later calls return the same values.
 
     Parameters
     ----------
@@ -84,7 +86,7 @@ def _measured(dtype, device):
 
 
 def _fastest(work, on_gpu):
-    """Return the shortest of several timings of `work`, which other programs disturb least."""
+    """Return the shortest of several timings, because other programs can only slow `work` down."""
     best = float("inf")
     for _ in range(_TRIES):
         if on_gpu:

@@ -48,7 +48,7 @@ def accuracy_figure(curves, baselines=None, title="Accuracy", x_label="step"):
 
 
 def _apart(values):
-    """Return heights for the labels of the values, moved down until no two labels overlap."""
+    """Return a height for the label of each value, so that no two labels overlap."""
     heights, lowest = list(values), float("inf")
     for i in sorted(range(len(values)), key=lambda i: -values[i]):
         heights[i] = min(values[i], lowest - _LINE)

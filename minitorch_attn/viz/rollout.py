@@ -76,8 +76,8 @@ def class_attention_figure(image, maps, grid, title="What the class token looks 
     Notes
     -----
     The heads are shown as in Caron et al. 2021, arXiv:2104.14294v2, Figure 1, all with the same
-    color scale. The weights of a head sum to less than 1, because the class token's weight for
-    itself is not shown.
+    color scale. A row of weights sums to 1; the figure does not show the class token's weight for
+    itself.
     """
     maps = [host(weights) for weights in maps]
     last = maps[-1]
