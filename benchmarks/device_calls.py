@@ -1,10 +1,11 @@
-"""`python -m benchmarks device-calls`: count what a step asks of a GPU, on a simulated one.
+"""`python -m benchmarks device-calls`: count the device calls of a step on a simulated GPU.
 
-A device call is a kernel launch, a product of cuBLAS, a copy within the device or a memset. From
-Python, each takes 5 to 10 microseconds, more than the arithmetic of a small model. The counts are
-exact and do not depend on the batch. They need `cupysim`, CuPy with a processor in place of the
-GPU. The tables and a picture are written into `docs/devices.md`, with an estimate of the times on a
-GPU. `--draw` estimates and draws with the stored counts, without `cupysim`.
+A device call is a kernel launch, a product of cuBLAS, a copy within the device or a memset. Called
+from Python, each takes 5 to 10 microseconds, longer than the arithmetic of a small model. The
+counts are exact and do not depend on the batch size. Counting needs `cupysim`, a version of CuPy
+that runs on a CPU. The command writes tables of the counts and of the estimated times on a GPU into
+`docs/devices.md`, and draws a picture. With `--draw`, it uses the stored counts and does not need
+`cupysim`.
 """
 
 import json
@@ -52,14 +53,14 @@ class Calls:
 
 
 def count(name, **changes):
-    """Count the device calls of one steady step of a workload.
+    """Count the device calls of one step of a workload, after a first step that warms up.
 
     Parameters
     ----------
     name : str
         A key of `WORKLOADS`.
     **changes
-        Arguments of its function.
+        Arguments of the workload's function.
 
     Returns
     -------
@@ -164,12 +165,12 @@ AIM = {"w1": 220, "w4b": 522, "w5": 101, "w7": 100}
 
 
 def rows_of(composed, now):
-    """Return what is stored and drawn: for each workload, the counts and the goals.
+    """Return the data to store and to draw: for each workload, the counts and the goals.
 
     Parameters
     ----------
     composed, now : dict of str to Calls
-        Counts without kernels, and with them.
+        Counts of each workload without the library's CUDA kernels, and with them.
     """
     return {
         name: {
@@ -215,7 +216,7 @@ def _counted():
 
 
 def _replaced(text, marks, new):
-    """Return a text with other lines between two marks."""
+    """Return a text with the lines between two markers replaced."""
     before, _, rest = text.partition(marks[0])
     _, _, after = rest.partition(marks[1])
     return f"{before}{marks[0]}\n{new}\n{marks[1]}{after}"

@@ -1,4 +1,4 @@
-"""Picture of the device calls of a step, by kind, and of the estimated times of the step."""
+"""Chart of the device calls of a step, by kind, and of the step's estimated times."""
 
 from matplotlib.ticker import FixedLocator, NullLocator
 
@@ -18,8 +18,9 @@ def draw(titles, rows, estimates, path):
     titles : dict of str to str
         Title of each workload.
     rows : dict of str to dict
-        For each workload, the numbers `before`, `must` and `aim`, and the counts of each kind
-        without kernels (`composed`) and with them (`now`).
+        Result of `device_calls.rows_of`. For each workload, it has the total counts `before`,
+        `must` and `aim`, and the counts of each kind without kernels (`composed`) and with them
+        (`now`).
     estimates : dict of str to Estimate
     path : path
     """
@@ -59,7 +60,7 @@ def _counts(axes, titles, rows):
 
 
 def _by_kind(axes, place, counts, alpha=1.0):
-    """Draw one bar with a part for each kind of device call."""
+    """Draw one stacked bar with a segment for each kind of device call."""
     start = 0
     for kind, color in zip(KINDS, COLOURS, strict=False):
         axes.barh(place, counts[kind], 0.22, left=start, color=color, alpha=alpha)

@@ -3,8 +3,8 @@
     time of a step >= max(FLOPs / peak, bytes / bandwidth, device calls * time of a call)
 
 Williams, Waterman and Patterson 2009, "Roofline: An Insightful Visual Performance Model for
-Multicore Architectures", CACM 52(4). These are estimates, not measurements: real kernels reach a
-part of the peak, and the order of the kernels decides how far the three times overlap.
+Multicore Architectures", CACM 52(4). These are estimates, not measurements. Real kernels reach only
+a part of the peak, and how much the three times overlap depends on the order of the kernels.
 """
 
 import importlib
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 __all__ = ["CALL_SECONDS", "H100", "Estimate", "Gpu", "estimate", "table"]
 
-CALL_SECONDS = (5e-6, 10e-6)  # a call from Python, at best and usually at most
+CALL_SECONDS = (5e-6, 10e-6)  # time of a call from Python, at best and usually at most
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """Figures of a data sheet.
+    """Peak performance of a GPU, from its data sheet.
 
     Attributes
     ----------
@@ -40,12 +40,12 @@ H100 = Gpu("NVIDIA H100 SXM", 67e12, 3.35e12, "NVIDIA H100 Tensor Core GPU data 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Work of one step, and the times that it would take at least.
+    """Work of one step, and lower bounds of the time that it takes.
 
     Attributes
     ----------
     flops, nbytes, calls : float
-        Operations in products, bytes that operations read and write, device calls.
+        FLOPs of the matrix products, bytes that operations read and write, and device calls.
     gpu : Gpu
     """
 
@@ -56,22 +56,22 @@ class Estimate:
 
     @property
     def arithmetic(self):
-        """Seconds of the arithmetic."""
+        """Time of the arithmetic, in seconds."""
         return self.flops / self.gpu.flops
 
     @property
     def memory(self):
-        """Seconds of reading and writing."""
+        """Time of reading and writing memory, in seconds."""
         return self.nbytes / self.gpu.bandwidth
 
     @property
     def launching(self):
-        """Seconds of the device calls, at best and usually at most."""
+        """Time of the device calls in seconds: (at best, usually at most)."""
         return tuple(self.calls * seconds for seconds in CALL_SECONDS)
 
     @property
     def bound(self):
-        """What takes longest: "launches", "memory" or "arithmetic"."""
+        """Name of the longest of the three times: "launches", "memory" or "arithmetic"."""
         times = {
             "launches": self.launching[0], "memory": self.memory, "arithmetic": self.arithmetic
         }  # fmt: skip
@@ -79,7 +79,7 @@ class Estimate:
 
 
 def estimate(name, calls):
-    """Estimate one step of a workload, with its usual batch.
+    """Estimate the times of one step of a workload, with its default batch size.
 
     Parameters
     ----------
@@ -125,5 +125,5 @@ def table(titles, estimates):
 
 
 def _short(number):
-    """Return a number with three digits, or without decimals if it is larger."""
+    """Format a number with three digits, or without decimals if it has more."""
     return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"

@@ -1,4 +1,4 @@
-"""Describe the machine: processor, library versions, settings, memory use and page faults."""
+"""Describe the machine and the process: processor, versions, settings, memory use, page faults."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ _SETTINGS = (
 
 
 def describe():
-    """Return the conditions that measured times depend on, to be stored with the results."""
+    """Return the processor, versions and settings as a dict, to be stored with the times."""
     import numpy as np
 
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
@@ -59,7 +59,8 @@ def _blas_kernels():
 def peak_memory_mb():
     """Return the peak resident memory of this process so far, in MiB.
 
-    On Linux, `ru_maxrss` starts with the value of the parent process, so VmHWM is read instead.
+    On Linux, the function reads VmHWM, because `ru_maxrss` starts with the value of the parent
+    process.
     """
     if os.path.exists("/proc/self/status"):
         with open("/proc/self/status") as file:

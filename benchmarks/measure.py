@@ -1,4 +1,4 @@
-"""Measure the engines of a workload in turn, and compare them round by round."""
+"""Measure the step times of a workload's engines in turns, and compare them round by round."""
 
 import json
 import math
@@ -14,17 +14,17 @@ import numpy as np
 __all__ = ["compare", "difference", "run_workload"]
 
 TOLERANCE = 2e-4  # largest relative difference (ratio of root mean squares) in float32
-FLOOR = 1e-2  # arrays below this fraction of the largest one are compared as if they had that size
-REFERENCES = ("torch_fused", "torch")  # the faster one is the reference of the ratios
+FLOOR = 1e-2  # errors are divided by at least this fraction of the largest array
+REFERENCES = ("torch_fused", "torch")  # ratios are relative to the faster of these two
 OPTIONAL = ("torch_compile", "jax")  # skipped if they do not work; the reason is stored
 TINY = 1e-30
 EVERY = 3  # optional engines take part in every third round
 LONG = 4.0  # if the first step takes more seconds than this, one more step is the warm-up
-BUSY_ELSEWHERE = 0.25  # a round is discarded if other programs use this number of cores
+BUSY_ELSEWHERE = 0.25  # a round is discarded if other programs use more cores than this
 
 
 class Engine:
-    """Worker process of one engine, which answers requests."""
+    """One engine of a workload, in a worker process that answers requests."""
 
     def __init__(self, workload, name, threads):
         command = [sys.executable, "-m", "benchmarks.worker", workload, name, str(threads)]
@@ -59,8 +59,8 @@ def compare(engines):
     Parameters
     ----------
     engines : list of Engine
-        Engines to compare with the last engine of the list. An optional engine whose results
-        differ is marked as unavailable.
+        Engines to compare. The last engine of the list is the reference. An optional engine whose
+        results differ is marked as unavailable.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def _evidence(engine, folder):
 
 
 def difference(found, expected):
-    """Return the largest relative difference between two arrays of the same name, and the name.
+    """Return the largest relative difference between arrays of the same name, and this name.
 
     Parameters
     ----------
@@ -99,8 +99,8 @@ def difference(found, expected):
     Returns
     -------
     error : float
-        Root mean square of the difference divided by that of the expected array. Infinite if the
-        names or the shapes differ, or if a number is not finite.
+        Root mean square of the difference, divided by the root mean square of the expected array.
+        Infinite if the names or the shapes differ, or if a number is not finite.
     name : str
     """
     if set(found) != set(expected):
@@ -111,7 +111,7 @@ def difference(found, expected):
     for name, array in expected.items():
         if found[name].shape != array.shape:
             return math.inf, name
-        # The gradient of the key bias is 0 except for rounding errors, hence the floor.
+        # The floor is for the gradient of the key bias, which is 0 except for rounding errors.
         error = _root_mean_square(found[name] - array) / max(sizes[name], floor, TINY)
         worst = max(worst, (error if error < math.inf else math.inf, name))
     return worst
@@ -143,6 +143,7 @@ def run_workload(name, module, *, rounds, seconds, threads, leave_out=(), conten
     Returns
     -------
     dict
+        Medians, ratios and memory of each engine, and the numbers of kept and discarded rounds.
     """
     names = [n for n in module.ENGINES if n not in leave_out]
     started = [Engine(name, engine, threads) for engine in names]
@@ -187,10 +188,10 @@ def reference_of(turns):
 
 
 def _one_round(engines, steps):
-    """Run each engine once. Return the answers, and whether other programs were idle."""
+    """Run each engine once. Return the answers, and True if other programs were idle."""
     turn, quiet = {}, True
     for engine in engines:
-        time.sleep(0.3)  # let the other engine's threads fall asleep
+        time.sleep(0.3)  # let the threads of the previous engine go to sleep
         before, start = _busy_ticks(), time.perf_counter()
         answer = engine.ask(do="steps", steps=steps[engine.name])
         elapsed = time.perf_counter() - start

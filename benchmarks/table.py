@@ -37,7 +37,7 @@ def geometric_mean(workloads, engine="minitorch_attn_plain", otherwise="minitorc
     workloads : list of dict
         Results of the workloads.
     engine, otherwise : str
-        Name of the engine, and of the one to use in workloads where both would be the same.
+        Name of the engine, and of the engine to use instead in workloads without it.
     """
     stored = {found["workload"]: found["engines"] for found in workloads}
     ratios = []

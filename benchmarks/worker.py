@@ -20,7 +20,7 @@ from .measure import OPTIONAL
 def main(workload, engine, threads):
     """Serve requests until the parent closes the pipe."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what a library prints must not mix with the answers
+    os.dup2(2, 1)  # the output of libraries must not mix with the answers
     if engine.startswith("torch"):
         import torch
 

@@ -5,7 +5,7 @@ in a batch share it:
 
     y[n, h, i, j] = scores[n, h, i, j] + bias[h, i, j]
 
-With one item per batch the bias is learned well. With more items its gradient is wrong. Read the
+With one item per batch, the gradient of the bias is correct. With more items it is wrong. Read the
 gradcheck report, then find and fix the one mistake.
 """
 

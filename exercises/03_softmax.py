@@ -13,7 +13,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 class Softmax(Function):
-    """Weights that sum to 1 along the last axis."""
+    """Softmax: weights that sum to 1 along the last axis."""
 
     @staticmethod
     def forward(ctx, x):

@@ -33,7 +33,7 @@ class SharpSoftmax(Function):
 
 
 def sharp_softmax(x):
-    """Softmax with temperature 0.5 along the last axis."""
+    """Compute the softmax with temperature 0.5 along the last axis."""
     return SharpSoftmax.apply(x, temperature=0.5)
 
 

@@ -1,8 +1,8 @@
 """Softmax over the queries.
 
-In slot attention the queries compete for each key: the weights of one key sum to 1 over the
-queries, which are axis 1 of the scores of shape (batch, query, key). `Softmax` must work along
-any axis. Read the gradcheck report, then find and fix the one mistake.
+In slot attention the queries compete for each key. The scores have shape (batch, query, key), and
+the weights of one key sum to 1 over axis 1, the queries. `Softmax` must work along any axis. Read
+the gradcheck report, then find and fix the one mistake.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 class Softmax(Function):
-    """Weights that sum to 1 along one axis."""
+    """Softmax: weights that sum to 1 along one axis."""
 
     @staticmethod
     def forward(ctx, x, *, axis):

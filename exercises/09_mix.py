@@ -30,7 +30,7 @@ class Mix(Function):
 
 
 def attention(query, key, value):
-    """Self-attention, with equal numbers of queries and keys."""
+    """Compute self-attention, with equal numbers of queries and keys."""
     scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
     return Mix.apply(scores.softmax(-1), value)
 

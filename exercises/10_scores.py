@@ -2,8 +2,8 @@
 
     S = Q K^T / sqrt(d)
 
-Here d is the width of a head. A model with this operation trains, but for some weights the steps
-are too large. Read the gradcheck report, then find and fix the one mistake.
+Here d is the width of a head. A model with this operation trains, but the steps of some weights are
+too large. Read the gradcheck report, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt
@@ -28,7 +28,7 @@ class Scores(Function):
 
 
 def attention(query, key, value):
-    """Attention of queries to keys and values."""
+    """Compute the attention of queries to keys and values."""
     return Scores.apply(query, key).softmax(-1) @ value
 
 

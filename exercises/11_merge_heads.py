@@ -27,7 +27,7 @@ class MergeHeads(Function):
 
 
 def merge_heads(x):
-    """(batch, heads, token, head_dim) -> (batch, token, heads * head_dim)."""
+    """Merge the heads: (batch, heads, token, head_dim) -> (batch, token, heads * head_dim)."""
     return MergeHeads.apply(x)
 
 

@@ -3,8 +3,8 @@
     P = softmax(Q K^T / sqrt(d)),   Y = P V
 
 `backward` recomputes P and differentiates the forward pass line by line. To save time, both passes
-scale the queries, which have fewer entries than the scores. Read the gradcheck report, then find
-and fix the one mistake.
+scale the queries instead of the scores, because the queries have fewer entries. Read the gradcheck
+report, then find and fix the one mistake.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 def softmax(x):
-    """Softmax of an array along its last axis."""
+    """Compute the softmax of an array along its last axis."""
     exp_x = np.exp(x - x.max(axis=-1, keepdims=True))
     return exp_x / exp_x.sum(axis=-1, keepdims=True)
 
@@ -38,14 +38,14 @@ class Attention(Function):
         grad_value = weights.swapaxes(-1, -2) @ grad_y
         grad_weights = grad_y @ value.swapaxes(-1, -2)
         shared = (grad_weights * weights).sum(axis=-1, keepdims=True)
-        grad_scores = weights * (grad_weights - shared) / root  # for Q K^T without the square root
+        grad_scores = weights * (grad_weights - shared) / root  # the gradient of Q K^T
         grad_query = grad_scores @ key
         grad_key = grad_scores.swapaxes(-1, -2) @ scaled
         return grad_query, grad_key, grad_value
 
 
 def attention(query, key, value):
-    """Attention of queries to keys and values."""
+    """Compute the attention of queries to keys and values."""
     return Attention.apply(query, key, value)
 
 

@@ -29,7 +29,7 @@ class Scores(Function):
 
 
 def attention(query, key, value):
-    """Self-attention, with equal numbers of queries and keys."""
+    """Compute self-attention, with equal numbers of queries and keys."""
     return Scores.apply(query, key).softmax(-1) @ value
 
 

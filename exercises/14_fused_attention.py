@@ -13,7 +13,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 def softmax(x):
-    """Softmax of an array along its last axis."""
+    """Compute the softmax of an array along its last axis."""
     exp_x = np.exp(x - x.max(axis=-1, keepdims=True))
     return exp_x / exp_x.sum(axis=-1, keepdims=True)
 
@@ -41,7 +41,7 @@ class Attention(Function):
 
 
 def attention(query, key, value):
-    """Self-attention, with equal numbers of queries and keys."""
+    """Compute self-attention, with equal numbers of queries and keys."""
     return Attention.apply(query, key, value)
 
 

@@ -40,7 +40,7 @@ class LayerNorm(Function):
 
 
 def layer_norm(x, gamma, beta):
-    """Layer norm of x along its last axis."""
+    """Compute the layer norm of x along its last axis."""
     return LayerNorm.apply(x, gamma, beta)
 
 

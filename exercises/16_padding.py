@@ -14,7 +14,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 class MaskedSoftmax(Function):
-    """Weights over the keys that the mask allows."""
+    """Softmax over the keys that the mask allows."""
 
     @staticmethod
     def forward(ctx, scores, mask):

@@ -1,6 +1,6 @@
 """Relative position bias.
 
-Swin learns one bias per head for each distance between query and key, not for each pair:
+In each head, Swin learns one bias for each distance between query and key, not for each pair:
 
     bias[h, i, j] = table[index[i, j], h]
 

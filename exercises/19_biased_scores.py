@@ -24,7 +24,7 @@ class BiasedScores(Function):
     @staticmethod
     def backward(ctx, grad_y):
         (index,) = ctx.constant
-        rows = grad_y.sum(axis=0).transpose(2, 1, 0)  # over the batch, heads last
+        rows = grad_y.sum(axis=0).transpose(2, 1, 0)  # sum over the batch, heads last
         grad_table = np.zeros(ctx.shapes[1])
         np.add.at(grad_table, index, rows)
         return grad_y, grad_table, None

@@ -12,13 +12,13 @@ HEADS = 4
 
 
 def split(x):
-    """(batch, token, width) -> (batch, heads, token, width / heads)."""
+    """Split into heads: (batch, token, width) -> (batch, heads, token, width / heads)."""
     batch, tokens, width = x.shape
     return x.reshape(batch, tokens, HEADS, width // HEADS).transpose(1, 2)
 
 
 def merge(x):
-    """(batch, heads, token, head_dim) -> (batch, token, heads * head_dim)."""
+    """Merge the heads: (batch, heads, token, head_dim) -> (batch, token, heads * head_dim)."""
     batch, heads, tokens, head_dim = x.shape
     return x.transpose(1, 2).reshape(batch, tokens, heads * head_dim)
 

@@ -17,7 +17,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 class CrossEntropy(Function):
-    """Mean of -log p(label)."""
+    """Cross-entropy: the mean of -log p(label)."""
 
     @staticmethod
     def forward(ctx, logits, labels):

@@ -20,7 +20,7 @@ from minitorch_attn.autograd import Function, gradcheck_report
 
 
 def softmax(x):
-    """Softmax of an array along its last axis."""
+    """Compute the softmax of an array along its last axis."""
     exp_x = np.exp(x - x.max(axis=-1, keepdims=True))
     return exp_x / exp_x.sum(axis=-1, keepdims=True)
 
@@ -42,7 +42,7 @@ class Attention(Function):
 
 
 def attention(query, key, value):
-    """Attention of queries to keys and values."""
+    """Compute the attention of queries to keys and values."""
     return Attention.apply(query, key, value)
 
 

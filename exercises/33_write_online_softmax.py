@@ -1,7 +1,8 @@
 """Write the backward of blockwise attention.
 
 `forward` reads the keys in blocks. For each query it keeps the largest score so far, the sum of the
-exponentials and the weighted sum of the values, but not a row of P. It saves Y and, per query,
+exponentials and the weighted sum of the values. It never stores a row of P. It saves Y and, for
+each query,
 
     l = log sum_j exp(S_j)   with   S = Q K^T / sqrt(d),   so any block of P is exp(S - l)
 
@@ -53,7 +54,7 @@ class OnlineAttention(Function):
 
 
 def attention(query, key, value):
-    """Attention over blocks of three keys."""
+    """Compute attention over blocks of three keys."""
     return OnlineAttention.apply(query, key, value)
 
 

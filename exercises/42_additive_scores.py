@@ -1,11 +1,11 @@
 """Additive attention.
 
-Bahdanau's score compares a decoder state q_i with a word k_j, each as `hidden` numbers:
+Bahdanau's score compares a decoder state q_i with a word k_j. Both are vectors of `hidden` numbers:
 
     score[i, j] = sum_h v[h] tanh(q_i + k_j)[h]
 
-Broadcasting forms the sums of all pairs. The gradient check passes, but the words that a state
-looks at do not depend on that state alone. Read which properties fail, then find and fix the one
+Broadcasting computes the sums q_i + k_j of all pairs. The gradient check passes, but the weights of
+a state do not depend on that state alone. Read which properties fail, then find and fix the one
 mistake.
 """
 

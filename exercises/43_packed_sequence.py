@@ -1,12 +1,12 @@
 """The last state of a packed sequence.
 
 The sentences of a batch are sorted by length, the longest first. At step t, a recurrent network
-updates only the first rows of the batch, those of the sentences that have a word at t:
+updates only the first rows of the batch, the sentences that have a word at step t:
 
     h_t = tanh(x_t W + h_{t-1} U)
 
-The rows behind them keep their last state. The gradient check passes. Yet the state of a short
-sentence depends on its padding. Read which properties fail, then find and fix the one mistake.
+The other rows keep their last state. The gradient check passes. Yet the state of a short sentence
+depends on its padding. Read which properties fail, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt

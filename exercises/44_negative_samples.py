@@ -5,8 +5,8 @@ be large, and the others' scores small:
 
     loss = -log sigmoid(s_0) - sum_{j=1..k} log sigmoid(-s_j),   s_j = word . context_j
 
-In training, all scores grow, and all vectors become alike. Read the gradcheck report, then find and
-fix the one mistake.
+In training, all scores grow, and all vectors become similar. Read the gradcheck report, then find
+and fix the one mistake.
 """
 
 import numpy as np

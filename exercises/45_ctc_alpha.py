@@ -1,13 +1,14 @@
 """The forward variables of CTC.
 
-CTC sums over all alignments of labels with the frames. l' is the label sequence with a blank (class
-0) around and between its labels. alpha_t(s) is the probability of all alignments of l'_1 .. l'_s
-with the first t frames:
+CTC sums over all alignments of the labels with the frames. l' is the label sequence with a blank
+(class 0) before, between and after the labels. alpha_t(s) is the probability of all alignments of
+l'_1 .. l'_s with the first t frames:
 
     alpha_t(s) = (alpha_{t-1}(s) + alpha_{t-1}(s-1) + alpha_{t-1}(s-2)) p_t(l'_s)
 
-The last term skips a blank. It exists only between two different labels. The gradient check passes,
-but the probabilities are wrong. Read which properties fail, then find and fix the one mistake.
+The last term skips a blank. This is allowed only between two different labels. The gradient check
+passes, but the probabilities are wrong. Read which properties fail, then find and fix the one
+mistake.
 """
 
 import minitorch_attn as mt

@@ -1,13 +1,13 @@
 """REINFORCE.
 
 Hard attention samples one place c of the image. No gradient flows through a sample, so the model
-learns from the reward r of the sample instead. The loss
+learns from the reward r of the sample instead, with the loss
 
     loss = -r log p_c,   p = softmax(z)
 
-has a gradient whose mean over all samples is minus the gradient of the expected reward. An
-optimizer that follows the code below avoids every choice that was rewarded. Read the gradcheck
-report, then find and fix the one mistake.
+Averaged over all samples, its gradient is minus the gradient of the expected reward. An optimizer
+that follows the code below avoids every choice that was rewarded. Read the gradcheck report, then
+find and fix the one mistake.
 """
 
 import numpy as np

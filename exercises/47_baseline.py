@@ -1,13 +1,12 @@
 """REINFORCE with a learned baseline.
 
-A baseline b, a guess of the reward r, reduces the variance of REINFORCE:
+A baseline b is a guess of the reward r. It reduces the variance of REINFORCE:
 
     loss = mean of -(r - b) log p_c + (r - b)^2 / 2
 
-In the first term, the bracket is a constant. Only the second term trains the baseline. The function
-returns the loss and the gradient that the baseline receives. The gradient check passes. Yet the
-baseline learns something else than the reward. Read which properties fail, then find and fix the
-one mistake.
+In the first term, (r - b) must count as a constant: only the second term trains the baseline. The
+function returns the loss and the gradient of the baseline. The gradient check passes. Yet the
+baseline does not learn the reward. Read which properties fail, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt

@@ -5,8 +5,8 @@ In DINO, a student learns to predict the output of a teacher for the same image:
     loss = mean of -sum_k p_k log q_k,
     p = softmax((teacher - center) / 0.04),   q = softmax(student / 0.1)
 
-The teacher is a moving average of the student, and no gradient reaches it. The function returns the
-loss and the gradient that the teacher's output receives. The gradient check passes. Yet both
+The teacher is a moving average of the student, and it must not receive a gradient. The function
+returns the loss and the gradient of the teacher's output. The gradient check passes. Yet both
 networks soon give the same output for every image. Read which properties fail, then find and fix
 the one mistake.
 """

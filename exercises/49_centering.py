@@ -1,7 +1,7 @@
 """Centering in DINO.
 
-DINO subtracts the center, a running mean of the teacher's outputs, from the teacher's output. Then
-no output can be large for every image:
+The center is a running mean of the teacher's outputs. DINO subtracts it from the teacher's output,
+so that no entry of the output can be large for every image:
 
     loss = mean of -sum_k p_k log q_k,
     p = softmax((teacher - center) / 0.04),   q = softmax(student / 0.1)

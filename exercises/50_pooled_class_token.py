@@ -1,13 +1,14 @@
 """Pooling beside a class token.
 
-MViT pools a clip's tokens with a window of 3 tokens and a step of 2. The first token, the class
-token, has no place in the clip. It stays as it is, and only the tokens of the frames are pooled:
+MViT pools the tokens of a clip with a window of 3 tokens and a stride of 2. The first token, the
+class token, does not belong to any frame. It stays unchanged, and only the tokens of the frames are
+pooled:
 
     y_0 = x_0,   y_i = max(x_j of the frames j = 2 i - 2, ..., 2 i),   i = 1, ..., n / 2
 
-where x_1, ..., x_n are the frames, and the window is cut off at the ends of the clip. The shape is
-correct, and so is the gradient. But the class token changes with the frames beside it. Read which
-properties fail, then find and fix the one mistake.
+Here x_1, ..., x_n are the frames. A window at an end of the clip covers only frames that exist. The
+shape and the gradient are correct. But the class token changes with the frames next to it. Read
+which properties fail, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt
@@ -16,7 +17,7 @@ from minitorch_attn.nn import functional as F
 
 
 def pool_over_time(tokens):
-    """Return the maximum over three tokens at every second one."""
+    """Return the maxima over windows of three tokens, with a stride of two."""
     rows = tokens.transpose(1, 2)  # (batch, width, token)
     return F.max_pool1d(rows, 3, stride=2, padding=1).transpose(1, 2)
 

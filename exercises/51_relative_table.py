@@ -1,11 +1,11 @@
 """Relative positions of a query and a key.
 
-MViTv2 adds to the score of query i and key j the product of the query with a row of a table, which
-depends on how far the query is after the key:
+In MViTv2, the score of query i and key j has a second term: the product of the query with a row of
+a table R. The distance i - j selects the row:
 
     score[i, j] = q_i k_j / sqrt(d) + q_i R[i - j + n - 1]
 
-Row 0 of R is for the first query and the last key, and the last row for the last query and the
+Row 0 of R belongs to the first query and the last key, and the last row to the last query and the
 first key. The gradient check passes, and a model trains well. But a table from another library
 gives wrong scores. Read which properties fail, then find and fix the one mistake.
 """

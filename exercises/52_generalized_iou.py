@@ -1,7 +1,7 @@
 """Generalized IoU of two boxes.
 
-The IoU of boxes that do not overlap is 0, near or far. The generalized IoU also measures the empty
-part of the smallest box C that encloses both:
+The IoU of two boxes that do not overlap is 0, whatever the distance between them. The generalized
+IoU also measures how much of the smallest enclosing box C is empty:
 
     GIoU(A, B) = IoU(A, B) - (area(C) - area(A u B)) / area(C)
 
@@ -14,7 +14,7 @@ from minitorch_attn.autograd import gradcheck_report
 
 
 def area(box):
-    """Area of boxes (left, top, right, bottom), or 0 where the right is left of the left."""
+    """Return the area of each box (left, top, right, bottom), 0 if right < left or bottom < top."""
     size = (box[:, 2:] - box[:, :2]).relu()
     return size[:, 0] * size[:, 1]
 

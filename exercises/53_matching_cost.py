@@ -1,14 +1,15 @@
 """The matching cost in DETR.
 
-For each target, with class c and box b, DETR first chooses a prediction, with probabilities p and
-box b', so that the total cost of all pairs is smallest. Then the loss compares the pairs:
+DETR first assigns a prediction to each target such that the total cost of all pairs is as small as
+possible. Then it computes the loss of these pairs. For a target with class c and box b, and a
+prediction with probabilities p and box b':
 
     cost = -p(c) + 5 |b - b'|_1,   loss = -log p(c) + 5 |b - b'|_1
 
-The 5 is the weight of a box, and matters in both formulas. (DETR also adds a generalized IoU, which
-this exercise leaves out.) The gradient check passes. But a detector learns slowly: its loss pulls
-predictions to targets that other predictions are nearer to. Read which properties fail, then find
-and fix the one mistake.
+The 5 is the weight of the boxes. It belongs in both formulas. (DETR also adds a generalized IoU,
+which this exercise leaves out.) The gradient check passes. But a detector learns slowly: its loss
+pulls predictions toward targets although other predictions are nearer. Read which properties fail,
+then find and fix the one mistake.
 """
 
 import minitorch_attn as mt
@@ -42,4 +43,4 @@ if __name__ == "__main__":
     loss = set_loss(logits, boxes, mt.tensor([[0]]), mt.zeros(1, 1, 4)).item()
     print("cost of the first:   5 * 0.2 - 0.9 = 0.1")
     print("cost of the second:  5 * 0.1 - 0.5 = 0.0")
-    print(f"loss {loss:.3f}; of the first pair 1.105, of the second pair 1.193")
+    print(f"loss {loss:.3f}; the first pair's loss is 1.105, the second pair's 1.193")

@@ -1,8 +1,8 @@
 """The loss of CLIP for one direction.
 
-Row i of the logits belongs to image i, column j to text j, and image i and text i are a pair. CLIP
-asks two questions, and both answers count: which text belongs to image i, and which image belongs
-to text j?
+Row i of the logits belongs to image i, column j to text j, and image i and text i are a pair. The
+loss of CLIP asks two questions: which text belongs to image i, and which image belongs to text j?
+Both answers count:
 
     loss = (mean of -log p_ii + mean of -log q_ii) / 2,
     p = softmax of each row,   q = softmax of each column

@@ -1,8 +1,8 @@
 """The temperature of CLIP.
 
 CLIP multiplies the cosine of an image and a text by a factor, 1/temperature. It learns the
-logarithm of this factor: the factor then stays positive, and a step of 0.01 changes it by 1 %,
-whether it is 2 or 100.
+logarithm of this factor. The factor then stays positive, and a step of 0.01 in the logarithm
+changes the factor by 1 %, whether it is 2 or 100:
 
     z = exp(s) cos(image, text),   s = log(1/temperature)
 

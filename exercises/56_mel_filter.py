@@ -1,12 +1,13 @@
 """Mel filters.
 
 A mel band sums the power of a spectrum under a triangle. Triangle m rises from 0 at the point p_m
-to 1 at p_(m+1), and falls to 0 at p_(m+2). Each point is a peak and the end of its two neighbors:
+to 1 at p_(m+1), and falls to 0 at p_(m+2). Each point is the peak of one triangle and an end of its
+two neighbors:
 
     w_m(f) = max(0, min((f - p_m) / (p_(m+1) - p_m), (p_(m+2) - f) / (p_(m+2) - p_(m+1))))
 
-The gradient check passes, and a model learns from these bands. But a low tone is heard in bands
-that begin above it. Read which properties fail, then find and fix the one mistake.
+The gradient check passes, and a model learns from these bands. But a low tone also appears in bands
+that begin above its frequency. Read which properties fail, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt
@@ -15,7 +16,7 @@ from minitorch_attn.autograd import gradcheck_report
 
 def log_mel(power, points):
     """Return the logarithms of the bands, of shape (batch, frame, mel)."""
-    # power: (batch, frame, frequency)   points: (mel + 2,), in units of the frequencies' distance
+    # power: (batch, frame, frequency)   points: (mel + 2,), in units of the frequency step
     points = points.to(power.dtype)
     frequency = mt.arange(power.shape[-1], dtype=power.dtype).unsqueeze(1)
     middle, right = points[1:-1], points[2:]  # (mel,)

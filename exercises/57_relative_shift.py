@@ -1,15 +1,15 @@
 """The relative shift.
 
 In Transformer-XL and the Conformer, a score depends on the distance i - j between query i and key
-j. All n queries are multiplied by the encodings of all 2n - 1 distances at once, from n - 1 down to
--(n - 1):
+j. One matrix product multiplies all n queries by the encodings of all 2n - 1 distances, from n - 1
+down to -(n - 1):
 
     d[i, c] = q_i r_c,   column c = n - 1 - (i - j)
 
-Query i needs the columns n - 1 - i to 2n - 2 - i of its row. They start one column further to the
-left in each row than in the row above. Padding and two reshapes move the rows without a loop. The
-gradient check passes, but the scores belong to other distances. Read which properties fail, then
-find and fix the one mistake.
+Query i needs the columns n - 1 - i to 2n - 2 - i of its row. So in each row, the columns needed
+start one column further left than in the row above. Padding and two reshapes shift the rows without
+a loop. The gradient check passes, but the scores belong to other distances. Read which properties
+fail, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt

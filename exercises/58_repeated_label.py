@@ -1,11 +1,12 @@
 """Repeated labels in CTC.
 
-The labels, with a blank (class 0) around and between them, are the states l'_1 .. l'_S of a walk.
-In each frame, the walk stays in its state, moves to the next state, or skips a blank between them:
+An alignment is a walk through the states l'_1 .. l'_S: the labels, with a blank (class 0) before,
+between and after them. In each frame, the walk stays in its state, moves to the next state, or
+skips the blank between two labels:
 
     alpha_t(r) = p_t(l'_r) * (sum of alpha_{t-1}(s) over the states s that lead to r)
 
-Frames with equal classes are read as one label. So between two equal labels, the blank must not be
+Frames with equal classes are read as one label. So the blank between two equal labels must not be
 skipped: "five five" without a blank would be read as "five". The gradient check passes, but some
 losses are too small. Read which properties fail, then find and fix the one mistake.
 """

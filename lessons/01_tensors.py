@@ -81,7 +81,7 @@ check(
 #
 # A transpose swaps two strides. A slice changes the offset or multiplies a stride. Repeating along
 # an axis needs no extra memory, because the stride of that axis is **0**. An operation must copy
-# only if its result cannot be described by an offset and strides.
+# the numbers only if no offset and strides describe its result.
 
 # %%
 results = {
@@ -153,9 +153,9 @@ x[2, 0] = 8.0
 # %% [markdown]
 # ## Broadcasting: repeat an axis with stride 0
 #
-# Write one shape below the other, **aligned on the right**. On each axis the sizes must be equal,
-# unless one of them is 1 or missing. The tensor with the size 1, or without that axis, is repeated
-# along the axis, with stride 0.
+# Write one shape below the other, **aligned on the right**. On each axis the two sizes must be
+# equal, or one of them must be 1 or missing. A tensor whose size is 1 or missing is repeated along
+# this axis, with stride 0.
 
 
 # %%
@@ -293,17 +293,17 @@ check(
     ],
     expected=mt.autograd.sum_to_shape,
     properties={
-        "nothing is lost: the total stays": lambda b, g, _: np.isclose(b.sum(), g.sum()),
+        "the sum of all entries does not change": lambda b, g, _: np.isclose(b.sum(), g.sum()),
     },
 )
 
 # %% [markdown]
 # ## What goes wrong when shapes broadcast by accident
 #
-# The broadcasting rule does not know what an axis means. The next cell fits a line to 20 points
-# on a line. Each step of **gradient descent** moves the slope and the bias a little against their
-# gradients, so that the loss decreases. The function is called twice: with targets of shape
-# (20, 1), like the predictions, and with the same targets as a line of shape (20,).
+# The broadcasting rule does not know what an axis means. The next cell fits a line to 20 points on
+# a line. Each step of **gradient descent** moves the slope and the bias a little against their
+# gradients, so that the loss decreases. The function is called twice: first with targets of shape
+# (20, 1), which is the shape of the predictions, then with the same targets in the shape (20,).
 
 
 # %%
@@ -379,13 +379,18 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# `np.lib.stride_tricks.as_strided(memory[offset:], shape, strides)` reads `memory` by any rule; it
-# expects strides in **bytes** and does not check them. Take `memory`, the line 0, 1, ..., 11, and
-# make these views without a copy: the line backward; every second number; the diagonal of
-# `memory[:9].reshape(3, 3)`; and all eight windows of five neighbors, (0, 1, 2, 3, 4), (1, 2, 3, 4,
-# 5), ..., as a view of shape (8, 5). You are done when each equals what NumPy's indexing gives and
-# `np.shares_memory` is true for each. How many numbers does the last view show, and how many bytes
-# of memory does it need?
+# `np.lib.stride_tricks.as_strided(memory[offset:], shape, strides)` reads `memory` with any offset,
+# shape and strides. It expects the strides in **bytes** and does not check them. Take `memory`, the
+# numbers 0, 1, ..., 11, and make four views without a copy:
+#
+# * the numbers in reverse order;
+# * every second number;
+# * the diagonal of `memory[:9].reshape(3, 3)`;
+# * all eight windows of five neighbors, (0, 1, 2, 3, 4), (1, 2, 3, 4, 5), ..., as a view of shape
+#   (8, 5).
+#
+# You are done when each view equals the result of NumPy's indexing and `np.shares_memory` is true
+# for each. How many numbers does the last view show, and how many bytes of memory does it need?
 #
 # ## Three questions
 #
@@ -393,8 +398,8 @@ where(
 #    the two visits the memory cells in order, and how do its strides show this?
 # 2. `b` of shape `(3, 1)` is added to `x` of shape `(3, 4)`. How many numbers are summed for each
 #    entry of its gradient, and along which axis?
-# 3. The fit with the target of shape `(20,)` reaches a bias of 1. Why is this parameter correct
-#    when the slope is not?
+# 3. The fit with the target of shape `(20,)` finds the correct bias, 1, but a wrong slope. Why is
+#    the bias correct?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -26,8 +26,8 @@ random.seed(0)
 # %% [markdown]
 # ## Value: a number that remembers how it was computed
 #
-# Each operation makes a new `Value`, which stores one **slope** for each of the operation's inputs:
-# how much the result changes when that input changes. For $c = a \cdot b$ the slopes are
+# Each operation creates a new `Value`. It stores one **slope** for each input of the operation: how
+# fast the result changes when this input changes. For $c = a \cdot b$ the slopes are
 # $\partial c/\partial a = b$ and $\partial c/\partial b = a$. Both are plain numbers that are known
 # as soon as $c$ is computed.
 
@@ -77,8 +77,8 @@ def as_value(x):
 
 
 # %% [markdown]
-# The class builds a division from a product and a power. The library does it in one step. The next
-# function asks the library for a result and its slopes.
+# The class computes a division as a product with a power. The library divides in one operation. The
+# next function returns the library's result and slopes.
 
 
 # %%
@@ -116,7 +116,7 @@ check(
     cases=[(3.0, -2.0), (0.0, 5.0), (-7.0, 0.1)],
     expected=lambda a, b: library_slopes(lambda a, b: a / b, a, b),
     properties={
-        "one percent more of both changes nothing": (
+        "one percent more of both numbers does not change the quotient": (
             lambda results, a, b: abs(results[1] * a + results[2] * b) < 1e-12
         ),
     },
@@ -128,8 +128,10 @@ check(
 # $$\frac{\partial L}{\partial a} = \sum_{c \text{ made from } a}
 # \frac{\partial L}{\partial c}\,\frac{\partial c}{\partial a} .$$
 #
-# Written out, this is a sum over all paths that lead from $L$ back to $a$. Each path contributes
-# the product of the slopes along it. The next cell computes a small example by hand.
+# This is the chain rule. Here $c$ runs over all results that were computed directly from $a$.
+# Applied again and again, the rule becomes a sum over all paths that lead from $L$ back to $a$.
+# Each path contributes the product of the slopes along it. The next cell computes a small example
+# by hand.
 
 # %%
 a, b = Value(3.0), Value(-2.0)
@@ -176,9 +178,9 @@ check(
 
 # %% [markdown]
 # Following each path is correct but slow, because the number of paths can double with each
-# operation. Visiting each `Value` only **once** is enough: it may pass on its gradient as soon as
-# every result computed from it has added its contribution. So we sort the Values so that each
-# comes after its inputs, and process the list from the end.
+# operation. Visiting each `Value` only **once** is enough. It can pass on its gradient as soon as
+# all results computed from it have added their contributions. So we sort the Values such that each
+# one comes after its inputs, and process the list from the end.
 
 
 # %%
@@ -406,8 +408,8 @@ assert arrays[256] > 300 * scalar  # an array operation pays its overhead once
 assert arrays[1] < scalar  # because of this overhead, scalars are faster on single numbers
 
 # %% [markdown]
-# The next cell compares the memory that one number takes. A `Value` is a Python object with a slope
-# for each input, while an array needs four bytes per number.
+# A `Value` is a Python object with a slope for each input. The next cell measures how much memory
+# it takes. An array needs only four bytes per number.
 
 # %%
 tracemalloc.start()
@@ -438,7 +440,7 @@ print(f"  with arrays       {operations / arrays[256]:.2f} s")
 assert hours > 0.1 and operations * per_operation > 64e9
 
 # %% [markdown]
-# One step takes about half an hour or more, and hundreds of gigabytes, because every Value stays in
+# One step takes half an hour or more. It needs hundreds of gigabytes, because every Value stays in
 # memory until the backward pass. Training takes thousands of steps. With arrays, one step takes a
 # fraction of a second on the same processor. The calculations are the same. The difference is the
 # work that Python does around each number.
@@ -454,13 +456,13 @@ axes.set_xticks(sizes, sizes)
 axes.minorticks_off()
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False)
-show(figure, "at n = 1 scalars are faster; larger arrays soon gain a factor of a thousand and more")
+show(figure, "at n = 1 scalars are faster; large arrays are over a thousand times as fast")
 
 # %% [markdown]
-# There is a deeper reason as well. A scalar operation has one slope for each input, and we stored
-# it. An array operation with $m$ inputs and $n$ outputs has $m \cdot n$ slopes. For the product of
-# two $256 \times 256$ matrices that would be $256^4$ numbers for each factor, too many to store. An
-# array library instead keeps a **function** that turns $\partial L/\partial C$ into
+# There is a deeper reason as well. A scalar operation has one slope for each input, and `Value`
+# stores it. An array operation with $m$ inputs and $n$ outputs has $m \cdot n$ slopes. For the
+# product of two $256 \times 256$ matrices that would be $256^4$ numbers for each factor, too many
+# to store. An array library instead keeps a **function** that turns $\partial L/\partial C$ into
 # $\partial L/\partial A$ directly. This is the subject of lesson 3.
 
 # %%
@@ -534,7 +536,8 @@ where(mt.autograd.Function, mt.autograd.engine.run_backward, mt.Tensor.backward)
 # the largest value first. For `values` 1, 2, 3 compute `loss = -log(softmax(values)[0])` and its
 # gradients. You are done when the loss and the gradients equal those of
 # `mt.nn.functional.cross_entropy(mt.tensor([[1.0, 2.0, 3.0]]), mt.tensor([0]))` to six digits and
-# the gradients sum to zero. (Why? Add the same number to all three values.)
+# the gradients sum to zero. (Why zero? Think about the loss when the same number is added to all
+# three values.)
 #
 # ## Three questions
 #
@@ -542,8 +545,8 @@ where(mt.autograd.Function, mt.autograd.engine.run_backward, mt.Tensor.backward)
 #    is wrong. What must a test contain to notice this?
 # 2. On a 1 x 1 matrix the array library is slower than our few lines. What does the library spend
 #    its time on, and why does that not matter at 256 x 256?
-# 3. Halving the bytes of a `Value` would not make the small GPT trainable on a laptop. Which
-#    printed number shows this?
+# 3. If a `Value` needed only half the bytes, you could still not train the small GPT on a laptop.
+#    Which printed number shows this?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

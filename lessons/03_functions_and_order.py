@@ -22,9 +22,9 @@ rng = np.random.default_rng(0)
 # ## A Function: the forward and backward pass of one operation
 #
 # A scalar operation stores one slope per input. An operation on arrays stores a *function*. Its
-# `backward` receives $g = \partial L/\partial y$, which has the shape of the output, and returns
-# $\partial L/\partial x$, which has the shape of the input. It never builds the full matrix
-# of slopes, the Jacobian.
+# `backward` receives $g = \partial L/\partial y$, of the shape of the output, and returns
+# $\partial L/\partial x$, of the shape of the input. It never builds the full matrix of slopes, the
+# Jacobian.
 #
 # `ctx`, the **context**, belongs to one call of the Function. Forward stores in it what backward
 # will need.
@@ -62,9 +62,9 @@ class Multiply(mt.autograd.Function):
 
 # %% [markdown]
 # `apply` runs forward on the arrays inside the tensors and records the context as a node of the
-# graph. A gradient check changes each input a little, observes how much the result of forward
-# changes, and compares with backward. (Lesson 4 explains how it works. Here it just says whether
-# backward is correct.)
+# graph. A gradient check changes each input a little, measures how much the result of forward
+# changes, and compares this change with the gradient from backward. (Lesson 4 explains how the
+# check works. Here it just tells you whether backward is correct.)
 
 # %%
 x, w = (mt.randn(5, dtype=mt.float64, requires_grad=True) for _ in range(2))
@@ -73,7 +73,7 @@ print("Multiply", mt.autograd.gradcheck(Multiply.apply, (x, w)))
 
 
 def library_gradients(f, grad_y, *arrays):
-    """Return the library's gradient for each array, if the result of f has the gradient grad_y."""
+    """Return the library's gradient of each array, given the gradient grad_y of f's result."""
     inputs = [mt.tensor(array, requires_grad=True) for array in arrays]
     grads = mt.autograd.grad(f(*inputs), inputs, mt.tensor(grad_y))
     return tuple(grad.numpy() for grad in grads)
@@ -154,7 +154,7 @@ check(
         lambda table: table[ids], grad_y, np.zeros((rows, grad_y.shape[-1]))
     )[0],
     properties={
-        "the total over all rows stays": lambda grad, grad_y, *_: np.allclose(
+        "the sum over all rows does not change": lambda grad, grad_y, *_: np.allclose(
             grad.sum(axis=0), grad_y.sum(axis=0)
         ),
         "rows that are not read get 0": lambda grad, grad_y, ids, rows: (
@@ -164,14 +164,15 @@ check(
 )
 
 # %% [markdown]
-# NumPy's `grad[ids] += grad_y` keeps only the last contribution to each row, without an error. It
-# is the mistake of lesson 2, `=` instead of `+=`, in another form. (`np.add.at` adds all of them.)
+# NumPy's `grad[ids] += grad_y` keeps only the last contribution to each row, without an error. This
+# is the mistake of lesson 2 in another form: `=` instead of `+=`. (`np.add.at` adds all
+# contributions.)
 #
 # ## The graph: which operation created which tensor
 #
 # $$h = x\,w, \qquad a = \tanh h, \qquad z = h\,a, \qquad L = \sum_i (h_i + z_i)$$
 #
-# Note that $h$ is used **three times**: by the tanh, by the product and by the sum.
+# Note that $h$ is used **three times**: in the tanh, in the product and in the sum.
 
 # %%
 h = Multiply.apply(x, w)  # (5,)
@@ -204,11 +205,11 @@ for node in sorted(nodes_from(loss.grad_fn), key=lambda node: node.number):
 # %% [markdown]
 # ## The backward pass in a dozen lines
 #
-# The backward pass starts with $\partial L/\partial L = 1$ and processes the nodes one at a
-# time. The order is a parameter of our function, so that we can also try a wrong order. The
-# correct order is **topological, from the end**: a node comes after everything that was computed
-# from it. Nodes are numbered when they are created, inputs before outputs, so "newest first" is a
-# correct order that needs no sorting.
+# The backward pass starts with $\partial L/\partial L = 1$ and processes the nodes one at a time.
+# The order is a parameter of our function, so that we can also try a wrong order. The correct order
+# is **topological, from the end**: a node comes after everything that was computed from it. Nodes
+# are numbered in the order in which they are created, so inputs have smaller numbers than outputs.
+# Therefore "newest first" is a correct order, and it does not require sorting.
 
 
 # %%
@@ -264,12 +265,15 @@ figure = new_figure(7, 5)
 upper, lower = figure.subplots(2, 1)
 draw_graph(upper, youngest_first, "newest first: h is processed after s, z and a")
 draw_graph(lower, breadth_first, "breadth first: h is processed when only s has sent its share")
-show(figure, "compare the turns of h: above, s, z and a come before h; below, only s does")
+show(
+    figure,
+    "compare the position of h: above, s, z and a come before h; below, only s comes before it",
+)
 
 # %% [markdown]
 # ## What goes wrong without a topological order or a context
 #
-# A breadth-first search from $L$ visits the nodes in the order of the lower picture. It
+# A breadth-first search from $L$ visits the nodes in the order that the lower picture shows. It
 # reaches $h$ through $s$ very early.
 
 # %% [markdown] tags=["predict"]
@@ -299,9 +303,9 @@ assert np.allclose(wrong[h.grad_fn], grads[h.grad_fn])  # complete in the end, b
 # never passed on.
 #
 # **Without an order, the correct gradient costs too much.** Each node could pass on every
-# contribution separately, as soon as it arrives. The sum is correct, but the backward function of a
-# node now runs once for each *path* from the end. Each residual block $x + \tanh x$ doubles the
-# number of paths.
+# contribution separately, as soon as it arrives. The gradient is then correct, but the backward
+# function of a node runs once for each *path* from the end. Each residual block $x + \tanh x$
+# doubles the number of paths.
 
 
 # %%
@@ -342,7 +346,7 @@ axes.semilogy(blocks, calls_in_order, "o-", color=COLOURS[0], label="each node o
 axes.set(xlabel="residual blocks", ylabel="calls of backward")
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False)
-show(figure, "each block doubles the dashed curve and adds only two calls to the other")
+show(figure, "with each block the dashed curve doubles, and the other one grows by only two calls")
 
 # %% [markdown]
 # How many paths are there? The next cell describes graphs by a list: `inputs[i]` contains the
@@ -375,8 +379,8 @@ print("one block, three nodes:", residual_graph(1), " visits", visits_by_walking
 # ## Your turn: count the paths without following them
 #
 # Write `count_paths(inputs)`. It returns the same list as `visits_by_walking(inputs)`, the number
-# of paths from the last node to each node, but it processes each node only once. The end has one
-# path to itself.
+# of paths from the last node to each node, but it processes each node only once. Count one path
+# from the last node to itself.
 #
 # *Hint:* In which order must you process the nodes? If 5 paths lead to a node, how many do they add
 # to each node that it reads?
@@ -402,9 +406,9 @@ check(
 )
 
 # %% [markdown]
-# This is the backward pass with every slope equal to 1. For 50 blocks there are $2^{50}$ paths from
-# the end to $x$, about $10^{15}$. Try `count_paths(residual_graph(50))[0]`: a pass in topological
-# order adds them all up in 101 steps.
+# `count_paths` is a backward pass in which every slope is 1. For 50 blocks there are $2^{50}$ paths
+# from the end to $x$, about $10^{15}$. Try `count_paths(residual_graph(50))[0]`: a pass in
+# topological order adds them all up in 101 steps.
 #
 # **Why store arrays in a context, and not in the Function itself?** The same Function is called
 # many times. The class below remembers only its latest call, so backward uses the wrong numbers for

@@ -27,9 +27,9 @@ rng = np.random.default_rng(0)
 # \qquad \text{error} \approx \frac{h^2}{6} |f'''| + \frac{u\,|f|}{h} .$$
 #
 # The first term is the truncation error, which shrinks with the step. The second is the rounding
-# error, which grows as the step shrinks: the two values of $f$ agree in most of their digits, and
-# the difference keeps only the rest ($u$ is the relative rounding error of one number). So the best
-# step is in between.
+# error, which grows as the step shrinks. The two values of $f$ then agree in most of their digits,
+# and these digits cancel in the difference. (Here $u$ is the relative rounding error of one
+# number.) So the best step is in between.
 
 
 # %%
@@ -63,7 +63,8 @@ for h, *row in zip(steps, *curves.values(), strict=True):
 # %% [markdown]
 # Look at the column "float64 central". From 1e-01 to 1e-04, whenever the step becomes ten times
 # smaller, the error becomes a hundred times smaller: this is the $h^2$ in the formula. Then
-# rounding takes over. The next function computes gradients with the library, to compare yours with.
+# rounding takes over. The next function computes gradients with the library, so that you can
+# compare yours with them.
 
 
 # %%
@@ -114,8 +115,8 @@ check(
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: one good slope from two bad ones
 #
-# Let $D(h)$ be the central difference with step $h$. Without rounding its error is $c\,h^2$ plus
-# terms of order $h^4$, with a $c$ that you do not know:
+# Let $D(h)$ be the central difference with step $h$. Without rounding, its error is $c\,h^2$ plus
+# terms of order $h^4$, where $c$ is unknown:
 #
 # $$D(h) = f'(x) + c\,h^2 + O(h^4), \qquad D(h/2) = f'(x) + c\,\frac{h^2}{4} + O(h^4) .$$
 #
@@ -151,8 +152,8 @@ check(
 )
 
 # %% [markdown]
-# This trick is called Richardson extrapolation. Gradient checks do without it: in float64 the plain
-# central difference is accurate enough.
+# This trick is called Richardson extrapolation. Gradient checks do not need it: in float64 the
+# plain central difference is accurate enough.
 #
 # ## A checker for tensors
 #
@@ -282,7 +283,10 @@ right.set(title="attention", xlabel="step h")
 for axes in (left, right):
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9)
-show(figure, "left of its lowest point each curve shows rounding error, right of it truncation")
+show(
+    figure,
+    "each curve shows rounding error left of its lowest point, and truncation error right of it",
+)
 
 # %% [markdown]
 # The result is a rule: **use float64, central differences and a step of 1e-5, and accept an error
@@ -293,9 +297,9 @@ show(figure, "left of its lowest point each curve shows rounding error, right of
 #
 # The block is attention with a bias on its queries and a gain on its output. It rolls the tokens by
 # one position before the attention and back after it, as Swin does (lesson 25). Lessons 5 and 8
-# derive its formulas, so there is no need to follow each line now. Only one thing matters here:
-# backward must be the derivative of forward. Each value of `bug` selects one common mistake. Two of
-# these mistakes are in the *forward*, and the backward matches this wrong forward.
+# derive its formulas, so you need not follow each line now. Here it only matters whether backward
+# is the derivative of forward. Each value of `bug` selects one common mistake. Two of these
+# mistakes are in the *forward*, and the backward matches this wrong forward.
 
 
 # %%
@@ -393,7 +397,10 @@ axes.set_yticks(range(len(BUGS)), BUGS)
 axes.xaxis.tick_top()
 axes.tick_params(length=0)
 axes.spines[:].set_visible(False)
-show(figure, "below the first row, each blue cell is a mistake that its setup does not find")
+show(
+    figure,
+    "below the first row, each blue cell is a mistake that the setup of its column does not find",
+)
 
 # %% [markdown]
 # ## What goes wrong with a careless setup: four hidden mistakes
@@ -433,9 +440,9 @@ class ZeroSoftmax(mt.autograd.Function):
 # ## Predict, then run
 #
 # The next cell computes the slopes of this softmax by finite differences and prints the largest,
-# once with the plain sum of the outputs as the loss, once with a random cotangent. Backward says
-# that all slopes are 0. Which of the two setups accepts that? Write down your answer and a reason,
-# then run the next cell.
+# once with the plain sum of the outputs as the loss, once with a random cotangent. Its backward
+# claims that all slopes are 0. Which of the two setups accepts this backward? Write down your
+# answer and a reason, then run the next cell.
 
 # %%
 scores = mt.randn(2, 5, dtype=mt.float64, requires_grad=True)
@@ -449,15 +456,15 @@ for plain_sum in (True, False):
     assert (abs(slopes).max() < 1e-9) == plain_sum
 
 # %% [markdown]
-# The plain sum accepts it. Each row of a softmax sums to 1 for any scores, so the sum of all
+# The plain sum accepts the zeros. Each row of a softmax sums to 1 for any scores, so the sum of all
 # outputs never changes, and its slopes really are 0. The random cotangent weights the outputs
 # differently, and exposes the zeros.
 #
 # ## What no gradient check can find
 #
-# The gradient check never finds the last two mistakes: they pass wherever the correct code passes.
-# The check asks whether backward is the derivative of forward, not whether forward is attention. To
-# test the forward, you need **properties** and one small case **worked out by hand**:
+# No gradient check finds the last two mistakes: they pass wherever the correct code passes. The
+# check tests whether backward is the derivative of forward, not whether forward computes attention.
+# To test the forward, you need **properties** and one small case **worked out by hand**:
 #
 # * If all values are equal, the output must equal them, because the weights sum to 1.
 # * For the query (2, 0, 0, 0) and the keys (log 3, 0, 0, 0) and (0, 0, 0, 0), the scores are

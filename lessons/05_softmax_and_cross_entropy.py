@@ -97,7 +97,9 @@ check(
     expected=lambda scores: mt.logsumexp(scores, -1),
     properties={
         "it is at least the largest score": lambda y, x: (y >= x.max(-1).values).all(),
-        "adding 3 to all scores adds 3": lambda y, x: np.allclose(log_sum_exp(x + 3), y + 3),
+        "adding 3 to all scores adds 3 to the result": lambda y, x: np.allclose(
+            log_sum_exp(x + 3), y + 3
+        ),
     },
 )
 
@@ -188,10 +190,10 @@ check(
 #
 # $$L = -\log p_t = -x_t + \log \sum_j e^{x_j}$$
 #
-# for the label $t$ and the scores $x$, which are also called **logits**. If all $C$ classes get the
-# same score, the loss is $\log C$. An untrained classifier should start near this value. The
-# right-hand side does not need $p$ at all: it is minus the **log-softmax**,
-# $x_i - \log\sum_j e^{x_j}$, computed after subtracting the largest score.
+# Here $t$ is the label and $x$ are the scores, which are also called **logits**. If all $C$ classes
+# get the same score, the loss is $\log C$. An untrained classifier should start near this value.
+# The right-hand side does not contain $p$. It is minus the **log-softmax** of the label,
+# $x_t - \log\sum_j e^{x_j}$. Compute it after subtracting the largest score.
 
 
 # %%
@@ -362,7 +364,7 @@ assert row[0] < 1e-6 and row[2] >= floor - 1e-9 and np.isclose(row[2], floor, at
 # Write down two numbers, then run the next cell.
 
 # %%
-margins = np.linspace(-12, 12, 97)  # score of the correct class minus that of the only other one
+margins = np.linspace(-12, 12, 97)  # score of the correct class minus the other score
 p = 1 / (1 + np.exp(-margins))  # probability of the correct class
 slope_ce = abs(p - 1)
 slope_mse = abs(2 * (p - 1) * p * (1 - p))  # slope of (1 - p)^2, with the factor p (1 - p)
@@ -440,8 +442,8 @@ where(
 #
 # ## Three questions
 #
-# 1. Why can subtracting the maximum not cause a harmful *underflow* in softmax, while it can in
-#    `log(softmax(x))`?
+# 1. After subtracting the maximum, exponentials can still *underflow* to 0. Why does this do no
+#    harm in softmax, and why does it do harm in `log(softmax(x))`?
 # 2. A classifier for 10 classes reaches an accuracy of 95 %, and its loss never falls below 1.46.
 #    Which mistake do you suspect?
 # 3. The entries of $p - \mathrm{onehot}$ add up to 0, and so do the columns of $J$. Which property
@@ -453,7 +455,7 @@ where(
 # 1. In softmax an entry far below the maximum becomes 0, which is correct up to rounding. The
 #    logarithm of that 0 is $-\infty$ instead of the score difference. In the printed example the
 #    loss is inf where it should be 120.
-# 2. Look for a softmax before `cross_entropy`. For 10 classes, the printed lower limit of the loss
-#    on probabilities is 1.46.
+# 2. Look for a softmax before `cross_entropy`. If `cross_entropy` is given the probabilities of 10
+#    classes, the loss cannot fall below the printed limit of 1.46.
 # 3. Adding the same number to all scores does not change the probabilities (first printed lines),
 #    so the slope in the direction (1, 1, ..., 1) is 0. This slope is the sum of the entries.

@@ -46,11 +46,16 @@ for name, ids in zip(["source", "given", "target"], parts, strict=True):
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: one step of a gated recurrent unit
 #
-# Write `gru_step(x, h, W, U)`, which returns the next state $h'$ by the formulas above, for a batch
-# of tokens `x` of shape (batch, input) and states `h` of shape (batch, hidden). The three matrices
-# $W_r, W_z, W_h$ are stacked in this order in `W`, of shape (3 * hidden, input), and
-# $U_r, U_z, U_h$ in `U`, of shape (3 * hidden, hidden). You can use `mt.sigmoid` and `mt.tanh`.
-# (The product $\odot$ is `*`. Note that $r$ multiplies $U_h h$, not $h$.)
+# Write `gru_step(x, h, W, U)`, which returns the next states $h'$ of a batch, computed by the
+# formulas above. The arguments are:
+#
+# * `x`, the tokens, of shape (batch, input);
+# * `h`, the states, of shape (batch, hidden);
+# * `W`, the matrices $W_r, W_z, W_h$ stacked in this order, of shape (3 * hidden, input);
+# * `U`, the matrices $U_r, U_z, U_h$ stacked in this order, of shape (3 * hidden, hidden).
+#
+# You can use `mt.sigmoid` and `mt.tanh`. (The product $\odot$ is `*`. Note that $r$ multiplies
+# $U_h h$, not $h$.)
 #
 # *Hint:* The rows of `x` are the vectors, so $W x$ becomes `x @ W.T`, of shape
 # (batch, 3 * hidden). `.chunk(3, -1)` splits it into three parts.
@@ -94,9 +99,9 @@ assert np.allclose(h.numpy(), layer(x)[0][:, -1].numpy(), atol=1e-6)
 
 # %% [markdown]
 # The class below has one switch, `own_context`. If it is true, step $t$ does not receive the common
-# $c$ but the encoder's state at the digit that step $t$ has to write: $c_t = h_{n+1-t}$ for a
-# source of $n$ digits. That is cheating, because in this task we know which digit is needed. It
-# shows how much a separate context for each step would help. Lesson 7 finds this context without
+# $c$. It receives the encoder's state at the digit that it has to write, $c_t = h_{n+1-t}$ for a
+# source of $n$ digits. This is cheating, because we tell the model which digit each step needs. But
+# it shows how much a separate context for each step would help. Lesson 7 finds this context without
 # cheating.
 
 
@@ -245,9 +250,9 @@ show(
 
 # %% [markdown]
 # Why are early digits forgotten? The formula $h' = (1 - z) \odot \tilde h + z \odot h$ shows it.
-# Look at one number of the state. Each step takes a mean of the new candidate $\tilde h$ and
-# the old state, with the weights $1 - z$ and $z$. So in the end, each candidate has a weight in the
-# last state. The next function applies the formula to given gates and candidates.
+# Look at one number of the state. Each step takes a mean of the new candidate $\tilde h$ and the
+# old state, with the weights $1 - z$ and $z$. So the last state is a sum of all candidates, each
+# with its own weight. The next function applies the formula to given gates and candidates.
 
 
 # %%
@@ -266,8 +271,9 @@ def last_state(z, candidates):
 # numbers between 0 and 1. Return the weights $w_1, \dots, w_n$, a tensor of shape (token,), for
 # which the last state is $h_n = \sum_i w_i \tilde h_i$, if the first step starts from 0.
 #
-# *Hint:* The last candidate has the weight $1 - z_n$. The one before enters with $1 - z_{n-1}$, and
-# the last step multiplies it by $z_n$. Go on from the end; `mt.stack` turns a list into a tensor.
+# *Hint:* The last candidate has the weight $1 - z_n$. The candidate before it enters with the
+# weight $1 - z_{n-1}$, and the last step multiplies this weight by $z_n$. Continue toward the first
+# candidate. `mt.stack` turns a list into a tensor.
 
 
 # %% tags=["answer"]
@@ -303,10 +309,11 @@ for gate in (0.5, 0.8, 0.95):
 
 # %% [markdown]
 # The last state is a **weighted mean of all candidates**, and the weights decrease toward the past.
-# To keep an early digit, every later gate of this number must stay near 1, but then the number
-# cannot take in anything new. Attention, in lesson 7, also computes a weighted mean, but with new
-# weights at each step of the decoder, so that an early digit can have a large weight when it is
-# needed. (Deck COMP541, "Side-note: gated recurrent units to attention", follows the same path.)
+# To keep an early digit in one number of the state, all its later gates $z$ must stay near 1. But
+# then this number cannot store anything new. Attention, in lesson 7, also computes a weighted mean,
+# but with new weights at each step of the decoder, so that an early digit can have a large weight
+# when it is needed. (Deck COMP541, "Side-note: gated recurrent units to attention", follows the
+# same path.)
 #
 # Is the vector too small? Count the bits. The numbers in $c$ could store the source many times
 # over. But every step of the recurrence overwrites the same sixteen numbers, and a network of this
@@ -329,13 +336,13 @@ where(nn.GRU, mt.ops.gru.GruSequence, mt.models.seq2seq.Seq2Seq, digit_batch, tr
 # %% [markdown]
 # ## Exercise
 #
-# In this task the digit that is read last is also written first. Which of the two explains why it
-# is remembered best? Copying separates them: pass `reverse=False` to `digit_batch` and to
-# `train_on_digits` (and, for `own_context`, change `states.flip(1)` to `states`), predict the
-# accuracy at each position, then train and print the table. You are done when you can say which
-# digits a narrow state keeps. (Sutskever et al. 2014 reversed their source sentences, which turns
-# copying into reversing. Compare your accuracy at length 12 with the one above: what did they
-# gain?)
+# In this task the digit that is read last is also written first. Which of these two facts explains
+# why it is remembered best? A model that copies the source separates them. Pass `reverse=False` to
+# `digit_batch` and to `train_on_digits` (and, for `own_context`, change `states.flip(1)` to
+# `states`). Predict the accuracy at each position, then train and print the table. You are done
+# when you can say which digits a narrow state keeps. (Sutskever et al. 2014 reversed their source
+# sentences, which turns copying into reversing. Compare your accuracy at length 12 with the one
+# above: what did they gain?)
 #
 # Then practice:
 #
@@ -359,7 +366,7 @@ where(nn.GRU, mt.ops.gru.GruSequence, mt.models.seq2seq.Seq2Seq, digit_batch, tr
 #    digit. The model remembers this digit best for two reasons: nothing is read afterwards that
 #    could overwrite it, and it is written first, before the decoder's own steps can overwrite it.
 #    (The exercise separates the two.)
-# 2. Each state has to hold one digit, the one just read, for its own step, instead of all twelve at
-#    once. Its row of the table is near 100 % for every length.
+# 2. Each state has to hold only one digit, the one just read, instead of all twelve. In the table,
+#    this model's row is near 100 % for every length.
 # 3. A wider vector helps, but it only delays the fall: with 64 numbers accuracy also drops, but for
 #    longer sources. Storage is not the problem either, because 16 numbers have enough bits.

@@ -59,10 +59,13 @@ assert np.allclose(context.detach().numpy(), library_context[:, 0].detach().nump
 # ## Your turn: all decoder states at once
 #
 # The function above computes the weights for one decoder state. Write
-# `alignment(queries, keys, W, U, v)` for all of them: `queries` contains decoder states, of shape
-# (batch, target, query features), `keys` encoder states, of shape (batch, source, key features).
-# `W` is (hidden, query features), `U` is (hidden, key features), `v` is (hidden,). Return the
-# weights $a_{t,i}$, a tensor of shape (batch, target, source), without a loop.
+# `alignment(queries, keys, W, U, v)`, which computes the weights for all decoder states without a
+# loop. Return the weights $a_{t,i}$, a tensor of shape (batch, target, source). The arguments are:
+#
+# * `queries`, the decoder states, of shape (batch, target, query features);
+# * `keys`, the encoder states, of shape (batch, source, key features);
+# * `W` of shape (hidden, query features), `U` of shape (hidden, key features) and `v` of shape
+#   (hidden,).
 #
 # *Hint:* Every query is added to every key. Give the projected queries the shape (batch, target, 1,
 # hidden) with `unsqueeze`. Which shape must the projected keys have, so that broadcasting
@@ -101,10 +104,10 @@ check(
 # %% [markdown]
 # ## How a choice is learned
 #
-# The loss says in which direction the context should move: let $g = \partial L/\partial c$. What
-# does that mean for the scores? $c = \sum_i a_i h_i$ gives $\partial L/\partial a_i = g \cdot
-# h_i$. The rest is the backward pass of the softmax (lesson 5). The next function lets the library
-# compute it.
+# Let $g = \partial L/\partial c$ be the gradient of the context: a step against $g$ lowers the
+# loss. Which scores must rise to move the context in this direction? $c = \sum_i a_i h_i$ gives
+# $\partial L/\partial a_i = g \cdot h_i$. The rest is the backward pass of the softmax (lesson 5).
+# The next function lets the library compute it.
 
 
 # %%
@@ -126,9 +129,12 @@ def draw_weights(*shape):
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: which scores rise?
 #
-# Write `score_gradient(grad_context, weights, h)` for NumPy arrays. `grad_context` is $g$, of shape
-# (batch, features); `weights` are the $a_i$, of shape (batch, source); `h` has the shape
-# (batch, source, features). Return $\partial L/\partial e_i$, of shape (batch, source).
+# Write `score_gradient(grad_context, weights, h)` for NumPy arrays. Return
+# $\partial L/\partial e_i$, an array of shape (batch, source). The arguments are:
+#
+# * `grad_context`, the gradient $g$, of shape (batch, features);
+# * `weights`, the weights $a_i$, of shape (batch, source);
+# * `h`, the states $h_i$, of shape (batch, source, features).
 #
 # *Hint:* First compute all $g \cdot h_i$; `grad_context[:, None]` has the shape (batch, 1,
 # features). Then, from each of them, subtract their mean, weighted by $a$.
@@ -161,8 +167,8 @@ check(
 
 # %% [markdown]
 # The mean is $g \cdot c$, so the gradient of a score is $a_i\, g \cdot (h_i - c)$. In words:
-# gradient descent raises the score of state $i$ if $h_i - c$ points against $g$, that is, if moving
-# the context toward $h_i$ lowers the loss. This is how a choice is learned. The factor $a_i$ means
+# gradient descent raises the score of state $i$ if moving the context toward $h_i$ lowers the loss,
+# that is, if $h_i - c$ points against $g$. This is how a choice is learned. The factor $a_i$ means
 # that the score of a state with a small weight changes slowly.
 #
 # ## The model
@@ -377,7 +383,7 @@ grid[0].set_ylabel("digit written")
 figure.colorbar(image, ax=grid, shrink=0.8, label="mean weight").outline.set_visible(False)
 show(
     figure,
-    "the first model looks along the line, the second beside it; without tanh all rows agree",
+    "the first model looks along the line, the second beside it; without tanh all rows are equal",
 )
 
 # %% [markdown]
@@ -405,8 +411,8 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, mt.models.seq2seq.Recur
 #
 # 1. Why do the weights of the variant without tanh not depend on the step, although $W s_{t-1}$
 #    does?
-# 2. Someone shows an alignment plot with most of its weight beside the diagonal and concludes
-#    that the model writes the wrong digits. What does this lesson say about that?
+# 2. In someone's alignment plot, most of the weight is beside the diagonal. This person concludes
+#    that the model writes the wrong digits. Is the conclusion justified?
 # 3. Which printed row shows that attention removes the single-vector bottleneck, but does not make
 #    the model work for every length?
 
@@ -415,8 +421,8 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, mt.models.seq2seq.Recur
 #
 # 1. Without tanh, this term adds the same number to the scores of all places, which does not change
 #    the softmax. The printed weights of the first and the last step agree.
-# 2. The model whose output sees $s_t$ has such a picture and writes nearly all digits correctly.
-#    Patching shows that the correct place determines the digit, although it has less than half of
-#    the weight. The plot alone does not show a mistake.
+# 2. No. The model whose output sees $s_t$ has such a picture and writes nearly all digits
+#    correctly. Patching shows that the correct place determines the digit, although it has less
+#    than half of the weight. The plot alone does not show a mistake.
 # 3. The row of length 16, which was not in the training data, has a much lower accuracy. The rows
 #    up to length 10 are all near 100 %.

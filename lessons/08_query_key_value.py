@@ -32,8 +32,9 @@ def softmax(x, axis=-1):
 # ## A soft dictionary
 #
 # A dictionary compares a **query** with its **keys** and returns the **value** of the matching key.
-# Attention compares by a dot product and returns the mean of all values, weighted by how well their
-# keys match. If you sharpen the comparison, attention becomes a dictionary.
+# Attention compares the query with each key by a dot product. It returns the mean of all values,
+# weighted by how well their keys match. If you multiply the scores by a large number, attention
+# becomes a dictionary.
 
 # %%
 keys = np.eye(3)  # (key 3, features 3): three orthogonal keys
@@ -57,10 +58,10 @@ assert abs(result - 20) < 1e-9
 #
 # A query and a key have the same number of entries, $d_k$; here $d_k = 4$.
 #
-# * $W_q$, what a word looks for: a noun looks for adjectives (4) and a little for verbs (1). A verb
-#   looks for nouns (4), and prefers dark ones (1).
-# * $W_k$, what a word can be found by: its own features. Being a verb counts twice.
-# * $W_v$, what a word passes on: its darkness, and 1 for a noun or -1 for a verb.
+# * $W_q$ defines what a word looks for. A noun looks for adjectives (4) and a little for verbs (1).
+#   A verb looks for nouns (4), and prefers dark ones (1).
+# * $W_k$ defines how a word can be found: by its own features. The feature "verb" counts twice.
+# * $W_v$ defines what a word passes on: its darkness, and 1 for a noun or -1 for a verb.
 
 # %%
 WORDS = ["black", "cat", "eats", "fish"]
@@ -111,9 +112,9 @@ assert np.allclose(library.numpy(), context)
 # Read the row of "eats". Its scaled scores are 1, 2.5, 0 and 1.5. Their exponentials 2.72, 12.18, 1
 # and 4.48 sum to 20.38, so "cat" gets the weight $12.18/20.38 = 0.598$. The context of "eats" is
 # $0.133\,(2, 0) + 0.598\,(1, 1) + 0.049\,(0, -1) + 0.220\,(-1, 1)$. And "cat" looks mainly at
-# "black": its context is darker than its own value. The scores are not symmetric: "cat" looks for
-# "black" (4), but "black" looks for "cat" with only 2, because queries and keys have their own
-# matrices.
+# "black", so the context of "cat" is darker than its value. The scores are not symmetric: "cat"
+# looks for "black" (4), but "black" looks for "cat" with only 2, because queries and keys have
+# their own matrices.
 
 
 # %% tags=["plot"]
@@ -134,16 +135,16 @@ panels = {"scores": (scores, 5), "divided by 2": (scaled, 2.5), "weights": (weig
 for axes, (title, (grid, top)) in zip(figure.subplots(1, 3), panels.items(), strict=True):
     draw_grid(axes, grid, top, WORDS, "{:.2f}" if top == 1 else "{:g}")
     axes.set_title(title, fontsize=10)
-show(figure, "go along the row of a word: its darkest cell is the word that it looks for")
+show(figure, "in the row of a word, the darkest cell shows the word that it looks for")
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: attention
 #
 # Write `attention(query, key, value)` for tensors: scores, scale, softmax, context. A model
-# computes many sentences and many heads at once, so there may be more axes in front: `query` has
-# the shape (..., query, d_k), `key` (..., key, d_k) and `value` (..., key, features). Return the
-# context, of shape (..., query, features). `mt.softmax(scores, -1)` is the softmax along the last
-# axis.
+# computes many sentences and many heads at once, so the tensors may have more axes in front:
+# `query` has the shape (..., query, d_k), `key` has the shape (..., key, d_k), and `value` has the
+# shape (..., key, features). Return the context, of shape (..., query, features).
+# `mt.softmax(scores, -1)` is the softmax along the last axis.
 #
 # *Hint:* `key.transpose(-1, -2)` swaps the last two axes, whatever is in front. Which axis is
 # $d_k$?
@@ -350,10 +351,12 @@ assert np.diag(deck_softmax).min() > 0.93  # the deck's largest weight is 0.7
 # ## Your turn: find the divisor
 #
 # The weights in the deck are much more even. Did the author divide by a different number? You can
-# compute the divisor from the scores and the weights, without knowing $d_k$. Write
-# `divisor(scores, weights)` for NumPy arrays of shape (row, key), where each row of `weights` is
-# $\mathrm{softmax}(s / c)$ of the same row $s$ of `scores`, with a divisor $c > 0$. Return the $c$
-# of each row, an array of shape (row,). In each row, at least two scores are different.
+# compute the divisor from the scores and the weights, without knowing $d_k$.
+#
+# Write `divisor(scores, weights)` for NumPy arrays of shape (row, key). Each row of `weights` is
+# $\mathrm{softmax}(s / c)$, where $s$ is the same row of `scores` and $c > 0$ is the divisor of
+# this row. Return the divisors, an array of shape (row,). In each row, at least two scores are
+# different.
 #
 # *Hint:* Take two keys of a row. What is the quotient of their weights, and what is its logarithm?
 # The largest score has the largest weight, and the smallest score the smallest.
@@ -492,9 +495,9 @@ for keys_count in (2, 4, 10, 100, 1000):
     assert softmax(random_rows).max() <= limit + 1e-9
 
 # %% [markdown]
-# Of 100 keys, the one that the query clearly prefers gets less than 3 % of the weight. Weights are
-# between 0 and 1, so the largest difference in the second softmax is 1. With $n$ keys no weight can
-# exceed
+# The query clearly prefers one of the 100 keys, but this key gets less than 3 % of the weight.
+# Weights are between 0 and 1, so the largest difference in the second softmax is 1. With $n$ keys
+# no weight can exceed
 #
 # $$\frac{e^1}{e^1 + (n - 1)\,e^0} = \frac{e}{e + n - 1},$$
 #
@@ -527,7 +530,7 @@ panels = figure.subplots(2, 3).T.reshape(-1)
 for axes, (title, (grid, top)) in zip(panels, grids.items(), strict=True):
     draw_grid(axes, grid, top, DECK_WORDS, "{:.0f}" if top == 98 else "{:.2f}")
     axes.set_title(title, fontsize=10)
-show(figure, "middle and right: with each softmax the deck's weights (below) get paler")
+show(figure, "middle and right: the deck's weights (below) are more even than correct ones (above)")
 
 # %% [markdown]
 # ## In the library

@@ -50,9 +50,9 @@ for d in widths:
 # The larger the scores, the closer the softmax is to a one-hot vector with its 1 at the largest
 # score. We use three measures of a row of weights $p$ over 32 keys. The first is the largest
 # weight. The second is the **effective number of keys**, $e^H$, where $H = -\sum p \log p$ is the
-# entropy (32 if all weights are equal, 1 if one key has all the weight). The third is the norm
-# $\lVert J \rVert$ of the Jacobian of the softmax, $J = \mathrm{diag}(p) - pp^\top$ (lesson 5): the
-# root of the sum of the squares of all its entries. It says how much the weights can still change.
+# entropy. It is 32 if all weights are equal, and 1 if one key has all the weight. The third is the
+# norm $\lVert J \rVert$ of the softmax's Jacobian $J = \mathrm{diag}(p) - pp^\top$ (lesson 5), the
+# root of the sum of all squared entries. The norm shows how much the weights can still change.
 
 # %%
 case_rng = np.random.default_rng(1)
@@ -108,8 +108,8 @@ check(
 # ## Your turn: the norm of a matrix that you do not build
 #
 # For 2000 rows of 32 keys, `jacobian(p)` builds 2000 matrices of 32 x 32. The norm can be computed
-# without them. Write `jacobian_norm(p)` for `p` of shape (row, key). Use only sums over the keys,
-# and return for each row, as an array of shape (row,),
+# without them. Write `jacobian_norm(p)` for `p` of shape (row, key). Use only sums over the keys.
+# Return an array of shape (row,) with the norm for each row:
 #
 # $$\lVert J \rVert = \sqrt{\sum_{ij} (\delta_{ij}\,p_i - p_i p_j)^2} .$$
 #
@@ -218,10 +218,15 @@ def library_query_gradient(query, key, value, grad_context, divisor):
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the gradient of the queries by hand
 #
-# Write `query_gradient(query, key, value, grad_context, divisor)` for NumPy arrays: `query` of
-# shape (query, d), `key` (key, d), `value` (key, features), `grad_context` (query, features) and a
-# number `divisor`. Return $\partial L/\partial q$ for all queries, an array of shape (query, d). Do
-# not build $J$. You may use `softmax`.
+# Write `query_gradient(query, key, value, grad_context, divisor)` for NumPy arrays and a number
+# `divisor`. Return $\partial L/\partial q$ for all queries, an array of shape (query, d). The
+# arrays are:
+#
+# * `query` of shape (query, d) and `key` of shape (key, d);
+# * `value` of shape (key, features);
+# * `grad_context`, the gradient $g$ of each query's context, of shape (query, features).
+#
+# Do not build $J$. You may use `softmax`.
 #
 # *Hint:* Go back step by step: from the context to the weights, through the softmax (lesson 5:
 # subtract the weighted mean, then multiply by the weights), from the scores to the query.
@@ -314,8 +319,9 @@ assert shares[256, "sqrt(d)"] > 0.95 and shares[256, "1"] < 0.2
 assert shares[16, "1"] > 0.5  # the problem grows with d: a small width still works
 
 # %% [markdown]
-# Adam divides each step by the size of the gradient. Does that help? It does not where the slopes
-# are 0, or where the gradient is smaller than `eps`, the constant that Adam adds to the divisor.
+# Adam divides each step by the size of the gradient. Does that help? Not where the slopes are 0.
+# Nor does it help where the gradient is smaller than `eps`, the constant that Adam adds to its
+# divisor.
 
 # %%
 adam = {}

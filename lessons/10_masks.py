@@ -33,8 +33,8 @@ def softmax(x):
 # A key gets no weight if its score is $-\infty$, because $e^{-\infty} = 0$. The other keys share
 # the total weight of 1. So the mask is **added** to the scores. It is 0 where the query may look
 # and $-\infty$ where it may not. For a model that writes one word after another (a decoder), the
-# mask is a triangle. The weights printed below for equal scores are those of the deck KROL,
-# "Masked Multi-Head attention" (`docs/decks.md` lists the decks).
+# mask is a triangle. The weights printed below, for equal scores, agree with the deck KROL, "Masked
+# Multi-Head attention" (`docs/decks.md` lists the decks).
 
 # %%
 n = 8
@@ -122,10 +122,11 @@ for name, run in (
 # ## Padding
 #
 # Sentences in a batch differ in length, so short ones are padded. No query may see the padded keys.
-# The test is that a padded sentence must give **the same result as the sentence alone**.
+# To test the mask, check that a padded sentence gives **the same result as the sentence alone**.
 #
-# Each sentence needs its own mask. The masks have shape (batch, 1, key) and are repeated for all
-# queries. Rows whose query is padding are computed and ignored.
+# Each sentence needs its own mask. The masks have shape (batch, 1, key), so each mask applies to
+# all queries of its sentence. Rows whose query is padding are computed, too, but their results are
+# ignored.
 
 # %%
 lengths = [3, 5]
@@ -203,8 +204,8 @@ check(
 # | `attn_mask` and `key_padding_mask` of `nn.MultiheadAttention` | hidden |
 #
 # Both rows are PyTorch's conventions, and the library follows them. (The deck FLOW, "PADDING",
-# warns of the second one.) The next cell passes the same triangle to both. The tokens are zero, so
-# all scores are equal, and the weights show directly which keys are visible.
+# warns of the second one.) The next cell passes the same triangle to both. All tokens are zero
+# vectors, so all scores are equal, and the weights show directly which keys are visible.
 
 # %%
 sdpa = mt.nn.functional.scaled_dot_product_attention
@@ -255,8 +256,8 @@ figure = mt.viz.masks_figure(
 )
 show(
     figure,
-    "Look-ahead gives each query its own row, padding gives all the same. Where both apply, the "
-    "rows of I, am and fine are those of look-ahead alone.",
+    "The rows of the look-ahead mask differ, those of the padding mask are all the same. With both "
+    "masks, the rows of I, am and fine are the same as with the look-ahead mask alone.",
 )
 
 # %% [markdown]
@@ -280,7 +281,8 @@ with np.errstate(invalid="ignore"):
 # * A **negative** score becomes $+\infty$: the forbidden key wins, and $\infty - \infty$ in the
 #   softmax makes the row NaN.
 # * A score of 0 becomes NaN.
-# * For allowed keys, a factor of 0 sets all scores to 0. (So the factor must be 1 there.)
+# * At allowed keys the deck's mask is 0, and multiplying by 0 sets their scores to 0. (So the
+#   factor must be 1 there.)
 #
 # As long as all scores are positive, masking seems to work. Real scores have both signs.
 
@@ -336,9 +338,9 @@ for axes, (title, rows) in zip(figure.subplots(1, 4), panels.items(), strict=Tru
     axes.set_title(title, fontsize=10)
 show(
     figure,
-    "The future is above the orange line, and only the first panel is empty there with rows that "
-    "sum to 1. The third panel puts a weight of 1 on the future; the rows of the fourth sum to "
-    "less than 1.",
+    "The cells above the orange line are the future. Only in the first panel are they empty while "
+    "the rows sum to 1. The third panel puts a weight of 1 on the future; the rows of the fourth "
+    "sum to less than 1.",
 )
 
 # %% [markdown]
@@ -375,7 +377,7 @@ for row in ([0.2, 0.8, 3.0], [0.2, 0.8, 1000.0]):
 # %% [markdown]
 # **3. A row without any key left.** If all keys of a query are masked, the softmax is undefined.
 # Left padding combined with a look-ahead mask produces such rows, and so does an empty sentence.
-# Here are three ways to treat a query whose three keys are all masked:
+# The next cell compares three ways to treat a query whose three keys are all masked:
 
 # %%
 scores = mt.tensor([[1.0, 2.0, -1.0]], dtype=mt.float64, requires_grad=True)
@@ -516,8 +518,8 @@ where(
 #    writes nonsense. What happens?
 # 2. Is it correct to mask the weights after the softmax and then to divide each row by its sum?
 #    (Compare with what the softmax does with $-\infty$.)
-# 3. One of the three treatments of a row without any key left stops the training at once, and one
-#    is never noticed. Which ones, and which printed numbers show it?
+# 3. Of the three ways to treat a row without any key left, one stops the training at once, and one
+#    is never noticed. Which two are these, and which printed numbers show it?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -22,8 +22,9 @@ mt.manual_seed(0)
 # ## A single weighted mean loses which token was at which position
 #
 # Suppose a token needs to know the token one place before it and the token three places before it.
-# With one head, its single row of weights is $(\tfrac12, \tfrac12)$ on these two tokens. If we swap
-# the two values, the context does not change, so no later layer can tell the two cases apart.
+# With one head, it has a single row of weights, for example $(\tfrac12, \tfrac12)$ on these two
+# tokens. Swapping the two values then does not change the context, so no later layer can tell the
+# two cases apart.
 
 # %%
 red, blue = mt.tensor([1.0, 0.0]), mt.tensor([0.0, 1.0])
@@ -86,11 +87,12 @@ assert (split(x, 2)[0, 0] == x[0, :, :3]).all()  # head 0: all tokens, the first
 # last the value.
 #
 # Write `split_three(projected, heads)`. It returns the tuple (query, key, value), each of shape
-# (batch, heads, token, width / heads), with the heads cut as by `split` above.
+# (batch, heads, token, width / heads), with the heads cut as in `split` above.
 #
 # *Hint:* One `reshape` gives each vector three axes: one for query, key and value, one for the
-# head, and one for the feature. In what order do they appear in memory? Then `permute` moves the
-# first of these to the front, and `tuple(...)` splits a tensor along its first axis.
+# head, and one for the feature. In what order do these three axes appear in memory? Then `permute`
+# moves the axis for query, key and value to the front, and `tuple(...)` splits a tensor along its
+# first axis.
 
 
 # %% tags=["answer"]
@@ -205,8 +207,8 @@ check(
 # $$\mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_h)\,W^O = \sum_i \mathrm{head}_i\,W^O_i.$$
 #
 # Write `contributions(context, weight)`, which returns the $h$ terms separately. The context has
-# shape (batch, heads, token, piece). The weight is that of an `nn.Linear` of shape (width, width),
-# so that the output is `merge(context) @ weight.T` (without a bias).
+# shape (batch, heads, token, piece). The weight has shape (width, width), as in `nn.Linear`, so the
+# output is `merge(context) @ weight.T` (without a bias).
 #
 # *Hint:* Which rows of `weight.T` are multiplied by the features of head 0? Cut `weight.T` into one
 # block of rows for each head. One batched product with the context does the rest.
@@ -320,7 +322,7 @@ assert right[2].min() > 0.95
 assert right[1].min() < 0.5 < right[1].max()
 
 # %% [markdown]
-# The single head does not fail equally at both answers: one of them is nearly always correct, the
+# The single head does not fail equally at both answers: one answer is nearly always correct, the
 # other hardly ever. With two heads both are correct.
 #
 # Where did the heads look? For each head we print the weight on the token a given number of places
@@ -351,9 +353,9 @@ assert weight_back(maps[1][0], known) > weight_back(maps[1][0], other)
 
 # %% [markdown]
 # The single head has learned a workaround: it gives one of the two places a little more weight. The
-# letter with the largest share in the mean is then the one from that place, so this answer is
-# correct. The other letter is in the mean too, but a linear map usually cannot tell from the mean
-# which letter has the second largest share. With two rows of weights no workaround is needed.
+# letter from this place then has the largest share in the mean, so this answer is correct. The
+# other letter is in the mean, too, but a linear map usually cannot tell which letter has the second
+# largest share. Two heads, with their two rows of weights, do not need this workaround.
 
 # %% tags=["plot"]
 figure = new_figure(9.5, 3.1)
@@ -492,7 +494,7 @@ where(mt.ops.scaled_dot_product_attention, mt.viz.attention_figure)
 # 1. Neither: the number of parameters is the same in every row of the table, and so is the number
 #    of operations for the scores. Only the number of attention weights grows, because each head has
 #    its own 128 x 128 map.
-# 2. The table of places shows weight on both one and three places back, with a little more on one
+# 2. The table of places shows weight on both places, one and three back, with a little more on one
 #    of them. The mean contains both letters, as the printed mean of red and blue does. Only the
 #    small difference shows which letter was where, and it helps with only one answer.
 # 3. The assertion above shows that the wrong split and the wrong merge cancel each other. To find

@@ -63,7 +63,8 @@ assert broken > 1e-3  # the mask itself contains information about the order
 # tensor of shape (position, d); d is even. Compute in float64 (`mt.arange(..., dtype="float64")`).
 #
 # *Hint:* A column of positions times a row of the d / 2 frequencies gives all angles. In the table,
-# sine and cosine alternate: `mt.stack([...], -1)` forms pairs, and `flatten(-2)` lines them up.
+# sine and cosine alternate: `mt.stack([...], -1)` forms pairs, and `flatten(-2)` joins the pairs of
+# each row.
 
 
 # %% tags=["answer"]
@@ -135,7 +136,7 @@ assert max(at_distance) - min(at_distance) > 0.1
 # %% [markdown]
 # ## Learned: one row for each position
 #
-# BERT, GPT-2 and ViT learn the table. (Deck FLOW, "LEARNABLE POSITIONAL EMBEDDING", has this form
+# BERT, GPT-2 and ViT learn the table. (Deck FLOW, "LEARNABLE POSITIONAL EMBEDDING", shows this form
 # and the 2-D form below; `docs/decks.md` lists the decks.) A position beyond the last row raises an
 # error.
 
@@ -194,11 +195,11 @@ print(bias(5).detach().numpy())
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the gradient of a number that is used many times
 #
-# Every number of the relative bias is used along an entire diagonal, and each of the two outermost
-# numbers in an entire corner. Write the backward pass of the bias with NumPy:
-# `bias_gradient(gradient, farthest)` is given the gradient of the bias, an array of shape (query,
-# key), and returns the gradient of the `2 * farthest + 1` numbers. The first one belongs to the
-# distance `-farthest`.
+# Every number of the relative bias is used along an entire diagonal. Each of the two outermost
+# numbers is used in an entire corner. Write the backward pass of the bias with NumPy:
+# `bias_gradient(gradient, farthest)` is given the gradient of the bias, an array of shape
+# (query, key), and returns the gradient of the `2 * farthest + 1` numbers. The first one belongs to
+# the distance `-farthest`.
 #
 # *Hint:* A number that is used several times gets the **sum** of all gradients, like a row of a
 # table that is looked up several times (lesson 3). Careful: if a place occurs twice in `index`,
@@ -230,7 +231,7 @@ check(
         mt.tensor(gradient),
     )[0],
     properties={
-        "nothing is lost: the sums are equal": lambda numbers, gradient, farthest: np.allclose(
+        "both gradients have the same sum": lambda numbers, gradient, farthest: np.allclose(
             numbers.sum(), gradient.sum()
         ),
     },
@@ -239,10 +240,10 @@ check(
 # %% [markdown]
 # ## Rotary: rotate queries and keys according to their positions
 #
-# We use the clock hands again, but now we rotate the query and the key themselves, pair by pair:
-# the query at position $m$ by the angle $m f_i$, and the key at position $n$ by $n f_i$. The dot
-# product depends only on the difference of the two angles, $(m - n) f_i$. This is exact for all
-# $W^Q$ and $W^K$.
+# We use the clock hands again, but now we rotate the query and the key themselves. Feature pair $i$
+# of a query at position $m$ is rotated by the angle $m f_i$, and that of a key at position $n$ by
+# $n f_i$. The dot product depends only on the difference of the two angles, $(m - n) f_i$. This is
+# exact for all $W^Q$ and $W^K$.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: rotary positions
@@ -287,8 +288,8 @@ check(
 )
 
 # %% [markdown]
-# The lesson's version starts at position 0 and supports two conventions for which features form a
-# pair.
+# The function `rotate` below always starts at position 0. It supports two conventions for which
+# features form a pair.
 
 
 # %%
@@ -430,9 +431,9 @@ panels[0].set_ylabel("query")
 figure.colorbar(image, ax=panels, shrink=0.7, label="weight")
 show(
     figure,
-    "Attention to 40 tokens; the orange square is the trained length. Relative and rotary continue "
-    "along their diagonal outside it; sinusoidal and learned do not; none has no diagonal. The map "
-    "of relative is pale, because many other keys keep a little weight.",
+    "Attention to 40 tokens; the orange square is the trained length. Outside it, relative and "
+    "rotary continue their diagonal, sinusoidal and learned do not. Without positions there is no "
+    "diagonal. The relative map is pale, because many other keys keep a little weight.",
 )
 
 # %% [markdown]
@@ -477,8 +478,8 @@ where(mt.nn.RotaryEmbedding, mt.ops.apply_rotary, mt.models.rotary.rotary_freque
 #
 # ## Three questions
 #
-# 1. With the causal mask, the permutation test at the beginning fails. What does the mask tell a
-#    token that it could not know otherwise?
+# 1. With the causal mask, the permutation test at the beginning fails. What does a token learn from
+#    the mask that it could not know otherwise?
 # 2. The dot product of two sinusoidal rows depends only on their distance. Why does the model with
 #    sinusoids still lose accuracy at 48 tokens?
 # 3. The model with learned positions had a table of 48 rows and raised no error on 48 tokens. Why

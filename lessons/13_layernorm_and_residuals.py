@@ -115,7 +115,7 @@ check(
 #
 # where $n \cdot w$ multiplies feature by feature. Write `fold(weight, bias, matrix, offset)`: given
 # $w$, $b$, $A$ and $c$, it returns the matrix and the bias of a linear layer that computes the same
-# directly from $n$. $A$ has shape (out, in); the other three are vectors.
+# result directly from $n$. $A$ has shape (out, in); the other three are vectors.
 #
 # *Hint:* Expand the product. Which entries of $A$ are multiplied by $w_i$: row $i$ or column $i$?
 
@@ -138,7 +138,7 @@ check(
     ],
     expected=lambda w, b, a, c: (mt.einsum("oi,i->oi", a, w), mt.einsum("oi,i->o", a, b) + c),
     properties={
-        "both layers compute the same": lambda new, w, b, a, c: np.allclose(
+        "both layers give the same result": lambda new, w, b, a, c: np.allclose(
             mt.nn.functional.linear(mt.ones(2, len(w)).double(), *new).numpy(),
             mt.nn.functional.linear(mt.ones(2, len(w)).double() * w + b, a, c).numpy(),
         ),
@@ -172,10 +172,9 @@ print(f"d = 4 instead: sqrt(3/4)               = {math.sqrt(3 / 4):.4f}")
 assert abs(ratio - math.sqrt(511 / 512)) < 1e-5  # the rest comes from d - 1 instead of d
 
 # %% [markdown]
-# Putting eps inside or outside the square root makes a difference for tokens whose features are
-# nearly constant, such as the embedding of padding. The derivative of the square root at 0 is
-# infinite. The next cell prints the largest gradient of $y \cdot g$, with a random vector $g$, for
-# a token with standard deviation $s$:
+# The place of eps matters for tokens whose features are nearly constant, such as the embedding of
+# padding. The derivative of the square root at 0 is infinite. The next cell prints the largest
+# gradient of $y \cdot g$, with a random vector $g$, for a token with standard deviation $s$:
 
 # %%
 direction = mt.randn(1, 512, dtype="float64")
@@ -210,8 +209,9 @@ axes.legend(frameon=False)
 axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "For ordinary tokens, on the right, the curves are the same. Toward constant tokens, the one "
-    "with eps inside stops at a few times 1/sqrt(eps) = 1000, the other at about 1/eps = 10^6.",
+    "For ordinary tokens, on the right, the curves are the same. For nearly constant tokens, on "
+    "the left, the curve with eps inside stops at a few times 1/sqrt(eps) = 1000, the other one at "
+    "about 1/eps = 10^6.",
 )
 
 # %% [markdown]
@@ -232,8 +232,8 @@ show(
 # with its residual path: as pre-norm if `pre` is True, otherwise as post-norm. The sub-layers and
 # the norm are functions of a tensor of shape (batch, token, features).
 #
-# *Hint:* A loop with one line for each way. The table says what pre-norm needs once, after the last
-# sub-layer.
+# *Hint:* Write a loop with one line for pre-norm and one line for post-norm. The table says what
+# pre-norm needs once, after the last sub-layer.
 
 
 # %% tags=["answer"]
@@ -330,10 +330,10 @@ def loss_of(model, ids, wanted, keep=None):
 # ## Before training: how gradients and token similarity depend on depth
 #
 # We make two measurements on untrained models. The first is the gradient of the loss with respect
-# to one matrix in each block (the second weight matrix of its feed-forward network). It shows how
-# far a first step would move this block. The second is the mean cosine between the tokens of a
-# text. It shows how different the block's output vectors still are: 1 means that all tokens have
-# the same direction.
+# to one matrix in each block (the second weight matrix of its feed-forward network). This gradient
+# shows how far a first step would move the block. The second is the mean cosine between the tokens
+# of a text. The cosine shows how different the block's output vectors still are: 1 means that all
+# tokens have the same direction.
 
 
 # %%
@@ -379,10 +379,10 @@ assert gradients["post-norm"][-1] > 2 * gradients["pre-norm"][-1]
 assert gradients["pre-norm"][-1] < gradients["pre-norm"][0]
 
 # %% [markdown]
-# Each answer is correct for one of the two: post-norm has its largest gradients near the loss, and
-# pre-norm has its largest in the first block. In block 24, the two models' gradients differ by a
-# factor of about four. The cosines show the other difference: without residuals, the tokens are
-# equal after a few blocks.
+# The answer depends on the architecture. With post-norm the gradient is largest near the loss, with
+# pre-norm in the first block. In block 24, the two models' gradients differ by a factor of about
+# four. The cosines show the other difference: without residuals, the tokens are equal after a few
+# blocks.
 
 # %% tags=["plot"]
 figure = new_figure(9, 3.7)
@@ -398,16 +398,16 @@ for axes in (left, right):
     axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Left: post-norm rises toward the loss, pre-norm falls. Right: attention averages tokens; "
-    "without residuals they become equal after a few blocks, with post-norm after many, with "
-    "pre-norm not in 24.",
+    "Left: the gradient rises toward the loss with post-norm and falls with pre-norm. Right: "
+    "attention averages the tokens. They become equal after a few blocks without residuals, after "
+    "many blocks with post-norm, but not within 24 blocks with pre-norm.",
 )
 
 # %% [markdown]
 # Why does post-norm have its largest gradients in the last blocks? With pre-norm, $x$ is a sum of
 # more and more terms, and the last norm divides everything by the size of that sum. So in a deeper
-# model each block contributes less. With post-norm, whatever the depth of the
-# model, the last block is directly before the output layer.
+# model each block contributes less. With post-norm, nothing like this happens: whatever the depth,
+# the last block is directly before the output layer.
 
 # %%
 print("depth of the model               ", *(f"{depth:6}" for depth in (2, 8, 32)))
@@ -498,10 +498,10 @@ where(mt.models.encoder_decoder.Residual, mt.models.gpt.Block, mt.models.bert.En
 # ## Exercise
 #
 # LayerNorm does two things: it subtracts the mean, and it divides by the standard deviation. Which
-# half does training need? Replace both norms of `Block` by `mt.nn.RMSNorm(WIDTH)`, which only
+# of the two does training need? Replace both norms of `Block` by `mt.nn.RMSNorm(WIDTH)`, which only
 # divides, and then by a module of your own that only subtracts the mean of each token. Train the
 # pre-norm model with both. You are done when one of the two losses ends below 0.1 and the other one
-# above 1.5, and when you can say why T5 and Llama leave out one half.
+# above 1.5, and when you can say why T5 and Llama leave out one of the two.
 #
 # Then practice:
 #

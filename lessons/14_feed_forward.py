@@ -23,9 +23,10 @@ mt.manual_seed(0)
 #
 # $$\mathrm{FFN}(x) = W_2\, f(W_1 x + b_1) + b_2, \qquad f = \mathrm{ReLU} \text{ or GELU},$$
 #
-# applied to each token separately. Attention moves information between tokens. This network
-# processes what has arrived at one token. (Deck COMP541, "Encoder-Decoder Sublayers (2)", and deck
-# KROL, "Feed forward = Old friend: MLP"; `docs/decks.md` lists the decks.)
+# The same network is applied to each token separately. Attention moves information between tokens.
+# The feed-forward network processes the information that has arrived at one token. (Deck COMP541,
+# "Encoder-Decoder Sublayers (2)", and deck KROL, "Feed forward = Old friend: MLP"; `docs/decks.md`
+# lists the decks.)
 
 
 # %%
@@ -55,9 +56,10 @@ assert same
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: one network on several devices
 #
-# The network of a large model does not fit on one device. It can be cut: each device stores a part
-# of the hidden features, that is, some rows of $W_1$ and $b_1$ and the matching columns of $W_2$.
-# It computes its part independently of the other devices, and the sum of all results is the output.
+# The network of a large model does not fit on one device. But the network can be cut. Each device
+# stores a part of the hidden features, that is, some rows of $W_1$ and $b_1$ and the matching
+# columns of $W_2$. The devices compute their parts independently, and the sum of their results is
+# the output.
 #
 # Write `in_parts(x, w1, b1, w2, b2, parts)`, which computes the network in this way, one part after
 # the other. The weights have the shapes above, and the hidden width is divisible by `parts`.
@@ -87,7 +89,7 @@ check(
     ],
     expected=lambda x, w1, b1, w2, b2, parts: feed_forward(x, w1, b1, w2, b2),
     properties={
-        "one hidden feature at a time gives the same": lambda y, x, w1, b1, w2, b2, parts: (
+        "one feature at a time gives the same result": lambda y, x, w1, b1, w2, b2, parts: (
             np.allclose(in_parts(x, w1, b1, w2, b2, len(b1)).numpy(), y.numpy())
         ),
     },
@@ -139,14 +141,15 @@ check(
 )
 
 # %% [markdown]
-# The property in the check has a consequence: a hidden feature that is 0 for every token cannot
-# recover by learning. Such a feature is called dead. GELU helps, because its slope is not 0 for
-# small negative inputs.
+# The check tests that a hidden feature that is 0 for every token gets no gradient. So this feature
+# cannot recover by learning. It is called dead. GELU helps, because its slope is not 0 for small
+# negative inputs.
 #
 # ## The feed-forward network has two thirds of the parameters
 #
-# Attention has four matrices of $d \times d$. The network has two of $4d \times d$, which is twice
-# as many numbers. With biases, attention has $4d^2 + 4d$ parameters and the network $8d^2 + 5d$.
+# Attention has four matrices of $d \times d$. The feed-forward network has two matrices of
+# $4d \times d$, which is twice as many numbers. With biases, attention has $4d^2 + 4d$ parameters
+# and the network $8d^2 + 5d$.
 
 # %%
 print("model            d   attention  feed-forward   share of the block")
@@ -169,7 +172,7 @@ with mt.nn.init.skip_init():  # sizes only: values are left undefined
 # %% [markdown]
 # ## The network's share of the operations depends on the sequence length
 #
-# For $T$ tokens, counting two operations for each multiply-add:
+# The table lists the operations for $T$ tokens, with two operations for each multiply-add:
 #
 # | part | operations |
 # | --- | --- |
@@ -218,7 +221,8 @@ axes.margins(x=0)
 show(
     figure,
     "Operations of a block of width 768. Up to T = 2 d (dashed) the feed-forward network takes "
-    "more than attention as a whole; for long texts the scores, quadratic in T, take over.",
+    "more than attention as a whole. For longer texts the scores, which grow with the square of T, "
+    "take over.",
 )
 
 # %% [markdown]
@@ -308,9 +312,9 @@ assert among["none"] > alone["none"] + 0.1  # with other tokens, attention alone
 
 # %% [markdown]
 # For a single token the softmax of its only score is 1, so attention is a linear map and the model
-# can only guess. With other tokens, the weights depend on the content, so attention is not linear,
-# and the model uses that as a nonlinearity: it is correct about nine times in ten, although the
-# other tokens contain no information about the answer. Only the ReLU network solves both tasks.
+# can only guess. With other tokens, the weights depend on the content, so attention is not linear.
+# The model uses this nonlinearity: it is correct about nine times in ten, although the other tokens
+# contain no information about the answer. Only the ReLU network solves both tasks.
 
 # %% tags=["plot"]
 steps = np.linspace(-1, 1, 41, dtype=np.float32)
@@ -408,8 +412,8 @@ where(mt.models.gpt.Block.forward, mt.ops.relu, mt.ops.gelu)
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The table's row for 512 tokens gives two shares for attention: that of its matrices, and that
-#    of the scores and weighted sums. At best, both times are halved, which saves half of the two
+# 1. The table's row for 512 tokens gives two shares for attention: one for its matrices, and one
+#    for the scores and weighted sums. At best, both times are halved, which saves half of the two
 #    shares together. Most of the operations are in the feed-forward network.
 # 2. No. The first outputs show that processing tokens one by one gives the same result, and that a
 #    change of token 0 does not affect the others. Only attention moves information between tokens.

@@ -118,11 +118,14 @@ assert query.shape[1] == targets.shape[1] != key.shape[1] == sources.shape[1]
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: cross-attention
 #
-# Write one head of cross-attention, `cross_attention(x, memory, attend, wq, wk, wv)`. The decoder's
-# x has shape (batch, target, d), the memory (batch, source, e). The boolean mask `attend` of shape
-# (batch, source) is True where the source has a character, and False where it is padding. The
-# three matrices have shapes (width, d), (width, e) and (width, e), as in `nn.Linear`. There are no
-# biases.
+# Write one head of cross-attention, `cross_attention(x, memory, attend, wq, wk, wv)`, without
+# biases. The arguments are:
+#
+# * `x`, the decoder's tokens, of shape (batch, target, d);
+# * `memory`, the encoder's output, of shape (batch, source, e);
+# * `attend`, a boolean mask of shape (batch, source), which is True where the source has a
+#   character, and False where it is padding;
+# * `wq` of shape (width, d), `wk` and `wv` of shape (width, e): the weights, as in `nn.Linear`.
 #
 # *Hint:* Write down the shape of the scores first: a row for each target token, a column for each
 # source token. Which axis does the softmax go over? And where does the mask of shape

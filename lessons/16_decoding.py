@@ -170,7 +170,7 @@ assert max(scores.values()) > scores[1]
 # ## Sampling
 #
 # Instead of taking the most likely next token, draw one at random from the model's distribution.
-# Three settings change that distribution first:
+# Three settings can change this distribution before the draw:
 #
 # * temperature $\tau$ divides the logits: $\mathrm{softmax}(z / \tau)$ is sharper for $\tau < 1$
 #   and flatter for $\tau > 1$,
@@ -218,14 +218,15 @@ assert np.abs(drawn - p).max() < 0.015
 # ## Your turn: min-p sampling
 #
 # Top-k keeps $k$ tokens whether the model is certain or not. Min-p ("Turning Up the Heat: Min-p
-# Sampling", arXiv:2407.01082) adapts: it keeps the tokens that are at least `share` times as likely
-# as the most likely one. If the model is certain, few remain; if it is not, many do.
+# Sampling", arXiv:2407.01082) adapts to the model: it keeps the tokens that are at least `share`
+# times as likely as the most likely one. It keeps few tokens if the model is certain, and many if
+# it is not.
 #
 # Write `min_p(logits, share)`, which returns the distribution to draw from. The logits and the
 # result have shape (text, vocabulary).
 #
 # *Hint:* Compute the probabilities, compare each with `share` times the largest of its row, and
-# make the kept ones sum to 1 again.
+# rescale the kept probabilities so that they sum to 1 again.
 
 
 # %% tags=["answer"]
@@ -260,8 +261,8 @@ check(
 #
 # The model in the next cell only counts which character follows each sequence of five characters in
 # Python's help topics. We let it generate 300 characters in three ways. `different` measures how
-# little a text repeats itself: the number of different 12-character pieces, as a share of all its
-# 12-character pieces.
+# little a text repeats itself: it is the number of different 12-character pieces, as a share of all
+# its 12-character pieces.
 
 # %%
 CONTEXT = 5
@@ -324,8 +325,8 @@ assert np.log(greedy_chances).mean() > np.log(real).mean()  # more likely than h
 # %% [markdown]
 # The greedy text is more likely (about -0.5) than the human text (about -0.8), and yet it is
 # useless: it repeats the same phrase, and most of its pieces are copies of others. The sampled text
-# has about the same log p as the human text, and no repetitions. What is most likely at each step
-# is not what people write.
+# has about the same log p as the human text, and no repetitions. People do not always write the
+# most likely character.
 
 # %% tags=["plot"]
 figure = new_figure(8, 4.2)
@@ -340,7 +341,8 @@ panels[1].set_xlabel("character")
 show(
     figure,
     "Probability of each character (mean of 5). The curve of the greedy text repeats again and "
-    "again. That of the human text does not, and it falls to unlikely letters in between.",
+    "again. The curve of the human text does not repeat, and it falls wherever a letter is "
+    "unlikely.",
 )
 
 # %% [markdown]
@@ -350,8 +352,8 @@ show(
 # ## The KV cache
 #
 # To generate token $t+1$, a decoder needs the keys and values of all earlier tokens, in every
-# layer. With a causal mask these do not depend on later tokens, so they never change. The decoder
-# computes them once and keeps them. Only the new token needs a query.
+# layer. With a causal mask, these keys and values do not depend on later tokens, so they never
+# change. The decoder computes them once and keeps them. Only the new token needs a query.
 
 # %%
 model = mt.models.GPT(vocab_size=50, context_length=512, embed_dim=64, num_heads=4, num_layers=3)
@@ -389,8 +391,8 @@ print("with another last token, the keys of the 39 before it are the same in eve
 # (batch, token, width); for the first token they are empty. The matrices have shape (width, d), as
 # in `nn.Linear`.
 #
-# Return three tensors: the context of the new token, shape (batch, 1, width), and the keys and
-# values including the new ones, which are the cache for the next step.
+# Return three tensors: the context of the new token, of shape (batch, 1, width), and the keys and
+# the values including the new ones. These keys and values are the cache for the next step.
 #
 # *Hint:* `mt.cat([...], 1)` first, then attention with a single query. Which mask does the query
 # need? (Which tokens come after it?)
@@ -495,8 +497,8 @@ print(f"position forgotten: logits differ by {(wrong - right).abs().max().item()
 assert (wrong - right).abs().max() > 0.05
 
 # %% [markdown]
-# Second, cached keys must not depend on later tokens. The keys of an encoder do, from the second
-# layer on, so each new token would make an encoder's cached keys invalid.
+# Second, cached keys must not depend on later tokens. In an encoder, the keys do depend on later
+# tokens, from the second layer on. So each new token would make an encoder's cached keys invalid.
 
 # %%
 layer = mt.models.encoder_decoder.EncoderLayer(64, 4, 128, dropout=0.0).eval()
@@ -523,10 +525,10 @@ where(mt.nn.KVCache, mt.nn.StaticKVCache, mt.nn.Attention.forward)
 # %% [markdown]
 # ## Exercise
 #
-# Write a `beams_of` for the counting model: keep `beams` pairs, each of a text and the sum of its
+# Write a `beams_of` for the counting model: keep `beams` pairs of a text and the sum of its
 # log-probabilities, and start from "The f". You are done when your function returns the greedy text
-# with 1 beam, and when the log p per character of its text with 20 beams is not lower than that. Is
-# the more likely text better, according to `different`?
+# with 1 beam, and when the log p per character of its text with 20 beams is not lower than that of
+# the greedy text. Is the more likely text better, according to `different`?
 #
 # ## Three questions
 #

@@ -110,10 +110,10 @@ assert (difference[5:] > 1e-4).all()
 #
 # The loss is the mean of $-\log p(\text{next})$. Before training, it should be close to $\log V$
 # for a vocabulary of $V$ characters, the loss of uniform guessing. An initial loss far from this
-# value points to a bug. The exponential of a loss is the **perplexity**, the number of equally
-# likely characters among which a uniform guess would have this loss. Counting gives two baselines:
-# the unigram model knows how often each character occurs, and the bigram model knows how often it
-# occurs after the previous one.
+# value points to a bug. The exponential of a loss is the **perplexity**: a uniform guess among this
+# number of characters would have the same loss. Counting gives two baselines: the unigram model
+# knows how often each character occurs, and the bigram model knows how often it occurs after the
+# previous one.
 
 
 # %%
@@ -171,7 +171,7 @@ check(
     ).reshape(vocabulary, vocabulary),
     properties={
         "each row sums to 1": lambda table, ids, vocabulary: np.allclose(table.sum(1), 1),
-        "a character that never occurs is followed by any": lambda table, ids, vocabulary: (
+        "any character may follow one that never occurs": lambda table, ids, vocabulary: (
             np.allclose(np.delete(table, ids, 0), 1 / vocabulary)
         ),
     },
@@ -182,7 +182,7 @@ steps, warmup, top = pick(600, 230), 30, 6e-3
 
 
 def train(model, steps, shift=1):
-    """shift=1: the target is the next character; shift=0: it is the input itself."""
+    """Train the model and return the losses; with shift=0 the targets are the inputs themselves."""
     optimizer = mt.optim.AdamW(model.parameters(), lr=top, betas=(0.9, 0.95))
     losses = []
     for step, (inputs, targets) in enumerate(mt.data.TextBatches(training_ids, 12, CONTEXT), 1):
@@ -215,8 +215,8 @@ assert last < baselines["bigram"]
 # the piece that contains $u$. With the probabilities 0.2, 0.5 and 0.3, the pieces begin at 0, 0.2
 # and 0.7, so $u = 0.6$ gives character 1.
 #
-# Write `draw(logits, temperature, u)`. The logits have shape (text, vocabulary) and are divided by
-# the temperature first; u has shape (text,). The result holds the ids, shape (text,).
+# Write `draw(logits, temperature, u)`. The logits have shape (text, vocabulary); divide them by the
+# temperature first. The random numbers u have shape (text,). Return the ids, of shape (text,).
 #
 # *Hint:* `p.cumsum(-1)` gives the ends of the pieces. The character's id is the number of pieces
 # that end at or before $u$.
@@ -250,7 +250,7 @@ check(
         "the smallest u gives the first character": lambda ids, logits, temperature, u: (
             draw(logits, temperature, 0 * u) == 0
         ).all(),
-        "near temperature 0, the most likely one": lambda ids, logits, temperature, u: (
+        "near temperature 0 it is the most likely id": lambda ids, logits, temperature, u: (
             draw(logits, 1e-4, u * 0.98 + 0.01) == logits.argmax(-1)
         ).all(),
     },
@@ -276,10 +276,10 @@ for temperature in (0.2, 0.7, 1.5):
 # ## The parameter table
 #
 # A block has $12d^2 + 13d$ parameters: $4d^2 + 4d$ in attention, $8d^2 + 5d$ in the feed-forward
-# network, and $4d$ in two norms. On top of this come the embeddings of $V$ tokens and $C$
-# positions, and the last norm. The output layer reuses the embedding matrix, so it is not counted
-# twice. The numbers in the last column come from the deck GRID, "GPT - Variants" (`docs/decks.md`
-# lists the decks). Table 2 of the GPT-2 paper has the same numbers.
+# network, and $4d$ in two norms. The model also has the embeddings of $V$ tokens and $C$ positions,
+# and the last norm. The output layer reuses the embedding matrix, so it is not counted twice. The
+# numbers in the last column come from the deck GRID, "GPT - Variants" (`docs/decks.md` lists the
+# decks). Table 2 of the GPT-2 paper has the same numbers.
 
 
 # %%
@@ -318,14 +318,15 @@ print(f"{100 * 50257 * 12288 / gpt3:.1f} % of GPT-3")
 # %% [markdown]
 # ## What goes wrong without the shift
 #
-# Suppose we forget the shift, so the target is the input itself. Everything runs.
+# Suppose we forget the shift, so the target is the input itself. The code still runs without an
+# error.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# We train such a model for a fifth of the steps. What is its training loss at the end? What does it
-# write after "The f"? And what is its loss on the real task, the next character? (The baselines are
-# printed above.) Write down your answers, then run the next cell.
+# We train a model without the shift for a fifth of the steps. What is its training loss at the end?
+# What does it write after "The f"? And what is its loss on the real task, the next character? (The
+# baselines are printed above.) Write down your answers, then run the next cell.
 
 # %%
 cheat = make_gpt()
@@ -357,8 +358,8 @@ axes.legend(frameon=False, loc="center right", bbox_to_anchor=(1, 0.2))
 axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "With the correct target, the loss falls below the three baselines one after the other. Here "
-    "both baselines and curves belong to the training text. A loss that drops to 0 at "
+    "With the correct target, the loss falls below the three baselines one after the other. The "
+    "baselines and the curves are all measured on the training text. A loss that drops to 0 at "
     "once shows a leak: no model of English text can be that good.",
 )
 

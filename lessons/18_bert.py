@@ -79,7 +79,7 @@ print(len(WORDS), "different words")
 # * A word is chosen if its `lottery` number is below 0.15. The ids of the special tokens are 0 to
 #   `MASK`; they are never chosen.
 # * A chosen word becomes `MASK` if its `fate` is below 0.8. From 0.8 to 0.9 it becomes the word in
-#   `other`, and from 0.9 on it stays.
+#   `other`, and from 0.9 on it stays unchanged.
 #
 # Return what the model reads, and the labels: the original id of every chosen word, and -100
 # everywhere else.
@@ -232,10 +232,10 @@ assert plural > 0.9
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: how likely is a sentence?
 #
-# A GPT computes the probability of a sentence word by word (lesson 16). BERT cannot do that: it
-# would see the answer. But you can hide each word in turn and ask how likely it is, given all
-# others. The sum of these log-probabilities is the pseudo-log-likelihood of the sentence ("Masked
-# Language Model Scoring", arXiv:1910.14659).
+# A GPT computes the probability of a sentence word by word (lesson 16). BERT cannot do that,
+# because it would see the answer. But you can hide each word in turn and compute its probability,
+# given all other words. The sum of these log-probabilities is the pseudo-log-likelihood of the
+# sentence ("Masked Language Model Scoring", arXiv:1910.14659).
 #
 # Write `pseudo_log_likelihood(predict, ids)`. The ids of one sentence have shape (token,). The
 # function `predict(rows)` returns logits of shape (row, token, word) for ids of shape (row, token).
@@ -325,8 +325,9 @@ axes.legend(frameon=False, loc="upper left", ncols=2)
 axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Only the first two words differ: a model that reads only from the left must guess them. At "
-    "the first word, reading in both directions gets to the dashed line. No model can do better.",
+    "The models differ only at the first two words, which a model that reads only from the left "
+    "must guess. At the first word, the model that reads in both directions reaches the dashed "
+    "line, the best possible accuracy.",
 )
 
 # %% [markdown]
@@ -368,14 +369,15 @@ assert shares["80 / 10 / 10"][0] > shares["100 / 0 / 0"][0]
 # Here are two mistakes that make the task too easy. **Nothing hidden**: the loss includes all
 # positions and every word is visible. The model reads in both directions, so each question contains
 # its own answer. **Loss everywhere**: words are hidden, but the loss includes all positions. The
-# many visible words make it small.
+# many visible words make the loss small.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
 # We train both for the same number of steps as BERT, whose loss ended near 0.2. Then we hide one
-# word at a time and count how often each model knows it. Which of the three has the smallest loss?
-# And which ones know the hidden words? Write down your answers, then run the next cell.
+# word at a time and count how often each model predicts it correctly. Which of the three has the
+# smallest loss? And which ones can predict the hidden words? Write down your answers, then run the
+# next cell.
 
 # %%
 nothing, nothing_losses = train(share=0.0, count="all")
@@ -400,8 +402,9 @@ assert np.mean(everywhere_losses[-50:]) < 0.5 * np.mean(losses[-50:])
 
 # %% [markdown]
 # The model with the smallest loss has learned the least: it copies what it sees, and when a word is
-# hidden, it is correct only about half of the time. The loss over all positions looks several times
-# better than BERT's, but the model is not better. Compare losses only on the same task.
+# hidden, it is correct only about half of the time. The model with the loss over all positions
+# reports a loss several times smaller than BERT's, but it is not better. Compare losses only on the
+# same task.
 #
 # ## In the library
 

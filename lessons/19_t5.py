@@ -31,7 +31,7 @@ mt.manual_seed(0)
 
 # %%
 def corrupt(words, spans):
-    """Hide the given spans, sorted pairs (start, end)."""
+    """Return source and target after hiding the spans, sorted pairs (start, end)."""
     source, target, at = [], [], 0
     for number, (start, end) in enumerate(spans):
         sentinel = f"<{number}>"
@@ -115,8 +115,8 @@ check(
 # the hidden tokens stay.
 #
 # T5 masks 15 percent of the tokens, in spans of 3 tokens on average. How many tokens of text fit
-# into an encoder input of 512 tokens, and how long is the target? Of $n$ tokens, $0.15n$ are
-# masked, in $0.05n$ spans:
+# into an encoder input of 512 tokens, and how long is the target? If the text has $n$ tokens,
+# $0.15n$ of them are masked, in $0.05n$ spans:
 
 # %%
 for n in (128, 568):
@@ -129,9 +129,9 @@ assert (encoder, decoder) == (512, 114)  # the lengths that the published model 
 # %% [markdown]
 # ## Every task is text
 #
-# Here are four tasks on three letters. The first word names the task. Two tasks have a text as
-# their answer, one has "yes" or "no" (a classification), and one has a number. None of them needs a
-# separate head: the classes are words of the vocabulary.
+# Here are four tasks on three letters. The first word names the task. For two tasks the answer is a
+# text, for one it is "yes" or "no" (a classification), and for one it is a number. None of them
+# needs a separate head: the classes are words of the vocabulary.
 
 # %%
 LETTERS = "abcdef"
@@ -153,7 +153,7 @@ def example(generator, task=None):
 
 
 def batch(examples, prefix=True):
-    """Source ids (batch, 5) and labels (batch, 4), with -100 after the end of an answer."""
+    """Return source ids (batch, 5) and labels (batch, 4), -100 after the end of an answer."""
     sources, labels = [], np.full((len(examples), 4), -100)
     for row, (source, answer) in zip(labels, examples, strict=True):
         ids = [ID[word] for word in source]
@@ -174,11 +174,11 @@ print("decoder reads   ", shift_right(labels)[0].numpy(), "(<pad> starts every a
 # ## Your turn: what the decoder reads
 #
 # Write `decoder_reads(labels, start)`. The labels have shape (example, token). The decoder reads
-# them shifted by one place to the right: first `start`, then the previous label. It cannot read
-# -100, which is not a word, so it reads `start` in these places, too.
+# them shifted by one place to the right: first `start`, then the previous label. The decoder cannot
+# read -100, which is not a word. In these places, it reads `start`, too.
 #
 # *Hint:* `mt.cat` joins a column of `start` (`mt.full`, `dtype="int64"`) with all labels but the
-# last. `masked_fill` replaces the -100 that are left.
+# last. `masked_fill` replaces the remaining -100.
 
 
 # %% tags=["answer"]
@@ -283,8 +283,8 @@ assert len({tuple(answer) for answer in found}) == 4
 #
 # T5 does not add positions to the tokens. Each head has a small table with one number for each
 # bucket of distances. This number is added to the scores in all layers. Each short distance has its
-# own bucket. Longer distances share buckets whose width grows logarithmically. All distances of at
-# least 128 are in the last bucket.
+# own bucket. Longer distances share buckets, which get wider with the distance (equally wide on a
+# logarithmic scale). All distances of at least 128 are in the last bucket.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the decoder's buckets
@@ -318,7 +318,7 @@ check(
     cases=[mt.arange(151), mt.tensor([[0, 15, 16], [17, 127, 128]]), mt.tensor([1000])],
     expected=lambda distance: relative_position_bucket(-distance, bidirectional=False),
     properties={
-        "one place farther is never a lower bucket": lambda bucket, distance: (
+        "one place farther, the bucket is not lower": lambda bucket, distance: (
             decoder_bucket(distance + 1) >= bucket
         ).all(),
     },

@@ -42,8 +42,9 @@ assert bytes(list(sample.encode())).decode() == sample
 assert len(sample.encode()) == len(sample) + 2  # ï and × are two bytes each
 
 # %% [markdown]
-# Characters and words have the same problem: whatever does not occur in the training text does not
-# have an id. Bytes avoid it: every text consists of bytes, and there are 256 of them.
+# Characters and words have the same problem: a character or word that does not occur in the
+# training text does not have an id. Bytes avoid it: every text consists of bytes, and there are 256
+# of them.
 
 # %%
 known = mt.data.CharTokenizer.from_text("only these letters")
@@ -125,9 +126,9 @@ assert "".join(encode("zoo", merges)) == "zoo"
 # ## Your turn: split a word without trying all merges
 #
 # `encode` tries every merge on every word. GPT-2 has 50,000 merges, and most words have fewer than
-# ten letters. So tokenizers do it the other way round: they look at the pairs of neighbors in the
-# *word*, and apply the merge that was learned first among those pairs. They repeat this until no
-# pair of neighbors is a merge.
+# ten letters. So tokenizers start from the word instead. They look at all pairs of neighbors in the
+# *word*, and join the pair whose merge was learned first. They repeat this until no pair of
+# neighbors is a merge.
 #
 # Write `token_lengths(word, merges)` in this way. `merges` is a list of pairs in the order in which
 # they were learned. Return the lengths of the tokens as an array: `[3, 3]` for `low·est`. You may
@@ -210,8 +211,8 @@ for axes in (left, right):
     axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Left: each doubling of the vocabulary gains less. Right: a few tokens are very frequent, most "
-    "are rare; the embedding of a rare token is hardly ever trained.",
+    "Left: each doubling of the vocabulary lengthens the tokens less. Right: a few tokens are very "
+    "frequent, most are rare; the embedding of a rare token is hardly ever trained.",
 )
 
 # %% [markdown]
@@ -279,9 +280,9 @@ assert per_character[4096] < per_character[256]  # but it is better
 
 # %% [markdown]
 # The two columns rank the tokenizers in opposite order. The loss per token doubles, because it is
-# harder to guess one token of 4,096 than one of 256. But each guess now settles several characters,
-# and the loss per character falls by more than a third. Per-token losses of different tokenizers
-# are not comparable.
+# harder to guess one token of 4,096 than one of 256. But each token now stands for several
+# characters, and the loss per character falls by more than a third. Per-token losses of different
+# tokenizers are not comparable.
 #
 # ## Patches: an image as a sequence of tokens
 #
@@ -291,7 +292,7 @@ assert per_character[4096] < per_character[256]  # but it is better
 
 # %%
 def patches_of(image, side):
-    """(channel, height, width) -> (patch, channel * side * side), row by row."""
+    """Cut an image (channel, height, width) into patches (patch, channel * side * side)."""
     channels, height, width = image.shape
     x = image.reshape(channels, height // side, side, width // side, side)
     x = x.permute(1, 3, 0, 2, 4)  # (row, column, channel, side, side)
@@ -308,8 +309,9 @@ assert (patches[15].reshape(3, 16, 16) == image[:, 16:32, 16:32]).all()  # row 1
 # ## Your turn: from patches back to the image
 #
 # A model that predicts patches (lesson 27) must turn them into an image again. Write
-# `image_of(patches, side, height, width)`, the inverse of `patches_of`: from shape (patch, channel
-# * side * side) to (channel, height, width). Height and width may differ.
+# `image_of(patches, side, height, width)`, the inverse of `patches_of`. It turns patches
+# (patch, channel * side * side) into an image (channel, height, width). Height and width may
+# differ.
 #
 # *Hint:* Undo the three lines of `patches_of` from the last to the first. The reshape before the
 # `permute` needs five axes: row, column, channel, side, side. Into what order must `permute` bring
@@ -395,7 +397,7 @@ columns = mt.arange(224).reshape(1, 1, 224).expand(3, 224, 224)
 
 
 def extent(tokens):
-    """The largest distance between two pixels of the same token, over all tokens."""
+    """Return the largest distance between two pixels of the same token, over all tokens."""
     return (tokens.amax(1) - tokens.amin(1)).max().item()
 
 

@@ -47,8 +47,8 @@ print(f"numbers in the image {image.numel():,}, numbers in the words {words.nume
 assert words.shape == (196, 768)
 
 # %% [markdown]
-# No pixel is lost and none appears twice: this only changes the order. (768 = 3 x 16 x 16 is also
-# the width of ViT-Base. That is a coincidence: the projection below may have any width.)
+# No pixel is lost and none appears twice: cutting only changes their order. (768 = 3 x 16 x 16 is
+# also the width of ViT-Base. That is a coincidence: the projection below may have any width.)
 #
 # Now we cut a digit of 8 x 8 pixels into patches of 2 x 2. This gives a sequence of 16 words.
 
@@ -186,7 +186,7 @@ check(
         stride=kernel.shape[-1],
     )[0],
     properties={
-        "no gradient of the tokens, no gradient of the image": (
+        "if the tokens' gradient is zero, the image's is zero": (
             lambda result, grad, *rest: (image_gradient(0 * grad, *rest) == 0).all()
         )
     },
@@ -425,7 +425,7 @@ show(
 # ## What goes wrong when patches are cut with a single reshape
 #
 # The patches have the shape 196 x 768, so it is tempting to reshape the image to that shape. The
-# shape is then correct, and every later line runs.
+# result has the correct shape, and the rest of the code runs.
 
 # %%
 reshaped = image.reshape(196, 768)
@@ -496,8 +496,8 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Write `overlapping(image, patch, stride)` that cuts patches with a stride smaller than the patch,
-# with two loops, and projects them with `kernel`. You are done when its result equals
+# Write `overlapping(image, patch, stride)`. It uses two loops to cut patches with a stride smaller
+# than the patch, and projects them with `kernel`. You are done when its result equals
 # `F.conv2d(batch, kernel, bias, stride=stride)` to `1e-5`, for example with stride 8. How many
 # words does a 224 x 224 image have at stride 8, and how many GFLOPs does ViT-B need for that many
 # tokens? (Change `words` in `count`; at stride 16 it must still print the table above.)
@@ -506,8 +506,8 @@ where(
 #
 # 1. A ViT with patches of 32 x 32 pixels has more parameters than the same model with patches of
 #    16 x 16. Why, and why is it cheaper anyway?
-# 2. A colleague wants to speed up ViT-B/16 at 224 px by computing the score products instantly. How
-#    much can that help at most? At which image size would you try it?
+# 2. A colleague wants to speed up ViT-B/16 at 224 px. Suppose the products with the scores took no
+#    time at all. How much would that save at most? At which image size would it be worth trying?
 # 3. `image.reshape(196, 768)` has the correct shape. Name two printed results that show that it is
 #    wrong.
 
@@ -517,8 +517,8 @@ where(
 # 1. The matrix $E$ has $3p^2$ inputs, four times as many for $p = 32$: the table shows 87 instead
 #    of 86 million parameters. But there are only 50 tokens instead of 197, and the operations are
 #    nearly proportional to the number of tokens: 8.8 instead of 35.1 GFLOPs.
-# 2. It can save at most the operations of the score products, which are less than 5 % of the total
-#    at 224 px. At 2048 px they are more than half of all operations, so it would be worth trying
+# 2. It would save at most the operations of these products, which are less than 5 % of the total at
+#    224 px. At 2048 px they are more than half of all operations, so it would be worth trying
 #    there.
 # 3. First, its first word covers rows 0 to 3 and all columns of one channel, instead of 16 x 16
 #    pixels in three channels. Second, its words change when the image moves by one patch, while

@@ -27,8 +27,8 @@ print(f"{len(labels)} digits to train on, {len(test_labels)} to test, each a gri
 # ## The four position embeddings of the ViT paper
 #
 # Appendix D.4 of arXiv:2010.11929 compares four variants (quoted in the deck TAPASWI, "D.4
-# Positional Embedding"; `docs/decks.md` lists the decks). For a grid of 4 x 4 patches and width
-# $D$:
+# Positional Embedding"; `docs/decks.md` lists the decks). The table shows them for a grid of 4 x 4
+# patches and width $D$:
 #
 # | variant | what is learned | how it is used |
 # | --- | --- | --- |
@@ -43,9 +43,9 @@ print(f"{len(labels)} digits to train on, {len(test_labels)} to test, each a gri
 # ## Your turn: add 2-D positions
 #
 # Write `add_positions(tokens, rows, columns)`. `tokens` has shape (batch, R * C, D) and holds the
-# patches of a grid of R rows and C columns in reading order. `rows` has shape (R, D/2), `columns`
-# (C, D/2). To the token in row $r$ and column $c$, add the vector that consists of `rows[r]`
-# followed by `columns[c]`.
+# patches of a grid of R rows and C columns in reading order. `rows` has shape (R, D/2), and
+# `columns` has shape (C, D/2). To the token in row $r$ and column $c$, add the vector that consists
+# of `rows[r]` followed by `columns[c]`.
 #
 # *Hint:* Make two tables of shape (R, C, D/2): one that repeats each row's vector in all columns,
 # one that repeats each column's vector in all rows. `expand` does this. Then concatenate and
@@ -109,9 +109,9 @@ assert difference < 1e-6
 # ## Your turn: relative scores without loops
 #
 # The loops above take $N^2$ steps in Python. Write `relative_scores(query, key, distances)` without
-# a loop, and for several heads: `query` and `key` have shape (heads, token, dim), and all heads
-# share `distances` of shape (2 * token - 1, dim), which starts with the offset $j - i = -(N - 1)$.
-# Return the scaled scores $q_i \cdot (k_j + r_{j-i}) / \sqrt{dim}$ of shape (heads, query, key).
+# a loop, and for several heads. `query` and `key` have shape (heads, token, dim). All heads share
+# `distances`, which has shape (2 * token - 1, dim) and starts with the offset $j - i = -(N - 1)$.
+# Return the scaled scores $q_i \cdot (k_j + r_{j-i}) / \sqrt{dim}$, of shape (heads, query, key).
 #
 # *Hint:* Build the table of indices $j - i + N - 1$ of shape (query, key) from two `mt.arange`.
 # Indexing `distances` with it gives a vector for each pair. The rest is a product and a sum over
@@ -169,7 +169,7 @@ def model_with(positions, seed=0):
 
 
 def shuffled(images, order):
-    """Reorder the 16 patches of each image."""
+    """Return the images with their 16 patches in the given order."""
     parts = images.reshape(-1, 4, 2, 4, 2).swapaxes(2, 3).reshape(-1, 16, 2, 2)[:, order]
     return parts.reshape(-1, 4, 4, 2, 2).swapaxes(2, 3).reshape(-1, 1, 8, 8)
 
@@ -255,10 +255,10 @@ assert results["relative", 0] == min(others)
 
 # %% [markdown]
 # The set of patches alone is enough to recognize more than half of the digits, because the strokes
-# that occur are a strong hint. Positions add some twenty percentage points. The paper finds the
+# in the patches are a strong hint. Positions add some twenty percentage points. The paper finds the
 # same at its scale: accuracy drops clearly without positions and differs little between the other
-# variants. In a run as short as this one, the relative variant, which starts with the weakest
-# signal, is still behind.
+# variants. After a run as short as this one, the relative variant is still behind, because it
+# starts with the weakest signal.
 
 # %% tags=["plot"]
 figure, axis = plt.subplots(figsize=(6.5, 2.6), layout="constrained")
@@ -271,16 +271,16 @@ axis.set(xlabel="test digits read correctly, %", xlim=(0, 105))
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Compare the gray bar with 10 %, guessing: most digits are read without positions. The kind of "
-    "positions matters less.",
+    "Compare the gray bar with guessing (10 %): most digits are read correctly even without "
+    "positions. The kind of positions matters less.",
 )
 
 # %% [markdown]
 # ## Does the 1-D variant ignore the second dimension?
 #
-# No: the table has one freely learned vector for each patch. Such a vector *labels* a position, and
-# does not encode its number in the sequence. Numbering the positions in a different order gives an
-# equivalent model.
+# No. The table has one freely learned vector for each patch. This vector *labels* the position, but
+# does not encode the position's number in the sequence. Numbering the positions in a different
+# order gives an equivalent model.
 
 # %%
 learned = models["1d", 0]
@@ -427,7 +427,7 @@ patches, first = table[1:], table[:1]
 
 
 def with_positions(rows):
-    """Accuracy at 12 x 12 pixels of the trained model with `rows` as its position table."""
+    """Return the trained model's accuracy at 12 x 12 pixels with `rows` as position table."""
     model = model_with("1d")
     model.load_state_dict(learned.state_dict())
     model.resize(12)
@@ -473,13 +473,13 @@ for axis, (name, (y, x)) in zip(axes, ways.items(), strict=True):
 axes[0].set(ylabel="row of the old grid", yticks=range(4))
 show(
     figure,
-    "Disks are the old positions, numbers the rows of the new patches. Left, each new row stays in "
-    "one line. Right, the rows 1, 2, 3, ... wrap around and mix.",
+    "The disks are the old positions, and the numbers are the rows of the new patches. Left: each "
+    "new row stays on one line. Right: the rows 1, 2, 3, ... wrap around and mix.",
 )
 
 # %% [markdown]
-# Along the sequence, a row of six new patches covers fewer than three of the four patches in an old
-# row. The second new row begins in the middle of the first old row, so the rows are no longer
+# Along the sequence, six new patches cover fewer than three old ones, although an old row has four.
+# So the second new row begins in the middle of the first old row, and the rows are no longer
 # aligned.
 #
 # ## In the library
@@ -502,8 +502,8 @@ where(
 #
 # ## Three questions
 #
-# 1. A ViT without positions still reads most digits. What exactly can it not do, and which printed
-#    number shows this?
+# 1. A ViT without positions still reads most digits. What can it not do, and which printed number
+#    shows this?
 # 2. A friend shows the crosses of a trained 2-D table as proof that the network discovered rows and
 #    columns. What do you answer?
 # 3. To use a model at 12 x 12 pixels, its table of 16 positions was stretched to 36 by linear

@@ -33,7 +33,7 @@ digits, labels, test_digits, test_labels = mt.data.digits_split()
 
 # %%
 def pictures_of(digits, generator):
-    """Pictures (image, 1, 16, 16), with and without noise."""
+    """Return pictures (image, 1, 16, 16), with and without noise."""
     noise = 0.2 * generator.random((len(digits), 1, 16, 16), dtype=np.float32)
     ink = np.zeros_like(noise)
     corners = 2 * generator.integers(0, 5, (len(digits), 2))
@@ -43,7 +43,7 @@ def pictures_of(digits, generator):
 
 
 def patches(pictures):
-    """(image, 1, 16, 16) -> (image, patch, 4, 4)"""
+    """Cut pictures (image, 1, 16, 16) into patches (image, patch, 4, 4)."""
     return pictures.reshape(-1, 4, 4, 4, 4).swapaxes(2, 3).reshape(-1, 16, 4, 4)
 
 
@@ -96,9 +96,9 @@ rng = np.random.default_rng(4)  # for examples
 #
 # * **Last layer**: average that row over the heads.
 # * **Rollout** (Abnar and Zuidema 2020): after the first layer a token no longer contains only its
-#   own patch. So take half of each layer as the residual path, $A_l = \frac12 I + \frac12 \bar W_l$
-#   with the weights $\bar W_l$ averaged over the heads, and follow all paths:
-#   $R = A_L \cdots A_2 A_1$. Row 0 of $R$ is the map over the *input* patches.
+#   own patch. So rollout treats half of each layer as the residual path,
+#   $A_l = \frac12 I + \frac12 \bar W_l$ with the weights $\bar W_l$ averaged over the heads, and
+#   follows all paths: $R = A_L \cdots A_2 A_1$. Row 0 of $R$ is the map over the *input* patches.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: rollout
@@ -135,12 +135,12 @@ check(
 )
 
 # %% [markdown]
-# Now compute both maps for all test pictures, rollout with the library:
+# Now compute both maps for all test pictures. The library computes the rollout:
 
 
 # %%
 def weights_of(model, pictures):
-    """Each layer's attention weights, as a list of arrays (image, heads, query, key)."""
+    """Return each layer's attention weights, a list of arrays (image, heads, query, key)."""
     found = []
     watch = mt.nn.watch_attention(model, lambda layer, weights: found.append(weights.numpy()))
     with watch, mt.no_grad():
@@ -255,13 +255,13 @@ check(
 # The model reads most test pictures, and about a third of the patches carry ink. Erase two of the
 # 16 patches, chosen by (a) rollout, (b) the map of the last layer, (c) chance among the patches
 # with ink, (d) chance. Rank the four: after which choice does the model read the fewest pictures?
-# Will the last layer's map, which the class token reads directly, beat chance among the inked
-# patches? Write down your ranking, then run the next cell.
+# The class token reads the last layer's map directly: will this map beat chance among the patches
+# with ink? Write down your ranking, then run the next cell.
 
 
 # %%
 def erased(order, count):
-    """The pictures with the first `count` patches of each picture's order replaced with noise."""
+    """Return the pictures; in each, noise replaces the first `count` patches of its `order`."""
     parts, generator = patches(test_pictures).copy(), np.random.default_rng(2)
     for i in range(len(parts)):
         parts[i, order[i, :count]] = 0.2 * generator.random((count, 4, 4))
@@ -328,11 +328,11 @@ show(draw(curves), "The lower a curve is, the better its order finds the patches
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: a map from gradients
 #
-# Write `saliency(score, pictures)`: a map without attention. `pictures` has shape (image, 1,
-# height, width), and `score` is a function from pictures to one number for each image, shape
-# (image,); for example, a logit of the model. Compute the gradient of each image's score with
-# respect to its pixels, and return the mean of its absolute value in each patch of 4 x 4 pixels,
-# shape (image, patch).
+# Write `saliency(score, pictures)`, which computes a map without attention. `pictures` has shape
+# (image, 1, height, width). `score` is a function that returns one number for each image, of shape
+# (image,): for example, a logit of the model. Compute the gradient of each image's score with
+# respect to its pixels. Return the mean absolute value of this gradient in each patch of 4 x 4
+# pixels, of shape (image, patch).
 #
 # *Hint:* The score of an image depends only on that image, so the gradient of the *sum* of all
 # scores contains all of these gradients at once. Start from a detached copy of the pictures with
@@ -402,15 +402,15 @@ for axis in axes:
 show(figure, "Could you tell which map is from the trained network? Both have bright spots.")
 show(
     draw(curves),
-    "Compare the gray crosses, the map of random weights, with the light blue triangles, chance: "
-    "they are close, far from the trained model's rollout.",
+    "The gray crosses, the map of random weights, are close to the light blue triangles, chance, "
+    "and far from the trained model's rollout.",
 )
 
 # %% [markdown]
 # Keep two more cautions in mind. First, a map shows where the class token takes values *from*, but
 # not what it does with them, so it does not explain the prediction. Second, a map that merely
-# follows the ink would pass a test of whether the model looks at the digit. That is why you need
-# the control with random patches among those with ink.
+# follows the ink would do better than random patches. That is why you also need the control with
+# random patches among those with ink.
 #
 # ## In the library
 

@@ -31,7 +31,7 @@ mt.manual_seed(0)
 
 # %%
 def size(entries):
-    """Memory for entries of 4 bytes each, in a suitable unit."""
+    """Return the memory for `entries` numbers of 4 bytes, as text in a suitable unit."""
     value = 4 * entries
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if value < 1024:
@@ -97,7 +97,7 @@ assert 12 < growth < 16.5
 
 # %%
 def neighborhoods(x, k):
-    """(channel, row, column) -> (pixel, k * k, channel), with zeros outside the image."""
+    """Return each pixel's neighborhood (pixel, k * k, channel), with zeros outside the image."""
     channels = x.shape[0]
     columns = F.unfold(x.unsqueeze(0), k, padding=k // 2)[0]  # (channel * k * k, pixel)
     return columns.reshape(channels, k * k, -1).permute(2, 1, 0)
@@ -117,13 +117,14 @@ def local_attention(query, key, value, k, masked=True):
 
 
 # %% [markdown]
-# Its result must equal full attention with a mask that allows only the neighborhood. You can trust
-# this test: in full attention, the positions of the pixels enter only through the mask.
+# The result of `local_attention` must equal full attention with a mask that allows only the
+# neighborhood. You can trust this test, because full attention knows the positions of the pixels
+# only through the mask.
 
 
 # %%
 def near(height, width, k):
-    """bool (pixel, pixel): True where both distances (rows, columns) are at most k // 2."""
+    """Return bool (pixel, pixel): True where row and column distance are at most k // 2."""
     row, column = np.divmod(np.arange(height * width), width)
     apart = [np.abs(a[:, None] - a[None, :]) <= k // 2 for a in (row, column)]
     return apart[0] & apart[1]
@@ -147,14 +148,16 @@ print("k = 1 returns the values: each pixel sees only itself")
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: a mask with gaps
 #
-# A wide neighborhood costs many scores. A *dilated* neighborhood is wide with few keys: it takes
-# only every `step`-th row and column. With $k = 3$ and `step` 4, a pixel sees itself and 8 pixels
-# at a distance of 4. Write `dilated_mask(height, width, k, step)` with NumPy. Return a bool array
-# of shape (pixel, pixel): True where the row distance and the column distance are both multiples of
-# `step` and at most `step * (k // 2)`. `step = 1` gives `near(height, width, k)`.
+# A wide neighborhood costs many scores. A *dilated* neighborhood is wide but has few keys: it takes
+# only every `step`-th row and column. With $k = 3$ and `step = 4`, a pixel sees itself and 8 pixels
+# at a distance of 4.
 #
-# *Hint:* Start as in `near`: rows and columns of all pixels, and a table of distances between all
-# pairs for each. `%` tells you which distances are multiples.
+# Write `dilated_mask(height, width, k, step)` with NumPy. Return a bool array of shape
+# (pixel, pixel): True where the row distance and the column distance are both multiples of `step`
+# and at most `step * (k // 2)`. With `step = 1`, the result is `near(height, width, k)`.
+#
+# *Hint:* Start as in `near`. Compute the rows and columns of all pixels, then two tables with the
+# row distance and the column distance of each pair. `%` tells you which distances are multiples.
 
 
 # %% tags=["answer"]
@@ -277,8 +280,8 @@ axis.legend(frameon=False, fontsize=9)
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Compare the slopes: patches (green) need far less memory than pixels (orange), but their "
-    "curve is as steep. Only local attention (blue) is flatter.",
+    "Compare the slopes: patches (green) need far less memory than pixels (orange), but the two "
+    "curves are equally steep. Only the curve of local attention (blue) is flatter.",
 )
 
 # %% [markdown]

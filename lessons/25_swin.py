@@ -24,7 +24,8 @@ mt.manual_seed(0)
 # ## Windows reduce the number of attention scores
 #
 # We cut a map of $H \times W$ tokens into windows of $M \times M$. This takes two reshapes and one
-# transpose. In this example, each entry of the map is its own position.
+# transpose. In the next cell, each entry of the map is the number of its own position, so the
+# output shows where it went.
 
 
 # %%
@@ -49,9 +50,9 @@ assert (merge(windows, 4, 8, 8) == places).all()
 # %% [markdown]
 # Each window has its own small attention matrix of $M^2 \times M^2$. There are $HW / M^2$ windows,
 # so together they have $M^2 HW$ scores: linear in the size of the image for a fixed $M$. The deck's
-# example is Swin's first stage, which has 56 x 56 tokens and $M = 7$. The number of operations is
-# given by Eq. 1 and 2 of arXiv:2103.14030: $4hwC^2$ for the projections, plus $2(hw)^2C$ for full
-# attention or $2M^2hwC$ for attention in windows.
+# example is Swin's first stage, which has 56 x 56 tokens and $M = 7$. Eq. 1 and 2 of
+# arXiv:2103.14030 give the number of operations for $h \times w$ tokens with $C$ channels: $4hwC^2$
+# for the projections, plus $2(hw)^2C$ for full attention or $2M^2hwC$ for attention in windows.
 
 # %%
 print("  tokens   scores: full   in windows   multiply-adds, C = 96: full   in windows")
@@ -174,9 +175,10 @@ check(
 )
 
 # %% [markdown]
-# Swin's authors compute the same mask without positions. Region ids show which tokens belong
-# together. Along each axis the id is 0 before the last window, 1 for tokens in
-# the last window that did not wrap around, and 2 for tokens that did.
+# Swin's authors compute the same mask without positions. They give each token a region id. Two
+# tokens of a window may attend to each other if their ids are equal. The id combines one number for
+# each axis: 0 before the last window, 1 for tokens in the last window that did not wrap around, and
+# 2 for tokens that did.
 
 
 # %%
@@ -241,11 +243,13 @@ assert len(np.unique(mistaken)) < 49
 # ## Your turn: the bias of a rectangular window
 #
 # Some models, for example those for sound, use windows that are wider than they are high. Write
-# `window_bias(table, height, width)` for windows of `height` x `width` tokens. Row offsets (query
-# minus key) range from `1 - height` to `height - 1`, column offsets from `1 - width` to
-# `width - 1`. `table` has shape (pair of offsets, heads): first all column offsets for the row
-# offset `1 - height`, then all column offsets for the next row offset, and so on. Return the bias
-# of shape (heads, query, key).
+# `window_bias(table, height, width)` for windows of `height` x `width` tokens. Return the bias, of
+# shape (heads, query, key).
+#
+# Row offsets (query minus key) range from `1 - height` to `height - 1`, and column offsets from
+# `1 - width` to `width - 1`. `table` has shape (pair of offsets, heads). Its first rows are for the
+# row offset `1 - height` and all column offsets. Then come all column offsets for the next row
+# offset, and so on.
 #
 # *Hint:* Generalize `bias_index`. One row offset has as many entries as there are column offsets.
 # How many is that?
@@ -336,7 +340,7 @@ assert (mine - library).abs().max().item() < 1e-5
 
 # %%
 def influence(blocks, at, size=12):
-    """How much each output token changes when the token at `at` changes."""
+    """Return how much each output token changes when the token at `at` changes."""
     x = mt.randn(1, size, size, 12, dtype=mt.float64)
     changed = x.numpy().copy()
     changed[0, at[0], at[1], 0] += 1  # not all channels: LayerNorm would remove the change
@@ -419,7 +423,7 @@ assert cases["no mask"][0] > 1e-3  # information leaks between opposite corners
 
 # %%
 def mask_mistakes(roll):
-    """The number of distant pairs that may attend, and of near pairs that may not."""
+    """Return how many distant pairs may attend, and how many near pairs may not."""
     row, column = np.divmod(mt.roll(places, [roll * 2] * 2, [0, 1]).numpy(), 8)
     row, column = (partition(mt.tensor(a), 4)[..., 0].numpy() for a in (row, column))
     near = (abs(row[:, :, None] - row[:, None]) < 4) & (

@@ -58,7 +58,7 @@ def stack(block_class, gain):
 
 
 def amplitudes(blocks):
-    """The map's standard deviation before the first block and after each block."""
+    """Return the map's standard deviation before the first block and after each block."""
     mt.manual_seed(2)
     x = mt.randn(2, 8, 8, width)
     found = [x.std().item()]
@@ -81,8 +81,8 @@ assert abs(growth["V2", 4][-1] / growth["V2", 1][-1] - 1) < 0.3  # independent o
 
 # %% [markdown]
 # V1's standard deviation grows by a factor far larger than the weights' 4, because each branch has
-# several matrices in a row. V2 hardly notices: its branch ends in a norm, so it adds a vector of
-# fixed length, whatever its weights are.
+# several matrices in a row. V2 hardly changes: its branch ends in a norm, so the branch adds a
+# vector of fixed length, whatever its weights are.
 
 # %% tags=["plot"]
 figure, axis = plt.subplots(figsize=(7, 3.4), layout="constrained")
@@ -182,7 +182,7 @@ check(
         for q, k, v, t, b in zip(query, key, value, tau, bias, strict=True)
     ]),
     properties={
-        "longer queries and shorter keys change nothing": (
+        "the lengths of queries and keys do not matter": (
             lambda y, query, key, *rest: np.allclose(
                 cosine_attention(30 * query, 0.5 * key, *rest).numpy(), y.numpy()
             )
@@ -193,10 +193,11 @@ check(
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the gradient does not change the length
 #
-# If the length of a query has no influence, its gradient must not point along the query. Show it:
-# write the backward pass of $y = x / |x|$ by hand. `normalize_gradient(x, grad)` gets NumPy arrays
-# of shape (token, dim), where `grad` is $\partial L / \partial y$, and returns
-# $\partial L / \partial x$ for each row. The check tests that each row is perpendicular to its $x$.
+# If the length of a query has no influence, the gradient of the query must be perpendicular to the
+# query. To show this, write the backward pass of $y = x / |x|$ by hand.
+# `normalize_gradient(x, grad)` gets NumPy arrays of shape (token, dim), where `grad` is
+# $\partial L / \partial y$, and returns $\partial L / \partial x$ for each row. The check tests
+# that each row is perpendicular to its $x$.
 #
 # *Hint:* The result is $(g - c\,y)/|x|$ with one number $c$ for each row, which removes from $g$
 # the part along $y$. Which dot product is $c$?
@@ -315,14 +316,14 @@ print("bias for a window of 8 x 8:", bias().shape)
 
 # %%
 def truth(size):
-    """A bias from 0 to 16 for each offset in a window, larger for nearer tokens."""
+    """Return a bias from 0 to 16 for each offset in a window, larger for nearer tokens."""
     offsets = np.arange(-size + 1, size)
     distance = np.hypot(offsets[:, None], offsets[None, :])
     return 16 / (1 + np.exp(0.6 * (distance - 4)))
 
 
 def of_function(bias):
-    """The network's values for all offsets, as an array (2M - 1, 2M - 1)."""
+    """Return the network's values for all offsets, shape (2M - 1, 2M - 1)."""
     table = bias.linear2(F.relu(bias.linear1(bias.coordinates())))
     side = 2 * bias.window_size[0] - 1
     return (16 * mt.sigmoid(table))[:, 0].reshape(side, side)
@@ -341,7 +342,7 @@ print(f"fitted at windows of 8: mean error {loss.item() ** 0.5:.2f} (the bias go
 
 
 def at_16(pretrained):
-    """The fitted network's bias in windows of 16; offsets refer to windows of `pretrained`."""
+    """Return the fitted network's bias in windows of 16, given the pretrained window size."""
     larger = ContinuousPositionBias((16, 16), 1, (pretrained, pretrained), hidden_dim=128)
     larger.load_state_dict(learned.state_dict())
     with mt.no_grad():
@@ -394,9 +395,9 @@ show(
 )
 
 # %% [markdown]
-# (Should a distance be measured in tokens or relative to the window? That depends on what changed.
-# Here the images have more pixels and the patches keep their size, so distances in tokens keep
-# their meaning.)
+# (Should a distance be measured in tokens or relative to the window? The answer depends on what has
+# changed. Here the images have more pixels and the patches keep their size, so distances in tokens
+# keep their meaning.)
 #
 # ## In the library
 
@@ -414,10 +415,10 @@ where(
 # Repeat the transfer with *linear* coordinates: subclass `ContinuousPositionBias` and give it a
 # `coordinates` method that returns the offsets divided by the trained size minus one, without the
 # logarithm. Train it in the same way. You are done when its error in windows of 8 is as small as
-# the original's and you have compared the errors in windows of 16 over several seeds. Is the
-# logarithm, with its shorter extrapolation, better here? Look at the values at offset 15, where
-# this bias is nearly 0, a value that a sigmoid approaches by itself. For which kind of bias would
-# the logarithm matter more?
+# the original's and you have compared the errors in windows of 16 over several seeds. The logarithm
+# needs a shorter extrapolation. Is it better here? Look at the values at offset 15: the bias is
+# nearly 0 there, and a sigmoid approaches 0 by itself. For which kind of bias would the logarithm
+# matter more?
 #
 # ## Three questions
 #

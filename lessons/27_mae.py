@@ -26,9 +26,9 @@ print(f"{len(digits)} digits of 8 x 8 pixels to learn from, {len(test_digits)} t
 # ## Hide random patches, and undo the shuffle
 #
 # Give each patch a random number, sort the patches by it, and keep the first quarter. `order` says
-# which patch comes first, second, ... after the shuffle. `restore`, the argsort of the argsort,
-# says where each patch went, so it undoes the shuffle. Here is an example with 6 patches, 2 of
-# which are kept:
+# which patch comes first, second, ... after the shuffle. `restore`, the argsort of `order`, says
+# where each patch went, so it undoes the shuffle. Here is an example with 6 patches, 2 of which are
+# kept:
 
 # %%
 noise = np.array([0.7, 0.1, 0.9, 0.3, 0.8, 0.5])
@@ -94,8 +94,8 @@ check(
 # every other patch. `restore` has shape (batch, patch). Return the patches in order, with shape
 # (batch, patch, dim).
 #
-# *Hint:* This is the example with letters, for a batch of vectors: append one mask token per gap,
-# then index each image's patches with its row of `restore`.
+# *Hint:* Do the same as in the example with letters, but for a batch of vectors: append one mask
+# token per gap, then index each image's patches with its row of `restore`.
 
 
 # %% tags=["answer"]
@@ -130,8 +130,8 @@ check(
 # ## The model
 #
 # A digit has 4 x 4 patches of 2 x 2 pixels, and 12 of 16 are hidden. The encoder is a ViT that gets
-# only the class token and the 4 visible patches. In the encoder, nothing replaces the hidden
-# patches: that is why MAE is cheap. The decoder is small and gets all 16 positions, with one
+# only the class token and the 4 visible patches. Nothing takes the place of the hidden patches in
+# the encoder. That is why MAE is cheap. The decoder is small and gets all 16 positions, with one
 # learned *mask token* in each gap.
 
 
@@ -151,7 +151,7 @@ def scaled(pixels):
 
 
 def forward(model, images, noise):
-    """The library's forward pass, step by step: predictions, and a mask of hidden patches."""
+    """Do the library's forward pass step by step; return predictions and the hidden mask."""
     batch = len(images)
     rows = mt.arange(batch).unsqueeze(1)
     encoder, decoder = model.encoder, model.decoder
@@ -209,7 +209,7 @@ _, test_hidden = forward(model, scaled(test_digits), test_noise)
 
 
 def as_pixels(patch_mask):
-    """(image, 16) -> (image, 8, 8)"""
+    """Repeat each patch's entry for all its pixels: (image, 16) -> (image, 8, 8)."""
     return patch_mask.numpy().reshape(-1, 4, 4).repeat(2, 1).repeat(2, 2)
 
 
@@ -230,10 +230,12 @@ for name in ("mean image", "best linear"):
 #
 # On photographs, MAE learns better features if each patch's target is normalized: subtract the mean
 # of the patch's pixels and divide by their standard deviation (arXiv:2111.06377v3, section 3,
-# "Reconstruction target"). Write `hidden_loss(predicted, patches, hidden)`: the mean squared error
-# between the prediction and the normalized patches over all pixels of all *hidden* patches.
-# `predicted` and `patches` have shape (batch, patch, pixel), and `hidden` is a bool tensor of shape
-# (batch, patch). Use `patches.var(-1, keepdim=True)` and add 1e-6 to it before you take the root.
+# "Reconstruction target").
+#
+# Write `hidden_loss(predicted, patches, hidden)`. Return the mean squared error between the
+# prediction and the normalized patches over all pixels of all *hidden* patches. `predicted` and
+# `patches` have shape (batch, patch, pixel), and `hidden` is a bool tensor of shape (batch, patch).
+# Use `patches.var(-1, keepdim=True)` and add 1e-6 to it before you take the root.
 #
 # *Hint:* Compute the error of every patch first, with shape (batch, patch). Then take the mean over
 # the hidden ones: by which number do you divide?
@@ -273,19 +275,19 @@ check(
 
 # %% [markdown]
 # Here the targets are the pixels themselves, because we compare errors in pixels. The argument
-# `counted` selects the patches that the loss includes; later, we compare it with a loss on the
-# visible patches.
+# `counted` selects the patches that the loss includes, because later we also train with a loss on
+# the visible patches.
 
 
 # %%
 def patch_errors(model, pixels, noise):
-    """Each patch's squared error for pixels from 0 to 1, and a mask of hidden patches."""
+    """Return each patch's squared error for pixels from 0 to 1, and a mask of hidden patches."""
     predicted, hidden = forward(model, scaled(pixels), noise)
     return ((predicted - patchify(scaled(pixels), 2)) ** 2).mean(-1) / 16, hidden
 
 
 def errors_of(model):
-    """Mean squared errors of hidden and of visible patches in the test digits."""
+    """Return the mean squared errors of hidden and of visible patches in the test digits."""
     with mt.no_grad():
         error, hidden = patch_errors(model, test_digits, test_noise)
     error, hidden = error.numpy(), hidden.numpy()
@@ -321,13 +323,14 @@ assert error < 0.98 * guesses["mean image"]
 # %% [markdown]
 # The model beats the mean image, so it has learned to use the visible patches. The best linear
 # prediction is a harder baseline: it is computed exactly for each image, and on images as small as
-# these it is difficult to beat. How close the model comes to it depends on the number of steps:
-# compare the two numbers. The reconstructed pictures alone do not show which of the two is better.
+# these it is difficult to beat. How close the model comes depends on the number of steps: compare
+# the two printed errors. The reconstructed pictures alone do not show which of the two predictions
+# is better.
 
 
 # %%
 def reconstructed(model, images):
-    """The model's predictions as images, and a mask of hidden pixels."""
+    """Return the model's predictions as images, and a mask of hidden pixels."""
     with mt.no_grad():
         predicted, hidden = forward(model, scaled(images), test_noise[: len(images)])
     pixels = (predicted.numpy() + 1) / 4  # (image, 16, 4)
@@ -346,8 +349,8 @@ show(
         ["input", "reconstruction", "original"],
         "Test digits, three quarters hidden",
     ),  # fmt: skip
-    "Cover the lower row and try to read the digits from the upper one, then from the middle one: "
-    "what the model adds is blurred, but mostly in the right place.",
+    "Cover the lower row and try to read the digits from the upper row, then from the middle row. "
+    "The strokes that the model adds are blurred, but mostly in the right place.",
 )
 
 # %% [markdown]

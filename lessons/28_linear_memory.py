@@ -61,11 +61,12 @@ assert abs(o / total - weights @ values) < 1e-12
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: join two parts
 #
-# Two machines have read different keys for the same queries. Each one has its maximum `top`, its
-# sum `total` (both of shape (query, 1)) and its weighted sum of values `o` (query, dim), computed
-# with its own maximum. Write `join_parts(top1, total1, o1, top2, total2, o2)`, which returns
-# `top, total, o` for all keys together. The result must not depend on which machine comes first.
-# Long contexts are spread over several GPUs in this way.
+# Two machines have read different keys for the same queries. Each machine has three results,
+# computed with its own maximum: the maximum `top` and the sum `total`, both of shape (query, 1),
+# and the weighted sum of values `o`, of shape (query, dim). Write
+# `join_parts(top1, total1, o1, top2, total2, o2)`, which returns `top, total, o` for all keys
+# together. The result must not depend on which machine comes first. Long contexts are spread over
+# several GPUs in this way.
 #
 # *Hint:* The new maximum is the larger one. Both parts must be corrected: each by its own factor,
 # as in the formula above.
@@ -154,8 +155,8 @@ for dtype in (mt.float64, mt.float32):
         assert difference < (1e-12 if dtype == mt.float64 else 1e-4)
 
 # %% [markdown]
-# The block size changes only the order of additions. This is not an approximation. Does it also
-# work if the scores are so large that $e^{s}$ overflows?
+# The block size changes only the order of the additions, so the result is not an approximation.
+# Does the method also work if the scores are so large that $e^{s}$ overflows?
 
 # %%
 huge = 40 * query
@@ -171,9 +172,9 @@ assert (safe - full_attention(huge, key, value)).abs().max().item() < 1e-10
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the loss of a large vocabulary
 #
-# The same idea saves memory at the other end of a language model. With 8,192 tokens and a
-# vocabulary of 128,000, the logits alone take about 4 GiB. But the loss of a token needs only two
-# numbers: the logarithm of a sum over the vocabulary, and the logit of the target. Write
+# The same idea saves memory in the loss of a language model. With 8,192 tokens and a vocabulary of
+# 128,000, the logits alone take about 4 GiB. But the loss of a token needs only two numbers: the
+# logarithm of a sum over the vocabulary, and the logit of the target. Write
 # `loss_in_blocks(x, weight, target, block)`: the mean cross-entropy of the logits `x @ weight.T`,
 # computed from `block` rows of `weight` at a time. `x` has shape (token, dim), `weight`
 # (vocabulary, dim), `target` (token,).
@@ -214,8 +215,8 @@ check(
 # %% [markdown]
 # ## Memory, measured
 #
-# `mt.memory.track` records the memory of all tensors over time. Do twice as many tokens need four
-# times the memory, or only twice?
+# `mt.memory.track` records the memory of all tensors over time. If the number of tokens doubles,
+# does the memory double, or does it grow by a factor of four?
 
 
 # %%
@@ -260,9 +261,9 @@ show(
 #
 # If the backward pass needed stored weights, using blocks would not save memory in training. But it
 # does not need them. The number $L_i = m_i + \log l_i$ of each row is enough to recompute any tile
-# of weights, $p_{ij} = e^{s_{ij} - L_i}$. The library's operation does exactly this: it computes
-# the tiles a second time and never stores them. (The measured memory does not include temporary
-# memory inside an operation, here one tile of 256 x 512 scores or 0.5 MiB.)
+# (a rectangular block) of the weights, $p_{ij} = e^{s_{ij} - L_i}$. The library's operation does
+# exactly this: it computes the tiles a second time and never stores them. (The measured memory does
+# not include temporary memory inside an operation, here one tile of 256 x 512 scores or 0.5 MiB.)
 
 
 # %%
@@ -293,7 +294,7 @@ assert tiled < plain / 5 and max(differences) < 1e-4
 
 # %%
 def example(queries, keys, dim):
-    """Random inputs, their results, the numbers L, and a random gradient of the results."""
+    """Return random inputs, their results, the numbers L, and a random output gradient."""
     random = np.random.default_rng(queries)
     query, grad = random.normal(size=(2, queries, dim))
     key, value = random.normal(size=(2, keys, dim))
@@ -305,11 +306,14 @@ def example(queries, keys, dim):
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: one tile of the backward pass
 #
-# Write `tile_gradient(query, key, value, o, log_sum, grad, start, stop)` with NumPy: the gradient
-# of the *scores* $s_{ij} = q_i \cdot k_j / \sqrt{dim}$ for the keys `start` to `stop` - 1 only. The
-# result of attention is `o` (query, dim), its gradient $g$ is `grad` (query, dim), and `log_sum`
-# (query, 1) holds the numbers $L_i$. Return an array of shape (query, stop - start), and do not use
-# any other keys or values.
+# Write `tile_gradient(query, key, value, o, log_sum, grad, start, stop)` with NumPy. Return the
+# gradient of the *scores* $s_{ij} = q_i \cdot k_j / \sqrt{dim}$ for the keys `start` to `stop - 1`,
+# an array of shape (query, stop - start). Do not use any other keys or values. Besides `query`,
+# `key` and `value`, the function receives:
+#
+# * `o`, the result of attention, of shape (query, dim);
+# * `log_sum`, the numbers $L_i$, of shape (query, 1);
+# * `grad`, the gradient $g$ of the result, of shape (query, dim).
 #
 # Lesson 5 has the backward pass of softmax: $ds_{ij} = p_{ij}\,(dp_{ij} - \sum_k p_{ik}\,dp_{ik})$,
 # here with $dp_{ij} = g_i \cdot v_j$. But the sum runs over *all* keys, not only those of the tile.
@@ -395,7 +399,7 @@ assert errors["forgetful, one block"] < 1e-12  # one block hides the mistake
 assert errors["forgetful, blocks of 64"] > 1e-2
 
 # %% [markdown]
-# With few keys, all in one block, there is nothing to rescale, and the mistake is invisible: test
+# If all keys are in one block, there is nothing to rescale, and the mistake is invisible. So test
 # with several blocks. You can also test cheaply without a reference: if all values are 1, all
 # results must be 1.
 #

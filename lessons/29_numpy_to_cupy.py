@@ -42,7 +42,8 @@ if "cuda" not in devices:
 # %% [markdown]
 # ## The same code for all devices
 #
-# The trick is simple: get the module from the array, and never write `np.` for a computation.
+# `array_module(x)` returns the module to which an array belongs, NumPy or CuPy. Call its functions
+# as `xp.exp` and `xp.sum`, and never write `np.` for a computation.
 
 
 # %%
@@ -67,15 +68,14 @@ for name in devices:
     assert np.abs(results[name] - results["cpu"]).max() < 1e-6
 
 # %% [markdown]
-# The next function tests whether another function is written in this way. It calls that function
-# with float32 arrays on every device and compares the results. It also requires that the result is
-# float32 and that the function under test does not wait for the device; we will see below why both
-# matter.
+# `runs_everywhere` tests whether a function is written in this way. It calls the function with
+# float32 arrays on every device and compares the results. The result must be float32, and the
+# function must not wait for the device. The sections below explain why these two conditions matter.
 
 
 # %%
 def runs_everywhere(function, *inputs):
-    """Whether a function runs on all devices, keeps float32, and does not wait."""
+    """Return True if a function runs on all devices, keeps float32, and does not wait."""
     inputs = [x.astype("float32") if isinstance(x, np.ndarray) else x for x in inputs]
     expected = function(*inputs)
     for name in devices:
@@ -147,8 +147,8 @@ with fails(StrictError):
     numpy_only(*arrays)
 
 # %% [markdown]
-# Here are five more lines that appear in NumPy programs. Each of them works on the CPU, but none of
-# them should be used with arrays on a GPU.
+# Here are five more lines that appear in NumPy programs. Each of them works on the CPU, but is a
+# mistake if `x` is an array on a GPU.
 
 # %%
 x, host = arrays[0], on_host[0]
@@ -198,8 +198,8 @@ assert sources["mt.zeros(3)"].dtype == np.dtype("float32")
 
 # %% [markdown]
 # `np.sqrt(64)` is not a Python number but a NumPy scalar of type float64, and since NumPy 2 such a
-# scalar determines the type of the result. All NumPy functions in the list create float64, too;
-# only this library's (and PyTorch's) default is float32.
+# scalar determines the type of the result. All NumPy functions in the list also create float64.
+# Only `mt.zeros` returns float32, which is the default type of this library and of PyTorch.
 #
 # Float64 spreads from such a scalar: an operation with a float64 array returns a float64 array.
 # The results become *more* accurate, so no accuracy test fails. But memory doubles, and many GPUs
@@ -234,8 +234,8 @@ for name in devices:
 #
 # Write `causal_softmax(scores)` for arrays of shape (..., token, token) on any device: the softmax
 # along the last axis, where query $i$ gives weight 0 to all keys $j > i$. The result must have the
-# type of the scores. A common version, `scores + np.triu(np.full((n, n), -np.inf), 1)`, breaks both
-# rules.
+# type of the scores. A common way to mask, `scores + np.triu(np.full((n, n), -np.inf), 1)`, returns
+# float64 and does not work on a GPU.
 #
 # *Hint:* Compare two `xp.arange` to find the future. `xp.where(condition, -math.inf, scores)` takes
 # its type from the array, because `-math.inf` is a Python number.
@@ -243,7 +243,7 @@ for name in devices:
 
 # %% tags=["answer"]
 def causal_softmax(scores):
-    """Return the weights without the future, same shape, type and device as scores."""
+    """Return the attention weights under a causal mask: same shape, type and device as scores."""
     xp = array_module(scores)
     places = xp.arange(scores.shape[-1])
     is_future = places[None, :] > places[:, None]  # (query, key)
@@ -280,7 +280,7 @@ check(
 
 # %%
 def train(device, steps=12, look_every=1):
-    """Learn a matrix; return the losses read every few steps and the number of waits."""
+    """Fit a matrix by gradient descent. Return the losses read and the number of waits."""
     mt.manual_seed(0)
     x = mt.randn(64, 8).to(device)
     target = (mt.randn(64, 8) + 1).to(device)
@@ -324,8 +324,8 @@ axis.set(xlabel="time, in units of one step on the device (invented times)", xli
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Look for the white gaps, in which the device is idle: after each orange line, where the host "
-    "waited for a number, nothing is queued.",
+    "The host waits for a number until the orange line. By then the queue is empty, so the device "
+    "is idle for a while after each orange line: these are the white gaps.",
 )
 
 # %% [markdown]
@@ -342,10 +342,10 @@ with fails(StrictError), forbid_sync():
 # ## Your turn: clip a gradient without waiting
 #
 # Gradient clipping limits the norm of a gradient $g$ to at most $c$: if $|g| > c$, the gradient
-# becomes $g \cdot c / |g|$; otherwise it stays as it is. Written with `if norm > max_norm`, it
-# makes the host wait in every step. Write `clip(gradient, max_norm)` without a wait, for an array
-# of any shape on any device. Add 1e-6 to the norm before you divide by it, as PyTorch does, so that
-# a gradient of zeros stays zero.
+# becomes $g \cdot c / |g|$, otherwise it stays as it is. If you write this with `if norm >
+# max_norm`, the host waits in every step. Write `clip(gradient, max_norm)` without a wait, for an
+# array of any shape on any device. Add 1e-6 to the norm before you divide by it, as PyTorch does,
+# so that a gradient of zeros stays zero.
 #
 # *Hint:* The `if` chooses between two factors. Compute the factor on the device as the smaller of
 # two numbers, and always multiply by it.
@@ -396,9 +396,10 @@ mt.nn.MultiheadAttention(8, 2).to("strict")
 print("transfers to move one attention layer:", backend.transfer_count() - before)
 
 # %% [markdown]
-# The strict device cannot find everything. Only a GPU shows wrong results of CuPy's own functions
-# and round-off differences due to a different order of additions, and only a GPU can be timed.
-# Lesson 32 estimates the times, and explains the kernels that make this library's steps faster.
+# The strict device cannot find everything. CuPy's own functions may return wrong results, and a GPU
+# adds numbers in a different order, which changes the rounding. Both show only on a real GPU, and
+# only a real GPU can be timed. Lesson 32 estimates the times, and explains the kernels that make
+# this library's steps faster.
 #
 # ## In the library
 
@@ -434,8 +435,8 @@ where(
 #    which line do you change?
 # 2. A training run needs twice the memory after a colleague replaced `math.sqrt` by `np.sqrt`. The
 #    losses are the same. What happened?
-# 3. Reading the loss at every step takes one line and does not compute anything. What does it cost,
-#    and which number printed above measures this cost?
+# 3. A line that reads the loss at every step does not compute anything. Why does it slow down
+#    training on a GPU, and which number printed above shows this?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -26,8 +26,8 @@ mt.manual_seed(0)
 # ## A trained model
 #
 # A model with random weights gives meaningless logits, whether you read it correctly or not. So we
-# first train it on a task: continue a sequence of numbers with a constant step, such as 3 5 7 9
-# ..., modulo 16. The first two numbers are random, and they determine all others.
+# first train a model on a task: to continue a sequence of numbers with a constant step, such as 3 5
+# 7 9 ..., modulo 16. The first two numbers are random, and they determine all others.
 
 
 # %%
@@ -60,7 +60,7 @@ with mt.no_grad():
 
 
 def loss_of(logits):
-    """Mean -log p of every number from the third on, in nats."""
+    """Return the mean of -log p over all numbers from the third one on, in nats."""
     top = logits.max(-1, keepdims=True)
     log_p = logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
     right = np.take_along_axis(log_p[:, 1:-1], test[:, 2:, None], -1)
@@ -150,9 +150,9 @@ check(
 # %% [markdown]
 # Note three things before you use the tensors:
 #
-# 1. **Transposed.** GPT-2's layers are `Conv1D`: weights of shape (in, out), used as `x @ w`. A
-#    `Linear`, as in BERT, stores (out, in), used as `x @ w.T`.
-# 2. **Fused.** `c_attn` holds query, key and value side by side: 96 = 3 x 32 columns.
+# 1. **Transposed.** GPT-2's layers are `Conv1D`. Their weights have shape (in, out) and are used as
+#    `x @ w`. The weights of a `Linear`, as in BERT, have shape (out, in) and are used as `x @ w.T`.
+# 2. **Fused.** `c_attn` has the weights of query, key and value side by side: 96 = 3 x 32 columns.
 # 3. **Tied.** There is no `lm_head.weight`: the logits use the token embeddings `wte` again.
 
 # %%
@@ -170,9 +170,9 @@ assert not any("lm_head" in name for name in tensors)
 # and `grad_logits` has shape (token, vocabulary). Return the gradient of `wte`, of shape
 # (vocabulary, embed).
 #
-# *Hint:* The second part is a matrix product. For the first part, row `ids[t]` gets
-# `grad_input[t]` added, once for each time the token occurs. `gradient[ids] += ...` counts a
-# repeated token only once; `np.add.at` counts all.
+# *Hint:* The second part is a matrix product. For the first part, add `grad_input[t]` to row
+# `ids[t]` for every position `t`. If a token is repeated, `gradient[ids] += ...` adds only one of
+# its gradients, but `np.add.at` adds all of them.
 
 
 # %% tags=["answer"]
@@ -284,14 +284,14 @@ with fails(ValueError):
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# Read correctly, the model has a loss close to 0; guessing costs 2.77 nats. Predict for each of the
-# four mistakes: does it give NaN or infinities? Is its loss close to 0, clearly higher, or even
-# worse than guessing? Then run the next cell.
+# If you read the file correctly, the model's loss is close to 0. A uniform guess has a loss of 2.77
+# nats. Predict for each of the four mistakes: does it give NaN or infinities? Is its loss close to
+# 0, clearly higher, or even worse than guessing? Then run the next cell.
 
 
 # %%
 def by_head(qkv):
-    """Wrong for GPT-2: columns hold query, key, value of head 0, then those of head 1, ..."""
+    """Split the columns as if they were ordered head by head. This is wrong for GPT-2."""
     parts = qkv.reshape(*qkv.shape[:2], 4, 3, 8)  # (batch, token, head, three, head_dim)
     return [parts[:, :, :, i].reshape(*qkv.shape[:2], 32) for i in range(3)]
 
@@ -327,8 +327,8 @@ for name in wrong:
 assert 1e-4 < errors["GELU with erf for tanh"] < 0.1
 
 # %% [markdown]
-# All logits are finite, so a check for NaN finds nothing. A transposed or regrouped matrix is worse
-# than guessing: the model is confident and wrong.
+# All logits are finite, so a check for NaN finds nothing. With a transposed or regrouped matrix,
+# the loss is higher than that of a guess, because the model is confident and wrong.
 #
 # The wrong GELU, in the last line of the table, is the most dangerous mistake: the loss hardly
 # changes, so you cannot find the mistake by looking at the loss or at samples. Only a comparison of
@@ -349,7 +349,7 @@ for axis, name in zip(axes, shown, strict=True):
 axes[0].set_ylabel("logit of the reading")
 show(
     figure,
-    "All points of a correct reading lie on the diagonal. The middle picture cannot be told from "
+    "All points of a correct reading lie on the diagonal. The middle picture looks the same as "
     "the left one, although its GELU is wrong.",
 )
 
@@ -389,8 +389,8 @@ check(
 )  # fmt: skip
 
 # %% [markdown]
-# How can code that reads a file prevent silent mistakes? By checking everything: the library raises
-# an error if a folder's tensors are not exactly those of the model.
+# Code that reads a file can prevent some silent mistakes by checking everything. The library raises
+# an error if the tensors in a folder are not exactly the tensors of the model.
 
 # %%
 from minitorch_attn.serialization import read_safetensors as library_read
@@ -444,6 +444,6 @@ where(
 #    the loss is far higher.
 # 2. They come from the transposed token embeddings, `wte.weight`: input and output are tied, and
 #    the list of tensors does not contain `lm_head`.
-# 3. It may still contain the other GELU: its loss is correct to about two digits, while the largest
-#    error of a logit is far above round-off. A comparison of logits, not losses, with the original
-#    finds it.
+# 3. It may still contain the other GELU. Its loss is then correct to about two digits, but the
+#    largest error of a logit is far above round-off. A comparison of logits, not losses, with the
+#    original finds it.

@@ -114,7 +114,7 @@ random = np.random.default_rng(0)
 
 
 def batch():
-    """Random inputs and targets, tensors of shape (batch, token)."""
+    """Return random inputs and targets, tensors of shape (batch, token)."""
     starts = random.integers(0, len(ids) - CONTEXT - 1, BATCH)
     windows = np.stack([ids[start : start + CONTEXT + 1] for start in starts])
     return mt.tensor(windows[:, :-1]), mt.tensor(windows[:, 1:])
@@ -139,7 +139,7 @@ inputs, targets = batch()
 
 
 def gradients():
-    """Gradients of the logits and of all parameters, in float32, as NumPy arrays."""
+    """Return the gradients of the logits and of all parameters, in float32, as NumPy arrays."""
     model.zero_grad()
     logits = model(inputs)
     logits.retain_grad()
@@ -196,12 +196,12 @@ check(
 )
 
 # %% [markdown]
-# ## One number moves them all
+# ## One scale shifts all gradients
 #
 # The backward pass is linear: if the loss is multiplied by a scale, every gradient is multiplied by
 # it. A power of 2 changes only the exponents, so nothing is rounded. The figure shows the exponents
-# of the gradients of the logits, for a batch that is 1,024 times as large as ours. Apart from the
-# choice of text, its gradients equal ours divided by 1,024.
+# of the gradients of the logits for a batch that is 1,024 times as large as ours. We do not compute
+# such a batch: its gradients are about as large as ours divided by 1,024.
 
 # %% tags=["plot"]
 large_batch = of_logits / 1024
@@ -232,7 +232,7 @@ show(
 
 # %%
 def error_with(scale):
-    """Relative error of the gradient of all parameters under autocast."""
+    """Return the relative error of the gradient of all parameters under autocast."""
     model.zero_grad()
     with mt.autocast("cpu"):
         loss = loss_of(model, inputs, targets)
@@ -270,9 +270,10 @@ show(
 )
 
 # %% [markdown]
-# The flat middle is wide: any scale in it is good. But where it begins and ends depends on the
-# model, on the batch and on the progress of training. So a program has to find the scale, and the
-# right end is easy to detect: beyond it, some gradients are infinite or NaN.
+# The flat middle is wide: any scale in it is good. But where this range begins and ends depends on
+# the model, on the batch and on the progress of training. So a program has to find the scale while
+# it trains. The right end of the range is easy to detect: beyond it, some gradients are infinite or
+# NaN.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: find the scale
@@ -381,10 +382,10 @@ print(f"ones.sum()        {ones.sum().item()}: the library adds in float32 and r
 assert total == 2048 and weight == 1 and ones.sum().item() == 4096
 
 # %% [markdown]
-# Next to 2,048 the spacing is 2: adding 1 gives a number halfway between two others, which is
-# rounded to the even one, 2,048. Below 1 the spacing is 0.0005: the nearest number to 0.9999 is 1.
-# An update that is smaller than half the spacing is lost, however often it is repeated. A learning
-# rate of 0.0001 causes such updates.
+# From 2,048 on, the spacing is 2. So 2,048 + 1 lies halfway between two float16 numbers, and is
+# rounded to the one whose last bit is even, 2,048. Just below 1 the spacing is 0.0005, so the
+# float16 number nearest to 0.9999 is 1. An update that is smaller than half the spacing is lost,
+# however often it is repeated. A learning rate of 0.0001 causes such updates.
 #
 # ## What goes wrong without master weights
 #
@@ -399,7 +400,7 @@ def vector(tensors):
 
 
 def movement(dtype, masters=False, steps=20):
-    """Change of all parameters after some steps with the gradient of this lesson."""
+    """Return the change of all parameters after some steps with the gradient of this lesson."""
     student = copy.deepcopy(model).to(dtype)
     before = vector(student.parameters())
     optimizer = mt.optim.SGD(student.parameters(), lr=1e-3)
@@ -426,10 +427,10 @@ assert error["float16, master weights"] < 0.5 * error["float16"]
 
 # %% [markdown]
 # Without master weights, the steps of most weights are lost. The gradient is not 0, so a scale
-# cannot help here. With master weights, too, a float16 weight stays the same at first. But once its
-# master weight has moved far enough, it moves by one spacing. So half precision needs three things:
-# products in float16 and sums in float32, a scale for the gradients, and float32 weights for the
-# updates (Micikevicius et al. 2018, arXiv:1710.03740v3, section 3).
+# cannot help here. With master weights, a float16 weight also stays the same at first. But once its
+# master weight has moved far enough, the float16 weight changes by one spacing. So half precision
+# needs three things: products in float16 and sums in float32, a scale for the gradients, and
+# float32 weights for the updates (Micikevicius et al. 2018, arXiv:1710.03740v3, section 3).
 #
 # ## In the library
 
@@ -444,11 +445,11 @@ print("in float32:", " ".join(op_lists.OPERATIONS["float32"].split()[:9]), "..."
 # %% [markdown]
 # ## Exercise
 #
-# The figure of the errors treats all parameters together. Compute the same curve for each parameter
-# of the model separately: `model.named_parameters()` gives their names. You are done when you can
-# name the parameter whose gradients are lost first, that is, at the largest scale, and the one that
-# becomes infinite first. Then divide the loss by 1,024, as a larger batch does, and predict how the
-# curves move before you run it.
+# The figure in "How wrong is the gradient?" treats all parameters together. Compute the same curve
+# for each parameter of the model separately: `model.named_parameters()` gives their names. You are
+# done when you can name two parameters: the one whose gradients are lost first when the scale
+# decreases, and the one whose gradients become infinite first when it increases. Then divide the
+# loss by 1,024, as a larger batch does, and predict how the curves move before you run it.
 #
 # ## Three questions
 #
@@ -462,9 +463,10 @@ print("in float32:", " ".join(op_lists.OPERATIONS["float32"].split()[:9]), "..."
 # ## Answers
 #
 # 1. Multiplying by a power of 2 changes only the exponent, so no digit is rounded. The clipping
-#    limit is meant for the gradient of the loss itself; the scaled gradient is 65,536 times as long
-#    and would always be clipped. `scaler.unscale_(optimizer)` removes the scale first.
+#    limit is meant for the gradient of the loss itself. The scaled gradient is 65,536 times as
+#    large and would always be clipped. `scaler.unscale_(optimizer)` removes the scale first.
 # 2. The scale: the smallest numbers of bfloat16 are as small as those of float32. But its spacing
 #    next to 1 is 0.008, so sums and updates are lost even earlier.
-# 3. An infinity says only that a number was too large, not how large it was. And products mix it
-#    with others: infinity minus infinity is NaN, and the whole gradient of a layer can be wrong.
+# 3. An infinity says only that a number was too large, not how large it was. And a matrix product
+#    combines the infinity with other numbers: infinity minus infinity is NaN, so the whole gradient
+#    of a layer can be wrong.

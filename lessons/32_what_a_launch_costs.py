@@ -25,18 +25,18 @@ generator = np.random.default_rng(0)
 # %% [markdown]
 # ## What a launch costs
 #
-# Each function of CuPy *launches* at least one *kernel*, a program that runs on the GPU. From
-# Python, a launch takes the host 5 to 10 microseconds, whatever the kernel does. Is that a lot?
-# Compare it with the work of one training step of a small GPT, the one that `mta tour` trains.
-# `mt.profile` counts the step's operations and bytes on any device. For the GPU, we take two
-# numbers from the data sheet of an NVIDIA H100 SXM: 67 TFLOP/s in float32 and 3.35 TB/s.
+# Each function of CuPy *launches* at least one *kernel*, a program that runs on the GPU. When
+# Python launches a kernel, the host (the CPU) needs 5 to 10 microseconds, whatever the kernel does.
+# Is that a lot? Compare it with the work of one training step of a small GPT, the one that `mta
+# tour` trains. `mt.profile` counts the step's operations and bytes on any device. For the GPU, we
+# take two numbers from the data sheet of an NVIDIA H100 SXM: 67 TFLOP/s in float32 and 3.35 TB/s.
 
 # %%
 PEAK, BANDWIDTH, LAUNCH = 67e12, 3.35e12, 7.5e-6  # FLOP/s, bytes/s, seconds
 
 
 def work_of_step(batch):
-    """FLOPs and bytes of one training step; AdamW reads four numbers and writes three for each."""
+    """Return FLOPs and bytes of a step. AdamW reads 4 and writes 3 numbers per parameter."""
     model = GPT(vocab_size=65, context_length=64, embed_dim=128, num_heads=4, num_layers=4)
     ids = mt.zeros(batch, 64, dtype=mt.int64)
     with mt.profile() as profile:
@@ -55,15 +55,15 @@ for calls in (948, 158):
 assert 158 * LAUNCH > 10 * max(flops / PEAK, nbytes / BANDWIDTH)
 
 # %% [markdown]
-# 948 is the number of launches (with matrix products and copies) in one step when a GPU runs this
-# library's operations as they are written for the CPU; 158 is the number with its CUDA kernels.
-# `python -m benchmarks device-calls` counts them; `docs/devices.md` has the table. The times are
-# estimates from a data sheet, not measurements, but the conclusion does not depend on their
-# accuracy: the launches take more than ten times as long as the work.
+# 948 is the number of launches (with matrix products and copies) in one step if a GPU runs this
+# library's operations as they are written for the CPU. With the library's CUDA kernels, a step has
+# 158 launches. `python -m benchmarks device-calls` counts them; `docs/devices.md` has the table.
+# The times are estimates from a data sheet, not measurements, but the conclusion does not depend on
+# their accuracy: the launches take more than ten times as long as the work.
 #
-# The number of launches does not depend on the batch size, but the work does. The figure also has
-# a line for a single launch. A *CUDA graph* comes close to it: it records all launches of a step
-# and repeats them with one call.
+# The number of launches does not depend on the batch size, but the work does. The figure also has a
+# line for a step with a single launch. A *CUDA graph* records all launches of a step and repeats
+# them with one call, so it comes close to this line.
 
 # %% tags=["plot"]
 small = work_of_step(1)
@@ -87,24 +87,24 @@ axis.minorticks_off()
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Each line is flat up to the batch at which the work takes longer than the launches. Left of "
-    "that bend, a larger batch costs nothing, and a faster GPU would gain nothing.",
+    "Each line is flat up to the batch size at which the work takes longer than the launches. In "
+    "the flat part, a larger batch takes no more time, and a faster GPU would not help.",
 )
 
 # %% [markdown]
-# The figure shows the longer of the two times, that of the launches and that of the work, because
-# the host launches kernels while the device works. That is a lower bound. The exact time depends on
-# the order of the kernels: during a long kernel, the host can queue many short ones, which the
-# device then runs without waiting. If short kernels follow without a long one, the device waits for
-# each launch.
+# The host launches kernels while the device works. So the figure shows either the time of the
+# launches or the time of the work, whichever is longer. That is a lower bound. The exact time
+# depends on the order of the kernels: during a long kernel, the host can queue many short ones,
+# which the device then runs without waiting. If short kernels follow without a long one, the device
+# waits for each launch.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the time of a step
 #
-# Write `step_time(durations, launch)`. The host launches one kernel after the other, each of which
-# takes it `launch` seconds. The device runs them in this order, `durations[k]` seconds each, and
-# starts a kernel when its launch is complete *and* the kernel before it has finished. Return the
-# time at which the last kernel has finished.
+# Write `step_time(durations, launch)`. The host launches one kernel after the other, and needs
+# `launch` seconds for each. The device runs the kernels in this order, and needs `durations[k]`
+# seconds for kernel `k`. It starts a kernel when its launch is complete *and* the kernel before it
+# has finished. Return the time at which the last kernel has finished.
 #
 # *Hint:* Go through the kernels with two clocks: when has the host finished this launch, and when
 # does the device finish this kernel?
@@ -149,7 +149,7 @@ check(
 
 # %%
 class Memory:
-    """An array in the GPU's memory; counts the reads and writes of all arrays."""
+    """An array in the GPU's memory. The class counts the reads and writes of all arrays."""
 
     reads = writes = 0
 
@@ -166,7 +166,7 @@ class Memory:
 
 
 def activate(x):
-    """GELU by tanh, and its slope. A thread computes them in its registers, without memory."""
+    """Return GELU by tanh, and its slope. A thread computes both in registers, without memory."""
     h = (1 + math.tanh(x * math.sqrt(2 / math.pi) * (1 + 0.044715 * x * x))) / 2
     slope = h + x * h * (1 - h) * 2 * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)
     return x * h, slope
@@ -202,14 +202,14 @@ print(f"3 launches: {three[0]} reads and {three[1]} writes for {rows * n} number
 assert np.allclose(h.numbers, mt.gelu(mt.tensor((product + bias_values).ravel()), "tanh").numpy())
 
 # %% [markdown]
-# `v` is written to memory only to be read again, twice. A kernel that computes all three results
-# keeps it in a *register*, a variable of the thread. Here is the one that this library runs on a
-# GPU, in CUDA C++, read from the package:
+# The first kernel writes `v` to memory, and the other two read it again. A kernel that computes all
+# three results keeps it in a *register*, a variable of the thread. Here is the one that this
+# library runs on a GPU, in CUDA C++, read from the package:
 
 
 # %%
 def source_of(code, name):
-    """The source of one function or struct in CUDA code, with the comment above it."""
+    """Return the source of one function or struct in CUDA code, with the comment above it."""
     at = code.index(f" {name}(") if f" {name}(" in code else code.index(f"struct {name}")
     start = code.rindex("\n\n", 0, at) + 2
     ends = (code.find(end, at) for end in ("\n}\n", "\n};\n"))
@@ -228,7 +228,7 @@ for name in ("Tile", "bias_and_activation"):
 
 # %%
 def bias_and_activation(block, x, y, u, bias, slope, rows, n):
-    """What the thread (x, y) of a block does. Returns the elements that it has computed."""
+    """Do the work of thread (x, y) of a block. Return the indices of its elements."""
     across = -(-n // 32)
     row, j = block // across * 64, block % across * 32 + x
     if j >= n:
@@ -261,8 +261,8 @@ assert Memory.reads + Memory.writes < 0.55 * sum(three)
 # elements, so 32 threads read one piece of memory at once. Threads beyond the last column or row
 # have nothing to do, such as (5, 0) of block 1.
 #
-# Three launches became one, and more than half of the reads and writes disappeared. What does this
-# save for the hidden layer of the GPT above?
+# Three launches became one, and more than half of the reads and writes disappeared. How much time
+# does this save for the hidden layer of the GPT above?
 
 # %%
 elements = 12 * 64 * 512  # texts, tokens, hidden width
@@ -283,9 +283,9 @@ print(source_of(gelu.SOURCE.code, "activation_forward"))
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: read a kernel
 #
-# Write `elements_of(block, thread, threads, size)` for the kernel printed above: the elements `i`
-# that one thread computes, as a list. `block` is `blockIdx.x`, `thread` is `threadIdx.x`, and
-# `threads` is `blockDim.x`, the number of threads of a block. (`4LL` is the number 4.)
+# Write `elements_of(block, thread, threads, size)` for the kernel printed above. It returns a list
+# of the elements `i` that one thread computes. `block` is `blockIdx.x`, `thread` is `threadIdx.x`,
+# and `threads` is `blockDim.x`, the number of threads of a block. (`4LL` is the number 4.)
 #
 # *Hint:* Translate the two lines with `i` literally. The loop ends after four steps, or at the end
 # of the array.
@@ -325,9 +325,10 @@ check(
 # ## How 32 threads add their numbers
 #
 # GELU treats each number on its own. A softmax needs the maximum and the sum of a whole row, so its
-# threads must exchange numbers. 32 threads form a *warp*, which executes the same instruction at
-# the same time for all of them, its *lanes*. In one instruction, a *shuffle*, each lane can read a
-# register of another lane. This is how the library's kernels add up one number from each lane:
+# threads must exchange numbers. 32 threads form a *warp*. The threads are the *lanes* of the warp,
+# and all of them execute the same instruction at the same time. With a *shuffle* instruction, each
+# lane can read a register of another lane. This is how the library's kernels add up one number from
+# each lane:
 
 # %%
 code = softmax.SOURCE.code
@@ -421,7 +422,7 @@ show(
 # A block has up to 32 warps. A shuffle cannot read from another warp, so lane 0 of each warp writes
 # its sum to *shared memory*, a small and fast memory of the block. `__syncthreads()` is a
 # *barrier*: each thread waits there until all threads of the block have arrived. Then each thread
-# adds the sums of the warps:
+# adds up the sums of all warps:
 
 # %%
 print(source_of(code, "block_sum"))
@@ -429,7 +430,7 @@ print(source_of(code, "block_sum"))
 
 # %%
 def block_reduce(values, combine):
-    """What `block_sum` and `block_max` compute: values (thread,), combine np.add or np.maximum."""
+    """Compute `block_sum` or `block_max` of values (thread,): combine is np.add or np.maximum."""
     of_warp = []  # the shared memory
     for warp in values.reshape(-1, 32):  # at the same time on a GPU
         for step in (16, 8, 4, 2, 1):
@@ -451,8 +452,8 @@ assert block_reduce(values, np.maximum) == values.max()
 #
 # In CuPy's functions, a softmax takes five launches: `max`, subtract, `exp`, `sum` and divide. Here
 # is the kernel that does it in one. With 64 threads, each thread reads every 64th element of the
-# row. It keeps the largest element so far and the sum of exponentials, which it corrects when a
-# larger one arrives (lesson 28). Then the block combines the numbers of its threads.
+# row. It keeps the largest element so far and the sum of exponentials, and corrects the sum when a
+# larger element arrives (lesson 28). Then the block combines the numbers of its threads.
 
 # %%
 print(source_of(code, "max_and_sum"), end="\n\n")
@@ -461,7 +462,7 @@ print(source_of(code, "softmax_forward"))
 
 # %%
 def softmax_of_row(x, threads):
-    """What one block computes. Each array with one number for each thread is a register."""
+    """Compute the softmax of a row as one block does. Arrays of shape (thread,) are registers."""
     thread = np.arange(threads)
     m = np.full(threads, softmax.LOWEST["float32"], "float32")
     s = np.zeros(threads, "float32")
@@ -535,12 +536,12 @@ check(
 # Warps run independently of each other: at any moment, some are ahead. Suppose the second
 # `__syncthreads()` of `block_sum` is forgotten. Then each warp writes its own sum and immediately
 # reads the sums of all warps, whether they have been written or not. We simulate this with warps
-# that arrive in a random order, one after the other; shared memory contains zeros at first.
+# that arrive in a random order, one after the other. The shared memory contains zeros at first.
 
 
 # %%
 def block_sum_without_barrier(values, order):
-    """The result of each warp. values (thread,), order: the warps as they arrive."""
+    """Return the result of each warp. values: (thread,); order: the warps as they arrive."""
     of_warp = np.zeros(len(order), values.dtype)
     results = np.zeros(len(order), values.dtype)
     for warp in order:
@@ -575,9 +576,9 @@ assert set(correct.values()) == {1}  # the last one to arrive
 # *race* either. The rule is simple: between a write to shared memory and a read by another thread,
 # there must be a barrier.
 #
-# The first `__syncthreads()` in `block_sum` guards the opposite order: `max_and_sum` calls
-# `block_max` and `block_sum` one after the other, and a fast warp must not overwrite a sum that a
-# slow warp has yet to read.
+# The first `__syncthreads()` in `block_sum` prevents a race between two calls. The kernel of the
+# cross-entropy calls `block_sum` twice in a row. In the second call, a fast warp must not overwrite
+# a sum of the first call that a slow warp has yet to read.
 #
 # ## In the library
 
@@ -616,7 +617,7 @@ where(
 #    Fewer launches help (kernels that do several operations, or a graph), and a larger batch does
 #    more work with the same launches. The device is idle most of the time, so its speed does not
 #    matter.
-# 2. It saves two launches, and it saves memory traffic: three arrays are read or written in place
-#    of six. For large arrays, the traffic matters. The arithmetic stays the same.
-# 3. A missing barrier. Rows of up to 32 numbers need only one warp, and a single warp needs no
-#    barrier; with several warps, the result depends on which one arrives first.
+# 2. It saves two launches, and it saves memory traffic: it reads or writes three arrays instead of
+#    six. For large arrays, the memory traffic matters most. The arithmetic stays the same.
+# 3. A missing barrier. Rows of up to 32 numbers need only one warp, and a single warp does not need
+#    a barrier. With several warps, the result depends on the order in which they arrive.

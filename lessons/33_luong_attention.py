@@ -2,8 +2,8 @@
 # # Luong attention: scores, windows, input feeding
 #
 # Additive attention gave each step of a decoder its own context. Which parts of this mechanism are
-# necessary? What happens if the score is a single product, ignores the keys, or covers only a
-# window of them? And how does the decoder know where it looked before?
+# necessary? What happens if the score is a single product, if it ignores the keys, or if it covers
+# only a window of them? And how does the decoder know where it looked before?
 #
 # *Prerequisites:* the bottleneck of a single context vector (lesson 6), additive attention
 # (lesson 7).
@@ -23,10 +23,11 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 # %% [markdown]
 # ## Attend after the step
 #
-# Bahdanau's decoder (lesson 7; deck COMP541, "Sequence to Sequence with RNNs + Attention") attends
-# with its previous state, and the context enters the next recurrent step. (The decks are listed in
-# `docs/decks.md`.) Luong et al. 2015 (arXiv:1508.04025) attend **after** the step, with the new
-# state $h_t$, and combine state and context in one layer, the **attentional state** (Eq. 5):
+# Bahdanau's decoder (lesson 7) attends with its previous state, and the context enters the next
+# recurrent step. The deck COMP541 shows it ("Sequence to Sequence with RNNs + Attention");
+# `docs/decks.md` lists the decks. In Luong et al. 2015 (arXiv:1508.04025), the decoder attends
+# **after** the step, with the new state $h_t$. One layer combines state and context in the
+# **attentional state** $\tilde h_t$ (Eq. 5):
 #
 # $$a_t = \mathrm{softmax}_s\, \mathrm{score}(h_t, \bar h_s), \qquad c_t = \sum_s a_t(s)\, \bar h_s,
 # \qquad \tilde h_t = \tanh(W_c\, [c_t; h_t]) .$$
@@ -108,12 +109,12 @@ for score in ("general", "location"):
 
 # %% [markdown]
 # How much does that matter? The task is to write digits in reverse, as in lessons 6 and 7, but now
-# the source contains as many **blanks** as digits, at random places. Content helps here: a key can
-# say "I am the third digit from the end". The location score has to get the position of every digit
-# from a single vector.
+# the source contains as many **blanks** as digits, at random places. The content of the keys helps
+# here: a key can encode "I am the third digit from the end". The location score has only the
+# decoder's state, so the position of every digit must be in this single vector.
 #
-# The models are the library's: `RecurrentEncoder` with GRUs in both directions, `RecurrentDecoder`,
-# and an attention layer that we swap.
+# We use the library's `RecurrentEncoder` with GRUs in both directions, and its `RecurrentDecoder`
+# with different attention layers.
 
 # %%
 parts = digit_batch(np.random.default_rng(0), 5, size=1, blanks=5)
@@ -148,7 +149,7 @@ def train(choice, steps):
 
 
 def right_digits(model, length, size=300):
-    """Return the share of correct digits in new sources with as many blanks as digits."""
+    """Return the share of correct digits for new sources, which have as many blanks as digits."""
     rng = np.random.default_rng(1)
     source, given, target = digit_batch(rng, length, size, blanks=length)
     with mt.no_grad():
@@ -165,8 +166,8 @@ for choice, row in right.items():
 
 # %% [markdown]
 # All three scores that read the keys solve the task, even the plain dot product, which has no
-# parameters. The score "location" is closer to the model without attention: what it knows about the
-# blanks also has to pass through one vector, the bottleneck of lesson 6.
+# parameters. The score "location" is closer to the model without attention. Both models have to
+# pass the positions of the blanks through one vector, the bottleneck of lesson 6.
 
 # %%
 longest = {choice: row[-1] for choice, row in right.items()}
@@ -178,9 +179,10 @@ assert min(row[0] for row in right.values()) > 0.95  # two digits fit into one v
 # ## A window of keys
 #
 # Local attention reads only the keys at most $D$ positions away from a center $p_t$, so a long
-# source costs no more than a short one. Where is the center? "local-m" takes $p_t = t$, assuming
-# that source and target run in parallel. "local-p" predicts it from the state, and multiplies the
-# weights by a Gaussian around it (Eqs. 9 and 10, $S$ is the length of the source):
+# source costs no more than a short one. Where is the center? "local-m" assumes that source and
+# target run in parallel, and takes $p_t = t$. "local-p" predicts the center from the state, and
+# multiplies the weights by a Gaussian around the center (Eqs. 9 and 10, $S$ is the length of the
+# source):
 #
 # $$p_t = S\, \sigma(v_p^\top \tanh(W_p h_t)), \qquad
 # a_t(s) \leftarrow a_t(s)\, \exp\!\Big(\!-\frac{(s - p_t)^2}{2 (D/2)^2}\Big) .$$
@@ -190,7 +192,7 @@ assert min(row[0] for row in right.values()) > 0.95  # two digits fit into one v
 
 # %%
 def library_window(scores, center, D):
-    """Return the weights, one target at a time, from the exponentials inside the window."""
+    """Return the weights of local-p attention, computed for one target at a time."""
     rows = []
     for row, p in zip(scores, center, strict=True):
         s = [i for i in range(len(row)) if abs(i - p.item()) <= D]
@@ -244,11 +246,11 @@ assert right["local-p"][-1] > 0.9
 assert abs(right["local-m"][-1] - right["no attention"][-1]) < 0.15
 
 # %% [markdown]
-# The predicted window finds its place, although its center is computed from the state alone: the
-# state only needs to know roughly where to look, and the keys in the window do the rest. The window
-# that moves with the target is hardly better than no attention: a reversed digit is close to
-# position $t$ only in the middle of the source. (Where source and target do run in parallel, as
-# sound and text do in speech, it is a good choice.)
+# The predicted window ends up in the right place, although its center is computed from the state
+# alone. The state only needs to know roughly where to look, and the scores of the keys in the
+# window do the rest. The window that moves with the target is hardly better than no attention: a
+# reversed digit is close to position $t$ only in the middle of the source. (Where source and target
+# do run in parallel, as sound and text do in speech, it is a good choice.)
 
 # %% tags=["plot"]
 source, given, target = digit_batch(np.random.default_rng(8), 8, size=1, blanks=8)
@@ -294,7 +296,7 @@ PLACES = 6
 
 
 def hunt(rng, size=64):
-    """Return keys (place, next place and bit side by side), given bits, bits to write, the tour."""
+    """Return keys (place, next place, bit: concatenated), input bits, target bits, and the tour."""
     order = np.tile(np.arange(PLACES), (size, 1))
     order[:, 1:] = rng.permuted(order[:, 1:], axis=1)  # tours start at place 0
     bits, eye = rng.integers(0, 2, (size, PLACES)), np.eye(PLACES, dtype=np.float32)
@@ -359,8 +361,8 @@ assert (walk.argmax(axis=1) == tour)[:-1].all()
 #
 # The model without input feeding knows the bits that were written, and the keys of all places. It
 # cannot know which place it was at before. Which of the six bits will it write correctly? (A random
-# guess is right half of the time. One step is easy to explain. Two others may surprise you.) Write
-# down six numbers, then run the next cell.
+# guess is right half of the time. One of the six results is easy to explain. Two others may
+# surprise you.) Write down six accuracies, then run the next cell.
 
 # %%
 blind, _, blind_walk = right_bits(train_hunter(False, pick(600, 330)))
@@ -373,8 +375,8 @@ assert blind[4:].min() > 0.9
 # bits that are left, which is better than a random guess. And the end? The key of the **last**
 # place says that its next place is 0, so the model finds this place by its content, without
 # following the tour. That leaves only one bit for the step before it, and the model can work out
-# this bit by counting the ones. The decoder has not followed the tour. It has found another
-# solution for the steps that have one.
+# this bit by counting the ones. So the decoder has not learned to follow the tour. It has learned
+# shortcuts for the steps at which a shortcut exists.
 
 # %% tags=["plot"]
 figure = new_figure(8, 3.4)
@@ -401,10 +403,10 @@ where(
 #
 # ## Exercise
 #
-# Give the hunter without input feeding more information: the **place** of the last step instead of
-# the bit (`order` in place of `given`, with an embedding for each place and one for the start).
-# Predict the six numbers, then train. You are done when you can say why one look at the keys is not
-# enough, and what input feeding provides that the place does not.
+# Give the model without input feeding more information: as input, the **place** of the previous
+# step instead of its bit (`order` instead of `given`, with an embedding for each place and one for
+# the start). Predict the six accuracies, then train. You are done when you can say why one look at
+# the keys is not enough, and what input feeding provides that the place does not.
 #
 # ## Three questions
 #
@@ -413,7 +415,7 @@ where(
 # 2. The score "location" was trained on sources of at most 24 positions. What happens at position
 #    25, and why do the other scores have no such limit?
 # 3. The weights of local-p do not sum to 1. Which property in a check says so, and what would be
-#    lost if they were divided by their sum?
+#    lost if the weights were divided by their sum?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -1,9 +1,9 @@
 # %% [markdown]
-# # Captions: where the eye goes
+# # Captions: where the model looks
 #
-# A model describes an image: "seven above two, left of four". Before each word it looks at the
+# A model describes an image: "seven above two, left of four". Before each word, it looks at the
 # image again. How does it choose where to look, how do the vectors of the image encode their
-# places, and does the place it looks at determine the word?
+# positions, and does the place where it looks determine the word?
 #
 # *Prerequisites:* additive attention (lesson 7), ViT (lesson 21). The deck COMP541 shows the model
 # ("Image Captioning with Visual Attention"); `docs/decks.md` lists the decks. This lesson needs
@@ -150,9 +150,9 @@ assert (context - beta * mean).abs().max().item() < 1e-5
 # %% [markdown]
 # ## Look at everything once
 #
-# The weights of a step sum to 1 over the places. The paper also wants the weights of each *place*
-# to sum to about 1 over the steps, so that nothing is left out. The loss of a caption with the
-# words $y_t$ is (Eq. 14)
+# The weights of one step sum to 1 over the places. The paper adds a second condition: the weights
+# of one *place* should sum to about 1 over the steps, so that the caption covers the whole image.
+# The loss of a caption with the words $y_t$ is (Eq. 14)
 #
 # $$-\sum_t \log p(y_t) + \lambda \sum_i \Big(1 - \sum_t \alpha_{ti}\Big)^2$$
 
@@ -195,10 +195,10 @@ check(
 # %% [markdown]
 # ## Training
 #
-# The paper's encoder has learned to recognize 1,000 kinds of objects before it sees a caption. Ours
-# first learns to read the digit in each cell; without this step, learning the captions would take
-# many times as long, because a caption says only indirectly which cell holds which digit. Then
-# encoder and decoder learn captions together.
+# The paper's encoder has learned to recognize 1,000 kinds of objects before it sees a caption. Our
+# encoder first learns to read the digit in each cell. Without this step, training would take many
+# times as long, because a caption says only indirectly which cell holds which digit. Then encoder
+# and decoder learn captions together.
 
 
 # %%
@@ -213,7 +213,7 @@ class Captioner(nn.Module):
 
 
 def cells(scenes):
-    """The digit in each of the nine cells, 10 for none."""
+    """Return the digit in each of the nine cells, or 10 for an empty cell."""
     found = np.full((len(scenes.digits), 9), 10)
     for n, k in zip(*np.nonzero(scenes.digits >= 0), strict=True):
         row, column = (scenes.corners[n, k] - 1) // 10
@@ -252,7 +252,7 @@ def train_captioner(model, steps):
 
 # %%
 def exact(model):
-    """The share of captions without a mistake, and the weights before each word."""
+    """Return the share of captions without a mistake, and the weights before each word."""
     logits, alphas = model(test.images, ids[:, :-1])
     correct = (logits.argmax(-1) == ids[:, 1:]) | (ids[:, 1:] == 0)
     return correct.numpy().all(1).mean(), alphas
@@ -264,18 +264,18 @@ print(f"captions of new handwriting without a mistake: {100 * share:.0f} %")
 assert share > pick(0.7, 0.4)
 
 # %% [markdown]
-# (A caption has no mistake if each word is the most probable one, given the correct words before
+# (A caption counts as correct if each word is the most probable one, given the correct words before
 # it.)
 #
-# ## Where does the eye go?
+# ## Where does the model look?
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the focus
 #
-# Write `focus(alphas, named)`: the attention on the named digit, as a multiple of what uniform
-# attention would give it. `alphas` are weights (batch, word, position). `named` are integers
-# (batch, word): the position of the digit that the word names, or -1 for words that do not name a
-# digit. Average over the words that name a digit. Uniform attention must give 1.
+# Write `focus(alphas, named)`: the mean attention weight of the named digit, divided by the weight
+# that uniform attention would give to it. `alphas` are weights (batch, word, position). `named` are
+# integers (batch, word): the position of the digit that the word names, or -1 for words that do not
+# name a digit. Average over the words that name a digit. Uniform attention must give 1.
 #
 # *Hint:* `mt.nonzero(named >= 0, as_tuple=True)` gives the batch and word indices of these words.
 
@@ -334,8 +334,8 @@ scenes = [
 ]
 show(
     mt.viz.caption_figure(scenes, "Where the model looks before each word", smooth=False),
-    "Before a digit is named, the eye is on it. Before a relation, it wanders over several cells: "
-    "the decoder has to find out where the next digit is.",
+    "Before the model names a digit, almost all weight is on this digit. Before a relation, the "
+    "weight is spread over several cells: the decoder has to find out where the next digit is.",
 )
 
 # %% [markdown] tags=["predict"]
@@ -343,9 +343,9 @@ show(
 #
 # Attention weights can look convincing without having any effect. So we intervene. In images with
 # three digits, we stop just before the *second* digit is named: the model has read "seven above".
-# Now we force the eye: all weight goes to the cell of the *third* digit. What will the model write
-# most often: the second digit, because of the words that it has read, or the third one, because it
-# looks there? How often? Write down your answer, then run the next cell.
+# Now we set the attention weights by hand: the cell of the *third* digit gets all the weight. What
+# will the model write most often: the second digit, because of the words that it has read, or the
+# third one, because it looks there? How often? Write down your answer, then run the next cell.
 
 # %%
 chosen = three[test.digits[three, 1] != test.digits[three, 2]]
@@ -357,23 +357,23 @@ for name, digit in (("second", 1), ("third", 2)):
     found = model.decoder.sample(features, ids[chosen, :-1], samples=mt.tensor(forced[None]))
     written = found.logits[0, :, 2].argmax(-1).numpy() - 3
     answers[name] = [(written == test.digits[chosen, k]).mean() for k in (1, 2)]
-    print(f"the eye is on the {name:6} digit: the model writes the second one in "
+    print(f"all weight on the {name:6} digit: the model writes the second one in "
           f"{100 * answers[name][0]:.0f} % and the third one in "
           f"{100 * answers[name][1]:.0f} %")  # fmt: skip
 assert answers["second"][0] > answers["second"][1]
 assert answers["third"][1] > answers["third"][0]
 
 # %% [markdown]
-# The eye decides. The previous words say *that* a digit comes next, and the place where the model
-# looks says *which* one. In this model the weights are an explanation, because the decoder has no
-# other way to find out which digit it is. In a deep Transformer, a position carries information
-# from many others, and weights alone explain less (lesson 23).
+# The attention weights decide. The previous words say *that* a digit comes next, and the place
+# where the model looks says *which* one. In this model the weights are an explanation, because the
+# decoder has no other way to find out which digit it is. In a deep Transformer, a position carries
+# information from many others, and weights alone explain less (lesson 23).
 #
 # ## What goes wrong without places
 #
-# The weighted mean does not know where its terms come from. If the annotations do not contain their
-# places, then two images with the same digits in different cells look the same to the decoder, word
-# by word, whatever it has learned. But their captions differ.
+# The weighted mean does not know where its terms come from. Suppose that the annotations do not
+# contain their places. Then two images with the same digits in different cells look the same to the
+# decoder at every step, whatever it has learned. But their captions differ.
 
 # %%
 blind = train_captioner(Captioner(places=False), pick(500, 60))
@@ -430,17 +430,17 @@ where(SoftAttention, ShowAttendTell, caption_loss, ConvEncoder, draw_scenes)
 # ## Exercise
 #
 # Train with `penalty=0` and with `penalty=3` instead of 0.1, and compare the focus, the largest
-# weight before a digit, and the exact captions. The captions have at most 7 words and the image has
-# 9 places, and the words of a caption name at most 3 of them. Which of the two penalties do you
-# expect to hurt, and why?
+# weight before a digit, and the exact captions. A caption has at most 7 words, an image has 9
+# places, and the words of a caption name at most 3 of these places. Which of the two penalties do
+# you expect to make the captions worse, and why?
 #
 # ## Three questions
 #
 # 1. Why does the encoder stop before the last layers of a classifier, in which the places are lost?
 # 2. The softmax in `look` runs over the positions. What would happen if it ran over the batch, and
 #    which property in the check would notice?
-# 3. We forced the eye to one cell, although the model was trained with soft weights. Why does it
-#    still write the right digits?
+# 3. We put all the weight on one cell, although the model was trained with soft weights. Why does
+#    it still write the correct digits?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Hard attention: a gradient through a choice
 #
-# Hard attention looks at a single place, which is drawn at random. A draw has no derivative. How
-# can the model learn where to look anyway, why is the gradient so noisy, and what does a baseline
-# buy?
+# Hard attention looks at a single place, which is drawn at random. A random choice has no
+# derivative. How can the model learn where to look anyway, why is the gradient so noisy, and why
+# does a baseline help?
 #
 # *Prerequisites:* softmax (lesson 5), soft attention on images (lesson 34).
 
@@ -41,9 +41,9 @@ print("exact gradient", exact.numpy().round(3))
 assert exact.argmax() == rewards.argmax()
 
 # %% [markdown]
-# With five places we can look everywhere and add up. With 196 places and 20 words there are
-# $196^{20}$ sequences of looks, so we have to sample. But the reward of a sample does not depend on
-# the scores in a way that backpropagation can see:
+# With five places we can compute the sum exactly. With 196 places and 20 words there are $196^{20}$
+# sequences of looks, so we have to sample. But then backpropagation finds no path from the reward
+# of a sample back to the scores:
 
 # %%
 samples = mt.multinomial(alpha.detach(), 3, True).unsqueeze(-1)  # (sample, batch)
@@ -112,7 +112,7 @@ check(
 
 # %%
 def all_estimates(scores, rewards, baseline):
-    """The estimate of each place, (place, place), and its probability."""
+    """Return the gradient estimate for each sampled place, (place, place), and its probability."""
     alpha = mt.softmax(scores.detach(), -1)
     chosen = mt.eye(len(alpha), dtype=mt.float64)
     return (rewards - baseline).unsqueeze(-1) * (chosen - alpha), alpha
@@ -284,7 +284,7 @@ sequences = mt.tensor(np.array(list(np.ndindex(3, 3, 3)))[:, None])  # (sequence
 
 
 def estimates_of_all(reward_of, baseline):
-    """The estimate of each sequence for `W_h.weight`, and the sequences' probabilities."""
+    """Return the gradient estimate of each sequence for `W_h.weight`, and its probability."""
     found = decoder.sample(annotations, words, samples=sequences)
     log_p_y = caption_log_p(found.logits, targets.expand(27, 1, 3))  # (sequence, batch, word)
     p = found.log_p_s.sum(-1).exp().flatten().detach()
@@ -320,16 +320,16 @@ assert spreads[1] < spreads[0] / 10 and spreads[3] < spreads[2] / 10  # the base
 assert spreads[2] < spreads[0] and spreads[3] < spreads[1]  # the reward to go
 
 # %% [markdown]
-# All four have the same expectation, to ten digits. The baseline helps most: if it divides the
-# variance by ten, it is worth as much as ten times as many samples. The reward to go helps little
-# here, because a caption has only three words. It helps more in longer captions.
+# All four estimators have the same expectation, to ten digits. The baseline helps most. Dividing
+# the variance by ten has the same effect as drawing ten times as many samples. The reward to go
+# helps little here, because a caption has only three words. It helps more in longer captions.
 #
 # ## Does it matter for learning?
 #
 # Here is a small task: each of nine places holds one of six symbols, and one place is marked. The
-# model must look at the marked place and name its symbol. It starts without any idea where to look.
-# The reward also contains five more words, each with a log probability of -1, whatever the model
-# does.
+# model must look at the marked place and name its symbol. At the start, it does not know where to
+# look. The reward also contains five more words, each with a log probability of -1, whatever the
+# model does.
 
 
 # %%
@@ -344,7 +344,7 @@ class Looker(nn.Module):
         self.score, self.read = nn.Linear(8, 1), nn.Linear(8, 6)
 
     def forward(self, places):
-        """The probability of each place, and the log probability of each symbol there."""
+        """Return the probability of each place, and the log probability of each symbol there."""
         return (
             mt.softmax(self.score(places).squeeze(-1), -1),
             mt.log_softmax(self.read(places), -1),
@@ -408,9 +408,9 @@ axes.set_ylabel("expected log probability")
 axes.legend()
 show(
     figure,
-    "Mean over several runs. All places: the exact gradient, which only a small task allows. With "
-    "a baseline, sampling follows it. Without one, the steps are large and noisy: it moves early, "
-    "but then it falls behind.",
+    'Mean over several runs. "All places" uses the exact gradient, which can be computed only for '
+    "a small task. Sampling with a baseline stays close to it. Sampling without a baseline takes "
+    "large, noisy steps: the reward rises early, but then falls behind.",
 )
 
 # %% [markdown]
@@ -435,7 +435,7 @@ def gradient_of_reader(loss):
 
 
 def expected_loss(detached):
-    """The expectation of the loss over the places, with the probabilities as constants."""
+    """Return the expectation of the loss over the places, with constant probabilities."""
     alpha, log_p = model(places)
     rewards = log_p[mt.arange(16), :, symbol]
     bracket = rewards.detach() if detached else rewards
@@ -482,18 +482,19 @@ where(hard_attention, reinforce_loss, update_baseline, ShowAttendTell.sample)
 #
 # ## Three questions
 #
-# 1. Without a baseline, all rewards are negative, since they are log probabilities. What does a
-#    step do to the probability of the place that was drawn, even if it was the best one?
+# 1. Rewards are log probabilities, so without a baseline they are all negative. What does a
+#    training step then do to the probability of the place that was drawn, even if this place is the
+#    best one?
 # 2. Soft attention does not need any of this. What does it cost instead, for a large image?
-# 3. An entropy term is often added to the objective. The model looks where it expects reward, and
-#    learns only about the places where it looks. Which failure does the term prevent?
+# 3. An entropy term is often added to the objective. The model looks where it expects a reward, and
+#    learns only about the places where it looks. What can go wrong without the entropy term?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. It lowers this probability. Good places only win because bad places are lowered more when they
-#    are drawn, so the signal is a difference between large numbers. A baseline makes good draws
-#    positive.
+# 1. It lowers this probability. Good places win only because the probability of bad places is
+#    lowered more when they are drawn, so the signal is a difference between large numbers. With a
+#    baseline, the reward of a good place is positive.
 # 2. It computes with all places at every step, and its context is a mixture of them. Hard attention
 #    reads one place.
 # 3. The model can become certain too early, about a place that was merely lucky. Then it never

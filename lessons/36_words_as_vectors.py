@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Words as vectors: word2vec, ELMo, BERT
 #
-# A bat can fly, and a bat can hit a ball. How does a model learn from text alone that "bat" is
-# like "owl" and like "racket"? Why can word2vec not tell which of the two a sentence means, what
+# A bat can fly, and a bat can hit a ball. How does a model learn from text alone that "bat" is like
+# "owl" and like "racket"? Why can word2vec not tell which of the two meanings a sentence uses, what
 # does ELMo do about it, and what does BERT change?
 #
 # *Prerequisites:* log-probabilities (lesson 5), recurrent networks (lesson 6), next-word prediction
@@ -44,7 +44,7 @@ BAT, PLACE_OF_NOUN = ID["bat"], 2
 
 
 def sentences(count, generator, only_bat=False, kind=None):
-    """Return sentences, their meanings, and where the clue is: 0 before, 1 after, 2 both."""
+    """Return sentences, meanings, and the place of the clue: 0 before the noun, 1 after, 2 both."""
     rows, meanings, kinds = [], [], []
     for number in range(count):
         meaning = number % 2
@@ -126,7 +126,7 @@ check(
 
 # %% tags=["answer"]
 def pair_loss(v, positive, negative):
-    """Return minus the mean of Eq. 4, a scalar."""
+    """Return the loss, minus the mean of Eq. 4 over the batch, a scalar."""
     score = (positive * v).sum(-1)  # (batch,)
     scores = (negative * v.unsqueeze(1)).sum(-1)  # (batch, k)
     return -(F.logsigmoid(score) + F.logsigmoid(-scores).sum(-1)).mean()
@@ -270,8 +270,8 @@ check(
 # ## BERT: both directions in every layer
 #
 # BERT hides words and predicts them from all other words at once, with attention in both
-# directions. We train a small one on the same sentences. It hides the noun, the adjective and the
-# place, each with a probability of 30 %.
+# directions. We train a small one on the same sentences. Training hides the noun, the adjective and
+# the place, each with a probability of 30 %.
 
 # %%
 MASK = len(WORDS)
@@ -321,7 +321,7 @@ def vectors_of_bat(rows):
 
 
 def accuracy(known, meanings, new, answers):
-    """Classify new vectors by the nearest centroid of known ones; a tie counts as meaning 0."""
+    """Return the accuracy of the nearest centroid on new vectors; a tie counts as meaning 0."""
     near = [((new - known[meanings == m].mean(0)) ** 2).sum(1) for m in (0, 1)]
     return float(((near[0] - near[1] > 1e-6) == answers).mean())
 
@@ -341,9 +341,9 @@ assert results["BERT", "clue before"] > 0.9 and results["BERT", "clue after"] > 
 assert results["ELMo, both", "clue before"] > 0.9 and results["ELMo, both", "clue after"] > 0.9
 
 # %% [markdown]
-# word2vec is right half of the time, because its vector is always the same. Each of ELMo's LSTMs
-# knows only its side of the sentence, so it is right where the clue is on that side. ELMo
-# concatenates the two vectors. BERT reads both sides in every layer.
+# word2vec is correct half of the time, because its vector is always the same. Each of ELMo's LSTMs
+# reads only one side of the sentence, so it is correct if the clue is on that side. ELMo
+# concatenates the vectors of the two LSTMs. BERT reads both sides in every layer.
 
 # %% tags=["plot"]
 rows, meanings, kinds = sentences(80, np.random.default_rng(5), only_bat=True)
@@ -357,16 +357,16 @@ show(
         ("animal", "sports"),
         'Vectors of "bat" in 80 sentences',
     ),
-    "Where do the colors mix? In the sentences there, the clue is on the other side.",
+    "Where the colors mix, the clue is on the side of the sentence that the model does not read.",
 )
 
 # %% [markdown]
 # ## What goes wrong with one vector, and with one direction
 #
 # If a vector is the same in every sentence, neither more training nor more dimensions will help. A
-# classifier always gives the same answer to the same input, so it is right half of the time. A
-# model that reads in one direction has the same problem with clues on the other side: its vector
-# cannot depend on words that it has not read. We change only the last word of a sentence:
+# classifier gives the same answer to the same input, so it is correct half of the time. A model
+# that reads in one direction has the same problem if the clue is on the other side: its vector
+# cannot depend on words that the model has not read. We change only the last word of a sentence:
 
 # %%
 pair = ["the old bat was near the cave".split(), "the old bat was near the gym".split()]
@@ -424,5 +424,5 @@ where(SkipGram, negative_sampling_loss, ELMo, BiLM, ScalarMix, mt.models.BERTMas
 #    must make the same predictions, so their vectors become similar.
 # 2. Because of the place at the end of the sentence. If the adjective fits a meaning, the place
 #    often does, too, and the LSTM can only predict the place if it remembers the adjective.
-# 3. Anything that depends on the left and on the right context together, such as whether the two
-#    agree. ELMo's two directions are combined only in the mixture, which is linear.
+# 3. Anything that depends on the left and the right context together, such as whether the two
+#    contexts agree. ELMo combines its two directions only in a mixture, which is linear.

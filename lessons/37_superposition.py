@@ -2,8 +2,8 @@
 # # Superposition: more features than dimensions
 #
 # A layer with 5 dimensions has room for 5 directions at right angles. Can it store 11 features?
-# When is it worth the interference, what does a ReLU have to do with it, and why do five features
-# in two dimensions form a pentagon?
+# When is storing them worth the interference, what does a ReLU have to do with it, and why do five
+# features in two dimensions form a pentagon?
 #
 # *Prerequisites:* linear layers and the ReLU between them (lesson 14). The deck COMP541 mentions
 # the idea ("Feature Superposition (Polysemanticity)"); `docs/decks.md` lists the decks. The
@@ -34,10 +34,10 @@ mt.manual_seed(0)
 # ## A model that must compress
 #
 # Real networks seem to know far more things ("this text is French", "this patch shows a wheel")
-# than they have neurons. The toy model isolates the question of how they can store so many. An
-# example has $n$ *features*. Each is 0 with probability $S$, the *sparsity*, and otherwise uniform
-# between 0 and 1. A matrix $W$ with $m < n$ rows compresses the example, and its transpose reads
-# the features out again:
+# than they have neurons. A toy model shows how they can store so many. An example has $n$
+# *features*. Each is 0 with probability $S$, the *sparsity*, and otherwise uniform between 0 and 1.
+# A matrix $W$ with $m < n$ rows compresses the example, and its transpose reads the features out
+# again:
 #
 # $$h = W x, \qquad x' = \mathrm{ReLU}(W^T h + b)$$
 #
@@ -95,11 +95,11 @@ assert (outputs[:3] - examples[:3]).abs().max() < 1e-6
 assert (outputs[3] - examples[3]).abs().max() > 0.5
 
 # %% [markdown]
-# The output is exact as long as only one feature is present: it pushes the other feature's output
-# below 0, and the ReLU sets that output to 0. The two cancel only if both are present. If each is
-# present with probability $p = 1 - S$, this happens with probability $p^2$. A feature that is
-# dropped costs something whenever it is present, which happens with probability $p$. For small $p$,
-# $p^2$ is much smaller.
+# The output is exact as long as only one feature is present. This feature pushes the output of the
+# other feature below 0, and the ReLU sets that output to 0. The two features cancel each other only
+# if both are present. If each feature is present with probability $p = 1 - S$, both are present
+# with probability $p^2$. A feature that is not stored causes an error whenever it is present, with
+# probability $p$. For small $p$, $p^2$ is much smaller.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: drop it or share?
@@ -150,7 +150,7 @@ check(
 
 # %%
 def train(models, density, importance, steps, lr=0.03, batch=256):
-    """Train ToyModels; density (model,) and importance (model or 1, feature). Return losses."""
+    """Train ToyModels with density (model,), importance (model or 1, feature). Return losses."""
     optimizer = mt.optim.Adam(models.parameters(), lr=lr)
     scheduler = mt.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     density = density.reshape(-1, 1)  # (model, 1)
@@ -205,7 +205,7 @@ for x, y, text in ((0.2, 0.85, "only\nfeature 1"), (1, 0.06, "both"), (5, 0.85, 
 show(
     figure,
     "Two features, one dimension. Below a density that depends on the importance, the model jumps "
-    "from storing one feature to storing both. Does training find the same borders?",
+    "from storing one feature to storing both. Compare the borders in theory and in training.",
 )
 
 # %% [markdown]
@@ -230,8 +230,8 @@ show(
     mt.viz.feature_directions_figure(
         plane, [f"sparsity {S:g}" for S in sparsities], "Five features in two dimensions"
     ),
-    "Count the features: first two at a right angle, then two opposite pairs, then a pentagon. No "
-    "one told the model about polygons.",
+    "Count the features: first two at a right angle, then two opposite pairs, then a pentagon. "
+    "Nothing in the loss mentions polygons.",
 )
 
 # %% [markdown]
@@ -310,15 +310,17 @@ show(
         [f"sparsity {S:g}\n{count} of 20" for S, count in zip(sparsities, counts, strict=True)],
         "20 features in 5 dimensions",
     ),
-    "Above, the off-diagonal entries are interference: red where features are opposite. Below, "
-    "find the first sparsity at which a feature shares its direction.",
+    "In the upper row, the off-diagonal entries are the interference, in red where two features "
+    "are opposite. In the lower row, find the first sparsity at which a feature shares its "
+    "direction.",
 )  # fmt: skip
 
 # %% [markdown]
 # ## What goes wrong for dense features, and without the ReLU
 #
 # Superposition is not always better. We store dense features in a pentagon that we set by hand,
-# with the best bias we can find. The pentagon loses to two features that are stored alone.
+# with the best bias we can find. The pentagon has a larger loss than two features that are stored
+# alone.
 
 # %%
 pentagon, alone = polygon(5), mt.eye(2, 5)
@@ -331,7 +333,7 @@ def loss_of(W, density, bias, relu=True, count=20000):
 
 
 def best_loss(W, density, relu=True):
-    """The best of many biases; features that are not stored get their mean as output."""
+    """Return the loss with the best bias. Features that are not stored output their mean."""
     is_stored = (W**2).sum(0) > 0.5
     tried = [mt.where(is_stored, b, density / 2) for b in np.linspace(-1, 0.5, 31)]
     return min(loss_of(W, density, b, relu, 4000) for b in tried)
@@ -350,8 +352,9 @@ assert all(rows[density][1] < rows[density][0] for density in (0.1, 0.02))  # sp
 assert all(row[0] < row[2] for row in rows.values())  # without the ReLU, it always loses
 
 # %% [markdown]
-# Without the ReLU, the pentagon loses at every density, because nothing removes the interference.
-# A linear model therefore never learns superposition, however sparse the features are:
+# Without the ReLU, the pentagon has the larger loss at every density, because nothing removes the
+# interference. A linear model therefore never learns superposition, however sparse the features
+# are:
 
 # %%
 density = mt.tensor([1.0, 0.1, 0.01])

@@ -1,8 +1,8 @@
 # %% [markdown]
-# # All tokens at once: Mask-Predict, and what independence costs
+# # All tokens at once: Mask-Predict, and the cost of independence
 #
 # A decoder that writes token by token needs as many steps as there are tokens. Can a decoder write
-# all tokens at once? What does it lose, and how many passes does it need to get that back?
+# all tokens at once? Which mistakes does it make, and how many passes does it need to correct them?
 #
 # *Prerequisites:* the encoder-decoder (lesson 15), decoding (lesson 16), masked tokens (lesson 18).
 
@@ -48,7 +48,8 @@ assert joint[at_once] == 0
 # "danke dank" takes the first word from one translation and the second word from another. The
 # marginals are exact, so a better model or more data would not help.
 #
-# The Kullback-Leibler divergence of $p$ from the product of the marginals measures the loss:
+# The Kullback-Leibler divergence of $p$ from the product of the marginals measures how much
+# information the product loses:
 #
 # $$C = \sum_y p(y) \log \frac{p(y)}{\prod_t p(y_t)}.$$
 #
@@ -99,7 +100,7 @@ check(
 # first token determines all others, but the token at every position is drawn separately. If there
 # is only one correct target, $C = 0$, and independence costs nothing.
 #
-# ## Mask-Predict: write everything, then doubt the least probable
+# ## Mask-Predict: write all tokens, then mask the least probable ones again
 #
 # Mask-Predict (Ghazvininejad et al. 2019, arXiv:1904.09324, section 3) keeps the parallel passes
 # and removes the independence step by step. Its decoder is a masked language model like BERT: it
@@ -123,7 +124,7 @@ check(
 
 # %% tags=["answer"]
 def mask_again(log_probs, counts):
-    """Return which tokens are masked, bool of shape (text, token)."""
+    """Return a bool tensor (text, token) that is True where a token is masked."""
     rank = log_probs.argsort(1).argsort(1)  # (text, token): 0 for the least probable
     return rank < counts.unsqueeze(1)
 
@@ -160,7 +161,7 @@ table[1:3, 3:6] = joint
 
 
 def perfect(ids):
-    """Logits of both words, given the words that are not masked."""
+    """Return the logits of both words, given the words that are not masked."""
     logits = []
     for i, j in ids.tolist():
         p = table[:, j] if j != MASK else table.sum(1)
@@ -197,7 +198,7 @@ assert words == ["danke", "schön"]
 
 # %%
 def two_targets(ids, noise):
-    """Logits of [MASK], CAPITAL, small: like the tokens that are seen; else both are equal."""
+    """Return logits of [MASK], CAPITAL and small: higher for the style of most visible tokens."""
     seen = mt.stack([(ids == k).float().sum(1, keepdim=True) for k in (1, 2)], -1)
     known = 9 * mt.sign(seen[..., :1] - seen[..., 1:])  # (text, 1, 1)
     both = mt.cat([known, -known], -1) + 0.01 * noise  # (text, token, 2)
@@ -221,9 +222,9 @@ assert shares[1] < 0.03 and shares[2] < 0.25 and shares[8] == 1
 
 # %% [markdown]
 # One pass almost never writes one of the targets. With two passes, four tokens are written
-# independently and kept. Four passes do better than $2^{1 - k}$. Tokens that were written blindly
-# have a probability of one half, so they are the first to be masked again, and the majority of the
-# other tokens decides.
+# independently and kept. Four passes do better than $2^{1 - k}$. Tokens from the first pass have a
+# probability of one half, so they are the first to be masked again. The model then predicts them in
+# the style of the majority of the other tokens.
 
 # %% tags=["plot"]
 figure = new_figure(6, 3.4)
@@ -238,9 +239,9 @@ axes.set_ylabel("share that is one target")
 axes.legend(title="dotted: $2^{1-k}$")
 show(
     figure,
-    "Two equally probable targets. One or two passes mix them, and long texts more often. "
-    "From about five passes on, masking again repairs most mixtures. (The dips: an even number of "
-    "kept tokens may have no majority.)",
+    "Two equally probable targets. One or two passes mix the targets, and more often in long "
+    "texts. With five passes or more, masking again repairs most mixtures. The curves dip where "
+    "the number of kept tokens is even, because they may then have no majority.",
 )
 
 # %% [markdown]
@@ -283,7 +284,7 @@ def as_text(row):
 
 
 def styles_of(target, source):
-    """The style of each token, or -1 if it is another letter, shape (pair, token)."""
+    """Return the style of each token, or -1 if its letter is wrong, shape (pair, token)."""
     offset = target.numpy() - source.numpy()
     return np.where((offset >= 0) & (offset % 8 == 0), offset // 8, -1)
 
@@ -371,7 +372,7 @@ assert correct[1] < correct[2] < correct[4] and correct[4] > 0.8 < correct["toke
 
 # %%
 def passes_of(model, source, count):
-    """What each pass writes, which tokens it predicts, and their probabilities."""
+    """Return the ids that each pass writes, which tokens it predicts, and their probabilities."""
     steps, text, chances = [], None, None
     with mt.no_grad():
         memory, _ = model.encode(source)
@@ -397,8 +398,8 @@ assert [int(masked.sum()) for _, masked, _ in steps] == [8, 6, 4, 2]
 # %% tags=["plot"]
 show(
     mt.viz.passes_figure([("4 passes", steps)], f"Source: {as_text(sources[0].tolist())}"),
-    "Follow the second half from pass to pass. The first pass is least sure of it, and the second "
-    "pass writes it again, given two letters of the first half.",
+    "Follow the second half from pass to pass. In the first pass, these tokens have the smallest "
+    "probabilities. The second pass writes them again, given two letters of the first half.",
 )
 
 # %% [markdown]
@@ -424,7 +425,7 @@ assert (length_logits.argmax(1) == 8).all()
 #
 # A decoder that writes token by token, with a cache, takes $N$ steps of one position for $N$
 # tokens. Mask-Predict takes $T$ passes of $N$ positions. It does *more* work in fewer steps. It is
-# faster only while a step costs about the same for one position as for $N$.
+# faster only if a step on $N$ positions takes about as long as a step on one.
 
 # %%
 print("texts at once    8 steps with a cache    4 passes")
@@ -443,9 +444,9 @@ for texts in (1, 16, 200):
     print(f"{texts:13} {times[0]:19.1f} ms {times[1]:10.1f} ms")
 
 # %% [markdown]
-# With one text at a time, each step is mostly overhead, and 4 passes win. With 200 texts at once,
-# the number of positions matters. `mta train mask-predict` measures the same for texts of 36
-# characters.
+# With one text at a time, each step is mostly overhead, so 4 passes are faster than 8 steps. With
+# 200 texts at once, the number of positions determines the time. `mta train mask-predict` measures
+# the same for texts of 36 characters.
 #
 # ## In the library
 

@@ -40,8 +40,8 @@ show(
 )  # fmt: skip
 
 # %% [markdown]
-# A convolution reaches a distance of 1 with a 3 x 3 window, so $L$ layers reach a distance of $L$.
-# Change one pixel, and see how far the change spreads.
+# A convolution with a 3 x 3 window reads pixels at a distance of up to 1, so $L$ layers reach a
+# distance of $L$. Change one pixel, and see how far the change spreads.
 
 # %%
 layers = [mt.nn.Conv2d(1, 1, 3, padding=1, bias=False) for _ in range(4)]
@@ -78,7 +78,7 @@ for depth, layer in enumerate(layers, 1):
 
 # %% tags=["answer"]
 def non_local_mean(x, g):
-    """Return the mean of g over all positions, weighted by how similar x is there."""
+    """Return the mean of g over all positions, weighted by the similarity of x."""
     x_flat, g_flat = x.flatten(1), g.flatten(1)  # (channel, position)
     weights = mt.softmax(x_flat.T @ x_flat, -1)  # (query position, key position)
     return (g_flat @ weights.T).reshape(g.shape)
@@ -166,9 +166,9 @@ assert small.array.size == sizes[28, True] == 784 * 196
 # ## Idea 2: attention in place of a convolution
 #
 # A local relation layer keeps the window of a convolution, but computes its weights (Hu et al.
-# 2019, arXiv:1904.11491v2, section 3). The score of each place is a sum of two terms: how well it
-# fits the center (appearance), and a number for its offset (geometry). A softmax over the window
-# turns the scores into weights.
+# 2019, arXiv:1904.11491v2, section 3). The score of each place in the window is a sum of two terms:
+# the product of its key and the query of the center (appearance), and a number for its offset from
+# the center (geometry). A softmax over the window turns the scores into weights.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the weights of a window
@@ -283,9 +283,9 @@ for channels in (64, 256):
 # ## What goes wrong without looking at the other shape
 #
 # A network without the block computes a feature for each shape, takes the mean over all positions
-# and applies a linear classifier. So its score is $g_A + g_B$ with one number $g$ per shape. How
-# many pairs can such a sum classify correctly? We try many choices of $g$, each with its best
-# threshold.
+# and applies a linear classifier. So its score for the shapes $A$ and $B$ is $g_A + g_B$, with one
+# number $g$ per shape. How many pairs can such a sum classify correctly? We try many choices of
+# $g$, each with its best threshold.
 
 # %%
 generator = np.random.default_rng(3)
@@ -303,9 +303,9 @@ print(f"best of 2,000 sums: {100 * best:.0f} %   comparing the two: {100 * compa
 assert best < 0.7 and compared.all()
 
 # %% [markdown]
-# Training cannot help: the mean of $g_A + g_B$ over all equal pairs is the same as over all
-# different ones. `mta train nonlocal` trains both networks, which have the same number of
-# parameters.
+# Training cannot help: the mean of $g_A + g_B$ over all pairs of equal shapes is the same as over
+# all pairs of different shapes. `mta train nonlocal` trains both networks, which have the same
+# number of parameters.
 #
 # ## In the library
 
@@ -329,7 +329,7 @@ where(NonLocalBlock, non_local.add_non_local, LocalRelation, SlidingWindowAttent
 #
 # 1. Why can a non-local block be inserted into a trained network, and which parameter ensures it?
 # 2. In a local relation layer, the query and the key are one number for each group of channels. Why
-#    does it not need vectors, as attention in a Transformer does?
+#    does this layer not need vectors, as attention in a Transformer does?
 # 3. The layer with 7 x 7 windows needs fewer multiply-adds than a 3 x 3 convolution. Why can it
 #    still be slower?
 
@@ -337,7 +337,8 @@ where(NonLocalBlock, non_local.add_non_local, LocalRelation, SlidingWindowAttent
 # ## Answers
 #
 # 1. $W_z$ starts at zero, so $z = x$ at first. The residual connection passes the input on.
-# 2. It compares only the positions of one window, and there are many groups, each of which compares
-#    one feature. The geometry adds the part that depends on the offset.
-# 3. Each position has its own weights, so the sums are not one matrix product. They read all
-#    windows, so the time depends more on memory than on arithmetic.
+# 2. The layer compares only the positions of one window. It has many groups, and each group
+#    compares one feature. The geometry term adds what depends on the offset.
+# 3. Each position has its own weights, so the weighted sums cannot be computed as one matrix
+#    product. They read all the overlapping windows, so the time depends more on memory than on
+#    arithmetic.

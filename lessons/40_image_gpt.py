@@ -1,11 +1,12 @@
 # %% [markdown]
-# # Pixels as words
+# # Image GPT: pixels as words
 #
-# A deck asks: "Pixels as a sequence? Problem?" A GPT can read an image like a text, one pixel after
-# the other. What does it learn if nobody tells it what the images show, and what does it cost?
+# A slide asks: "Pixels as a sequence? Problem?" A GPT can read an image like a text, one pixel
+# after the other. What does it learn from images without labels, and how much does it have to
+# compute?
 #
-# *Prerequisites:* GPT (lesson 17), BERT (lesson 18). The deck CS7.505, 21 February 2024, asks the
-# question ("Vision Transformers"); `docs/decks.md` lists the decks. This lesson needs scikit-learn.
+# *Prerequisites:* GPT (lesson 17), BERT (lesson 18). The slide is in the deck CS7.505, 21 February
+# 2024 ("Vision Transformers"); `docs/decks.md` lists the decks. This lesson needs scikit-learn.
 
 # %%
 import math
@@ -30,9 +31,9 @@ mt.manual_seed(0)
 # ## The words: colors
 #
 # A GPT needs a vocabulary. A pixel with three channels of 256 levels can have 16 million colors,
-# which is far too many. Image GPT (Chen et al. 2020, "Generative Pretraining from Pixels") keeps
-# 512 of them, found with k-means, and replaces each pixel with the nearest one (section 3.2). Eight
-# are enough for a sunset:
+# which is far too many. Image GPT (Chen et al. 2020, "Generative Pretraining from Pixels") selects
+# 512 colors with k-means, and replaces each pixel with the nearest of them (section 3.2). For a
+# sunset, eight colors are enough:
 
 # %%
 row, column = np.mgrid[0:48, 0:64] / 48
@@ -62,8 +63,9 @@ show(figure, "An image in a vocabulary of 8 colors, and of 3.")
 # %% [markdown]
 # ## The sentence: raster order
 #
-# The pixels are read row by row, like a page. The model factorizes the probability of an image into
-# those of its pixels, each given all earlier pixels (Eq. 1), exactly as in lesson 17:
+# The model reads the pixels row by row, like a page. It computes the probability of an image as a
+# product of the probabilities of its pixels, each given all earlier pixels (Eq. 1), exactly as in
+# lesson 17:
 #
 # $$p(x) = \prod_{i=1}^{n} p(x_i \mid x_1, \dots, x_{i-1})$$
 #
@@ -113,11 +115,11 @@ check(
 )
 
 # %% [markdown]
-# ## What does a good guess cost?
+# ## How many bits does a good model need?
 #
 # A model that gives pixel $x_i$ the probability $p_i$ needs $-\log_2 p_i$ bits to store it. Sixteen
-# equally likely levels cost 4 bits. A table that counts which level follows which neighbors needs
-# fewer bits. It is the n-gram model of images.
+# equally likely levels cost 4 bits. A table that counts which level follows which neighboring
+# pixels needs fewer bits. Such a table is the n-gram model of images.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: bits per pixel
@@ -200,10 +202,10 @@ print(f"Image GPT: {losses.mean():.2f} bits per pixel")
 assert losses.mean() < tables["left, above" if pick(1, 0) else "left"]
 
 # %% [markdown]
-# The table uses two or three neighbors, and each additional one multiplies its size by 17 (16
-# levels, and the outside of the image). The model reads all pixels above, so it knows which stroke
-# it is in the middle of. It can also generate: we give it the upper half of a digit and sample the
-# rest.
+# The table uses two or three neighbors, and each additional neighbor multiplies the size of the
+# table by 17 (16 levels, and the outside of the image). The model reads all pixels above, so it
+# knows to which stroke the next pixel belongs. The model can also generate images: we give it the
+# upper half of a digit and sample the rest.
 
 # %% tags=["plot"]
 chosen = [int(np.flatnonzero(test_labels == digit)[0]) for digit in range(10)]
@@ -223,8 +225,8 @@ show(
         ["given", "completed", "completed", "original", "bits"],
         "Half a digit, completed twice",
     ),
-    "The completions continue the strokes. The last row shows what each pixel of the original "
-    "costs: the edges of strokes are expensive, the background is almost free.",
+    "The completions continue the strokes. The last row shows how many bits the model needs for "
+    "each pixel of the original: many at the edges of strokes, almost none in the background.",
 )  # fmt: skip
 
 # %% [markdown]
@@ -317,10 +319,10 @@ for layer, pair in enumerate(zip(before, after, strict=True)):
 assert raw > max(after)
 
 # %% [markdown]
-# The raw pixels win: on centered digits of 8 x 8 pixels, a linear classifier needs nothing else.
-# Layer 0 is a surprise. It has not compared any pixels yet: each pixel's vector is only the sum of
-# two embeddings, that of its level and that of its position. But each sum is normalized before the
-# mean is taken, so the mean still shows where the ink is, and training has made the embeddings
+# The raw pixels are best: on centered digits of 8 x 8 pixels, a linear classifier needs nothing
+# else. Layer 0 is a surprise. It has not compared any pixels yet: the vector of a pixel is only the
+# sum of its level embedding and its position embedding. But each sum is normalized before the mean
+# is taken, so the mean still depends on where the ink is, and training has made the embeddings
 # different enough for this. Always report a probe's result together with such baselines.
 #
 # On photographs raw pixels are useless. There, Image GPT reaches 96 % on CIFAR-10 with a linear
@@ -345,8 +347,8 @@ show(figure, "Linear probes on every layer, compared with raw pixels and the unt
 #
 # ## What goes wrong without the shift
 #
-# A common mistake: the model reads the pixels at the positions where it predicts them. The causal
-# mask does not help, because a position may attend to itself.
+# A common mistake is to let the model read each pixel at the same position at which it predicts
+# this pixel. The causal mask does not help, because a position may attend to itself.
 
 
 # %%
@@ -364,8 +366,8 @@ assert seen < pick(0.3, 1.0) and honest > tables["left"]
 
 # %% [markdown]
 # The loss falls to almost nothing within seconds, because the model has learned to copy. As a model
-# of images it is worse than a table with a single neighbor. A loss that is too good is a reason to
-# look for a leak.
+# of images it is worse than a table with a single neighbor. If a loss is too good, look for a leak
+# from the targets to the inputs.
 #
 # ## In the library
 
@@ -380,7 +382,7 @@ where(ImageGPT, ImageGPT.masked_loss, ImageGPT.features, ColorClusters, pixel_ta
 #
 # Read the pixels in a different order: column by column, in a spiral from the center, or in a
 # random but fixed order. Train with each and compare the bits per pixel. Which orders do you expect
-# to be as good as raster order? Transposing the images is the simplest test.
+# to be as good as raster order? Start with column order: you only have to transpose the images.
 #
 # ## Three questions
 #

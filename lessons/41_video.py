@@ -2,8 +2,8 @@
 # # Video: space and time separately or together
 #
 # A clip of eight frames has eight times the patches of an image, so attention between all pairs of
-# patches costs 64 times as much. Is it enough to look first at the same place in all frames, and
-# then at all places of the same frame? And what can a model learn from video without labels?
+# patches costs 64 times as much. Is it enough to attend first to the same place in all frames, and
+# then to all places of the same frame? And how can a model learn from video without labels?
 #
 # *Prerequisites:* ViT (lesson 21) and MAE (lesson 27). This lesson needs scikit-learn.
 
@@ -71,7 +71,7 @@ show(
 
 # %% tags=["answer"]
 def may_attend(places, frames, scheme):
-    """Return which tokens attend to which, bool of shape (query, key)."""
+    """Return a bool array (query, key) that is True where the query attends to the key."""
     place, frame = np.divmod(np.arange(places * frames), frames)
     if scheme == "time":
         return place[:, None] == place
@@ -124,14 +124,14 @@ show(
 )  # fmt: skip
 
 # %% [markdown]
-# Two steps reach everything: the information of any token first moves over time into the query's
-# frame, and then over space to the query. Change one patch of a clip, and see which tokens change
-# after one block.
+# In two steps, a query receives information from every token. The information first moves over time
+# into the query's frame, and then over space to the query. Change one patch of a clip, and see
+# which tokens change after one block.
 
 
 # %%
 def tokens_changed(kind):
-    """The number of tokens that change after one block, of 4 x 16, when one patch changes."""
+    """Return how many of 4 x 16 tokens change after one block if one patch changes."""
     model = TimeSformer(
         24, 6, num_frames=4, embed_dim=16, num_layers=1, num_heads=2, mlp_dim=32, in_channels=1,
         attention=kind,
@@ -217,18 +217,18 @@ assert growth[0] > 15 and growth[1] < 5
 
 # %% [markdown]
 # For joint attention, the number of pairs grows with the square of the clip's length, here by a
-# factor of 16. For divided attention, most pairs lie within a frame, so their number grows only a
-# little faster than the number of tokens, by 4.5.
+# factor of 16. For divided attention, most pairs lie within a frame. So the number of pairs grows
+# by a factor of 4.5, only a little faster than the number of tokens.
 #
-# Pairs are not everything. Linear layers cost more than the scores of a short clip, and divided
-# attention has twice as many attention layers. The library counts the operations of every layer
-# while it runs (`mt.profile`), so we count one block of the paper's size, with 196 patches of width
-# 768.
+# The number of pairs alone does not determine the cost. For a short clip, linear layers cost more
+# than the scores, and divided attention has twice as many attention layers. The library counts the
+# operations of every layer while it runs (`mt.profile`), so we count one block of the paper's size,
+# with 196 patches of width 768.
 
 
 # %%
 def block_flops(kind, frames):
-    """FLOPs of one block of width 768 for a clip, in 10^9, as the library counts them."""
+    """Return the FLOPs of a block of width 768 for one clip, in 10^9, counted by the library."""
     sizes = (224, 16, frames, 0, 768, 1, 12, 3072)
     model = TimeSformer(*sizes, in_channels=1, attention=kind).eval()
     with mt.no_grad():
@@ -239,7 +239,7 @@ def block_flops(kind, frames):
 
 
 def formula(kind, frames, n=196, d=768):
-    """The same number from the sizes alone; a multiply-add counts as two."""
+    """Compute the same number from the sizes. A multiply-add counts as two operations."""
     places, by_frame, clip = n * frames, (n + 1) * frames, n * frames + 1
     if kind == "joint":
         return (24 * clip * d**2 + 4 * clip**2 * d) / 1e9
@@ -276,8 +276,9 @@ axes.set(xlabel="frames", ylabel="GFLOPs per frame", ylim=(0, None))
 axes.legend(title="one block, 196 patches")
 show(
     figure,
-    "With divided attention, the cost of a frame hardly depends on the others. With joint "
-    "attention it grows with every further frame. Look for the point where the two lines cross.",
+    "With divided attention, the cost per frame hardly depends on the number of frames. With "
+    "joint attention, the cost per frame grows with every further frame. Find the point at which "
+    "the two lines cross.",
 )
 
 # %% [markdown]
@@ -347,8 +348,9 @@ show(
         rows, row_labels, "Attention over time, from each place of frame 0",
         [[f"frame {t}" for t in range(4)]] * 4,
     ),
-    "Each square of a map is one place: how much of its attention goes to that frame. Compare the "
-    "two clips: squares without any ink are equal, others depend on the digit.",
+    "Each square of a map is one place. Its shade shows how much of the place's attention goes to "
+    "that frame. Compare the two clips: places that the digit never reaches have equal squares, "
+    "and the other squares depend on the digit.",
 )  # fmt: skip
 
 # %% [markdown]
@@ -358,9 +360,9 @@ show(
 #
 # ## What goes wrong without time
 #
-# The model that attends over space alone reads each frame separately and takes the mean. Play a
-# clip backwards: the digit moves in the opposite direction, but the mean is the same. So no
-# training can teach this model to tell left from right.
+# The model that attends over space alone reads each frame separately and takes the mean. If you
+# play a clip backwards, the digit moves in the opposite direction, but the mean stays the same. So
+# no training can teach this model to tell left from right.
 
 # %%
 clips = mt.tensor(test.frames[:50])
@@ -429,9 +431,9 @@ check(
 
 # %% [markdown]
 # How well does copying work? We take larger digits, so that frames resemble each other, as in a
-# real video. For each hidden patch, take the same place from the nearest frame where it is visible.
-# If there is none, take the mean of all pixels. The error shows how much of the task cannot be
-# solved by copying.
+# real video. For each hidden patch, copy the patch at the same place from the nearest frame in
+# which this patch is visible. If it is hidden in all frames, use the mean of all pixels. The error
+# shows how much of the task cannot be solved by copying.
 
 # %%
 large = enlarged_digits(test_images, (16,))
@@ -441,7 +443,7 @@ generator = np.random.default_rng(4)
 
 
 def copy_error(hidden):
-    """Error of the copy as a share of the mean's, and share of patches that can be copied."""
+    """Return the copy's error relative to the mean's error, and the share of copied patches."""
     # hidden: (clip, frame, place)
     steps = abs(np.arange(4)[:, None] - np.arange(4))  # (to, from)
     distance = steps[:, :, None] + 9 * hidden[:, None]  # (clip, to, from, place)
@@ -476,8 +478,8 @@ show(
         rows, ["clip", "anywhere", "tubes"], "75 % of the patches are hidden",
         [[f"frame {t}" for t in range(4)]] * 3,
     ),
-    "Follow one hidden place from frame to frame. If patches are hidden anywhere, it is often "
-    "visible in another frame. In a tube it never is.",
+    "Follow one hidden place from frame to frame. If the mask is drawn for each frame separately, "
+    "the place is often visible in another frame. With tubes, it is hidden in all frames.",
 )  # fmt: skip
 
 # %% [markdown]
@@ -511,8 +513,9 @@ where(
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. In two steps. Over time, each place learns what was there in the other frames. Over space, the
-#    places exchange what they have learned, so a patch learns where the digit was before.
+# 1. It takes two steps. Attention over time tells each place what was there in the other frames.
+#    Attention over space then passes this information between the places, so a patch learns where
+#    the digit was before.
 # 2. For long clips and large frames, where the scores cost more than the linear layers. Divided
 #    attention has more linear layers, so it costs more for eight frames of 196 patches.
 # 3. Frames are similar to each other. With 75 % of the places hidden, the visible tubes still show

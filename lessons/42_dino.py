@@ -1,9 +1,10 @@
 # %% [markdown]
 # # DINO: learning without labels
 #
-# A student learns to predict what a teacher says about another view of the same image. The teacher
-# is the student's own past. Nobody tells them what is in the images. Why do they not end up giving
-# the same answer for every image, and what does the network see in the end?
+# A student network learns to predict the output of a teacher network for another view of the same
+# image. The teacher is an average of the student's earlier weights. There are no labels. Why do the
+# two networks not end up with the same output for every image, and what does the class token attend
+# to after training?
 #
 # *Prerequisites:* ViT (lesson 21), what the class token looks at (lesson 23). The deck CS7.505,
 # 21 February 2024, shows the maps of DINO ("Dino, some beautiful properties!"); `docs/decks.md`
@@ -39,7 +40,8 @@ mt.manual_seed(0)
 #
 # An image shows one handwritten digit among fragments of others. From each image we draw *views*:
 # large crops that show most of it, and small ones that show a part. Both networks see the large
-# views, and only the student sees the small ones. So the student must guess the whole from a part.
+# views, and only the student sees the small ones. So the student must predict from a part what the
+# teacher says about the whole.
 
 # %%
 *training, images, labels = digits_split()
@@ -47,7 +49,7 @@ scenes = draw_cluttered(64, *training, np.random.default_rng(0))
 
 
 def draw_views(pictures, generator):
-    """Two large and three small views of each image, with standardized pixels."""
+    """Return two large and three small views of each image, with standardized pixels."""
     sizes = [((24, 32), 24)] * 2 + [((12, 22), 12)] * 3
     views = [random_views(pictures, *size, generator, 0.3, 0.02) for size in sizes]
     return [mt.tensor((view - 0.1) / 0.25) for view in views]
@@ -71,7 +73,7 @@ show(
 # ## The loss
 #
 # Both networks end in $K$ outputs that have no assigned meaning. A softmax turns them into
-# probabilities. The student's $q$ should match the teacher's $p$ (Caron et al. 2021,
+# probabilities. The student's probabilities $q$ should match the teacher's $p$ (Caron et al. 2021,
 # arXiv:2104.14294v2, Eqs. 1 to 3):
 #
 # $$\mathcal{L} = -\sum_k p_k \log q_k, \qquad p = \mathrm{softmax}\Big(\frac{t - c}{T_t}\Big),
@@ -168,16 +170,16 @@ print("momentum over 1,000 steps:", [
 # %% [markdown]
 # ## Two numbers to watch
 #
-# Does the network still tell images apart? The loss does not show this. We look at the teacher's
-# targets $p$ instead: at the entropy of each target, averaged over the images, and at the entropy
-# of the average target. If all images get the same target, the two are equal. Their difference
-# shows how much a target says about its image.
+# Does the network still tell images apart? The loss does not show this. We compute two entropies of
+# the teacher's targets $p$ instead: the mean of the targets' entropies, and the entropy of the mean
+# target. If all images get the same target, the two entropies are equal. Their difference shows how
+# much a target says about its image.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: two entropies
 #
 # Write `entropies(p)` for targets (image, K): the mean of the entropies of the rows, and the
-# entropy of the mean row, in nats. Some entries of `p` are 0; they count as 0.
+# entropy of the mean row, in nats. Some entries of `p` are 0. Their term $-p \log p$ counts as 0.
 #
 # *Hint:* The logarithm of 0 is infinite. `p.clip(min=1e-30)` avoids it, and 0 times a large number
 # is 0.
@@ -220,7 +222,7 @@ def small_network():
 
 
 def train_small(centering=True, sharpening=True, steps=300):
-    """Train, and return the two entropies at every tenth step."""
+    """Train. Return the two entropies at every tenth step, and the loss of the last step."""
     mt.manual_seed(3)
     model = DINO(small_network, K)
     parameters = [p for p in model.student.parameters() if p.requires_grad]
@@ -260,8 +262,8 @@ assert both[-1, 1] - both[-1, 0] > 1
 # ## Predict, then run
 #
 # Now we leave out one of the two operations: centering (the center stays 0), or sharpening (the
-# teacher has the student's temperature). What will the targets be in each case, and what will the
-# loss be: larger or smaller than with both? Write down your answer, then run the next cell.
+# teacher has the student's temperature). What will the targets be in each case, and will the loss
+# be larger or smaller than with both operations? Write down your answer, then run the next cell.
 
 # %%
 runs = {"both": both}
@@ -279,9 +281,8 @@ assert runs["no sharpening"][-1, 0] > 0.9 * np.log(K)
 # %% [markdown]
 # Without centering, every image gets the same single output: both entropies are 0. The loss is also
 # 0, the smallest possible value. Without sharpening, every image gets the uniform distribution:
-# both entropies are $\log K$. The two operations pull in opposite directions, and in between there
-# is room for targets that depend on the image (Figure 7 of the paper). A loss that falls to 0 is a
-# failure here.
+# both entropies are $\log K$. The two operations pull in opposite directions. With both, the
+# targets can depend on the image (Figure 7 of the paper). A loss that falls to 0 is a failure here.
 
 # %% tags=["plot"]
 figure = new_figure(8.5, 2.7)
@@ -303,10 +304,10 @@ show(
 # %% [markdown]
 # ## What the class token looks at
 #
-# The paper's surprising finding is where a ViT looks after this training: the class token's
-# attention finds the objects (Figure 1), and the attention of a patch on an object stays on it
-# (Figure 8, in the deck). We train a small ViT on the cluttered digits, for a much shorter time
-# than in the paper.
+# The paper's surprising finding is what a ViT attends to after this training: the class token
+# attends to the objects (Figure 1), and a patch on an object attends to this object (Figure 8, in
+# the deck). We train a small ViT on the cluttered digits, for a much shorter time than in the
+# paper.
 
 
 # %%
@@ -368,9 +369,9 @@ show(
 #
 # ## What goes wrong if the teacher gets a gradient
 #
-# The gradient must treat the teacher as a constant. If it does not, the teacher helps the student
-# by making its own output easy to predict. The gradient of the loss with respect to the teacher's
-# output shows this.
+# The gradient must treat the teacher as a constant. Otherwise the training also changes the
+# teacher, so that its output becomes easy to predict. The gradient of the loss with respect to the
+# teacher's output shows this.
 
 # %%
 s, t = mt.randn(4, 5, requires_grad=True), mt.randn(4, 5, requires_grad=True)
@@ -395,7 +396,8 @@ where(DINO, DINOHead, dino_loss, update_center, update_teacher, DINOTransformer)
 #
 # Train the small network with batch normalization in its head (`batch_norm=True`) and without
 # centering. Does it still collapse? Compare the entropies with those in the figure. Which of the
-# two operations does batch normalization replace, and why can it not replace the other one?
+# two operations, centering or sharpening, does batch normalization replace, and why can it not
+# replace the other one?
 #
 # Then practice:
 #
@@ -406,7 +408,8 @@ where(DINO, DINOHead, dino_loss, update_center, update_teacher, DINOTransformer)
 #
 # ## Three questions
 #
-# 1. Without centering the loss is 0. Why does the optimizer not improve this useless network?
+# 1. Without centering, the network is useless, but its loss is 0. Why does the optimizer not
+#    improve it?
 # 2. Why does the student see the small views, but not the teacher?
 # 3. The loss leaves out the pairs of a view with itself. What would they teach?
 

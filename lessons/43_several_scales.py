@@ -144,16 +144,16 @@ assert spread[False] < 0.7 * spread[True]
 #
 # The first block of a stage pools its queries with a step of 2: the map then has a quarter of the
 # tokens, and the numbers of channels and heads double. The step of the keys and values starts at 4
-# and halves from stage to stage, so most layers have the same number of keys, 196. The first block
-# of a stage still reads the larger map, so it has more keys. Here is MViTv2-T for images of 224 x
-# 224 pixels.
+# and halves from stage to stage, so most blocks have the same number of keys, 196. The first block
+# of a stage still reads the larger map, so this block has more keys. Here is MViTv2-T for images of
+# 224 x 224 pixels.
 
 # %%
 SIZES = {"kernel": (3, 3), "stride_q": (2, 2), "stride_kv": (4, 4)}
 
 
 def layers_of(depths, side):
-    """The queries, keys and width of every block of MViTv2 for a map of side x side patches."""
+    """Return (queries, keys, width) of every block of MViTv2 for a map of side x side patches."""
     plan = plan_blocks(
         depths, 96, 1, (side, side), widens_early=True, pools_every_query=True, **SIZES
     )  # fmt: skip
@@ -202,7 +202,7 @@ show(
 
 # %%
 def costs(model):
-    """Parameters in 10^6, FLOPs in 10^9 in all and of attention alone, and memory in MiB."""
+    """Return parameters in 10^6, FLOPs in 10^9 (in all, of attention), and memory in MiB."""
     model.eval()
     image = mt.zeros(1, 3, 224, 224)
     with mt.no_grad(), mt.profile() as profile:
@@ -217,7 +217,7 @@ def costs(model):
 
 
 found = {"MViTv2-T": costs(mvitv2_t()), "Swin-T": costs(swin_t())}
-print("           parameters     FLOPs   of attention    memory beside parameters")
+print("           parameters     FLOPs   of attention   memory without parameters")
 for name, (count, flops, scores, memory) in found.items():
     print(f"{name:10} {count:8.1f} M {flops:7.2f} G {scores:11.2f} G {memory:12.0f} MiB")
 assert 0.9 < found["MViTv2-T"][1] / found["Swin-T"][1] < 1.2
@@ -273,8 +273,8 @@ for side in (14, 56):
 # its last one for $H - 1$. `columns` is the same for the other axis. Return the last two terms of
 # Eq. 4, of shape (H, W, H, W): query row, query column, key row, key column.
 #
-# *Hint:* `mt.arange(n)` twice, as a column minus a row, gives all offsets of one axis. Index the
-# table with it, and let `mt.einsum` form the products for one axis.
+# *Hint:* `mt.arange(n)` as a column, minus `mt.arange(n)` as a row, gives all offsets of one axis.
+# Index the table with these offsets, and let `mt.einsum` form the products for one axis.
 
 
 # %% tags=["answer"]
@@ -324,12 +324,12 @@ show(
         [maps], [""], "Relative scores of one query (blue)",
         [[f"row {row}, column {column}" for row, column in places]],
     ),
-    "A sum of a row term and a column term is a cross, which moves with the query. Here keys in "
-    "the same row score high, and so do keys two columns to the left.",
+    "The sum of a row term and a column term forms a cross that moves with the query. Here, keys "
+    "in the same row have high scores, and so do keys two columns to the left.",
 )  # fmt: skip
 
 # %% [markdown]
-# ## What goes wrong if both maps count in their own steps
+# ## What goes wrong if each map counts in its own steps
 #
 # Queries and keys are pooled with different steps. Take one axis with 8 queries and 2 keys: key 1
 # covers positions 4 to 7, so it starts at position 4. If you simply subtract the indices, query 4
@@ -346,9 +346,9 @@ assert (correct == np.arange(8)[:, None] - 4 * np.arange(2)).all()
 assert naive[4, 1] == 3 and correct[4, 1] == 0
 
 # %% [markdown]
-# Shapes and gradients are correct in both cases, and the table even has enough rows. The same is
-# true if the table is read backwards, key minus query, or if the class token is pooled with the
-# patches. The exercises below contain these two mistakes.
+# With this mistake, shapes and gradients are still correct, and the table even has enough rows. The
+# same is true of two other mistakes, which the exercises below contain: to index the table by key
+# minus query, and to pool the class token with the patches.
 #
 # ## In the library
 
@@ -365,7 +365,7 @@ where(
 #
 # Give `layers_of` a different plan: a model with ten blocks of width 96 that keeps its 56 x 56 map
 # throughout and pools its keys with a step of 4. How many scores does it have in total, compared
-# with MViTv2-T? Which part of the saving comes from pooled queries? Then train an MViT on clips:
+# with MViTv2-T? How much of the difference is due to pooled queries? Then train an MViT on clips:
 # `mta train mvit`.
 #
 # Then practice:
@@ -378,8 +378,8 @@ where(
 # ## Three questions
 #
 # 1. Which of queries, keys and values must be pooled in the same way, and why?
-# 2. In Swin, a token attends to 49 fine tokens; in MViT, to 196 coarse ones. What can each model
-#    see that the other cannot?
+# 2. In Swin, a token attends to 49 fine tokens; in MViT, to 196 coarse ones. What can a token of
+#    each model see that a token of the other cannot?
 # 3. Decomposed tables have far fewer vectors. Which patterns of offsets can they not express?
 
 # %% [markdown] tags=["answers"]
@@ -389,5 +389,6 @@ where(
 #    is free, because each query gives one row of the output.
 # 2. Swin sees the details of its window, but nothing beyond it before the windows shift. MViT sees
 #    the whole image in its first block, but has only one key for each block of 4 x 4 positions.
-# 3. Patterns that, for one query, are not the sum of a row term and a column term, for example a
-#    high score for a single offset and low scores for the rest of its row and column.
+# 3. They cannot express patterns that, for one query, are not the sum of a row term and a column
+#    term. An example is a high score for a single offset, with low scores for the rest of its row
+#    and column.

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Detection as a set: DETR
 #
-# A detector answers with a list of boxes, but the objects of an image have no order. How can a
-# network predict all objects at once, without anchors and without removing duplicates afterwards?
-# And how do you compare its answer with the truth if neither of them is sorted?
+# A detector outputs a list of boxes, but the objects of an image have no order. How can a network
+# predict all objects at once, without anchors and without removing duplicates afterwards? And how
+# do you compare its predictions with the targets if neither of the two is sorted?
 #
 # *Prerequisites:* encoder and decoder (lesson 15) and ViT (lesson 21). The deck FLOW shows the
 # model ("DETR – DETECTION TRANSFORMER"); `docs/decks.md` lists the decks.
@@ -25,9 +25,9 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## Scenes and targets
 #
-# Our scenes have one to four handwritten digits among fragments of others. A target is a class and
-# a box. DETR (Carion et al. 2020, arXiv:2005.12872v3) describes a box by its center, width and
-# height, relative to the size of the image.
+# Our scenes have one to four handwritten digits among fragments of other digits. A target is a
+# class and a box. DETR (Carion et al. 2020, arXiv:2005.12872v3) describes a box by its center,
+# width and height, relative to the size of the image.
 
 # %%
 digits, digit_labels, _, _ = digits_split()
@@ -64,7 +64,7 @@ assert max(len(labels) for labels in scenes.labels) == 4
 
 # %% tags=["answer"]
 def iou(a, b):
-    """Return the intersection over union of pairs of boxes, (pair,)."""
+    """Return the intersection over union of each pair of boxes, shape (pair,)."""
     first = mt.maximum(a[:, :2], b[:, :2])
     last = mt.minimum(a[:, 2:], b[:, 2:])
     shared = mt.clamp(last - first, min=0).prod(-1)
@@ -113,7 +113,7 @@ check(
 
 # %% tags=["answer"]
 def empty_share(a, b):
-    """Return the share of the enclosing box that is in neither box, (pair,)."""
+    """Return the share of the enclosing box that neither box covers, shape (pair,)."""
     inner = mt.minimum(a[:, 2:], b[:, 2:]) - mt.maximum(a[:, :2], b[:, :2])
     outer = mt.maximum(a[:, 2:], b[:, 2:]) - mt.minimum(a[:, :2], b[:, :2])
     areas = (a[:, 2:] - a[:, :2]).prod(-1) + (b[:, 2:] - b[:, :2]).prod(-1)
@@ -199,7 +199,7 @@ show(
 
 # %% tags=["answer"]
 def pair_costs(logits, boxes, labels, target_boxes):
-    """Return the cost of each prediction and target, (query, target)."""
+    """Return the cost of matching each prediction with each target, shape (query, target)."""
     probability = mt.softmax(logits, -1)[:, labels]
     distance = (boxes.unsqueeze(1) - target_boxes).abs().sum(-1)
     corners = box.center_to_corners_format(boxes)
@@ -247,11 +247,11 @@ assert greedy == 11 and best == 4
 
 # %% [markdown]
 # The greedy matching takes the pair of cost 1 and must then take the pair of cost 10. The optimal
-# matching gives up the best pair. The Hungarian method (Kuhn 1955) finds it in a time that grows
-# with the cube of the size, not with the number $n!$ of matchings.
+# matching does not contain the cheapest pair. The Hungarian method (Kuhn 1955) finds the optimal
+# matching of $n$ pairs in a time that grows with $n^3$, although there are $n!$ matchings.
 #
-# Here are made-up predictions for one scene: the targets in a different order, moved at random, and
-# two boxes without a target.
+# Here are made-up predictions for one scene. They are the targets in a different order, moved at
+# random, and two boxes without a target.
 
 # %%
 generator = np.random.default_rng(2)
@@ -311,7 +311,7 @@ show(
 
 # %%
 def set_loss_of(logits, boxes, target):
-    """The loss of DETR for one image."""
+    """Return the loss of DETR for one image."""
     losses = set_loss.hungarian_loss(
         logits.unsqueeze(0), boxes.unsqueeze(0), [target], 10, 0.1, 1, 5, 2
     )
@@ -319,7 +319,7 @@ def set_loss_of(logits, boxes, target):
 
 
 def by_order_of(logits, boxes, target):
-    """The loss if target 0 belongs to prediction 0, target 1 to prediction 1, and so on."""
+    """Return the loss if target 0 belongs to prediction 0, target 1 to prediction 1, and so on."""
     pairs = [(np.arange(len(target["boxes"])),) * 2]
     losses = set_loss.matched_losses(logits.unsqueeze(0), boxes.unsqueeze(0), [target], pairs)
     return set_loss.total_loss(losses).item()
@@ -363,22 +363,22 @@ assert difference < 1e-5
 assert np.ptp(equal.numpy(), 1).max() < 1e-6 < np.ptp(before.numpy(), 1).max()
 
 # %% [markdown]
-# Equal queries predict the same box six times: only their learned vectors tell them apart. And
-# because they attend to each other, they can agree on which query takes which object. This is why
-# DETR needs no step that removes duplicates.
+# Equal queries predict the same box six times: queries differ only in their learned vectors.
+# Because the queries attend to each other, they can agree on which query predicts which object.
+# This is why DETR does not need a step that removes duplicates.
 #
 # ## What goes wrong if targets are matched by order
 #
 # Train the decoder alone. In place of an image, each of the 12 scenes has four learned vectors that
-# the queries attend to. So the model can learn the scenes by heart, and only the loss matters. An
-# annotation has no order, so we shuffle the targets in every step. DETR also computes the loss for
-# the output of every decoder layer, each with its own matching ("auxiliary decoding losses",
-# section 3.2); the third run leaves this out.
+# the queries attend to. So the model can learn the scenes by heart, and we see only the effect of
+# the loss. An annotation has no order, so we shuffle the targets in every step. DETR also computes
+# the loss for the output of every decoder layer, each with its own matching ("auxiliary decoding
+# losses", section 3.2); the third run leaves this out.
 
 
 # %%
 class SceneDecoder(mt.nn.Module):
-    """DETR's decoder for learned vectors instead of an image."""
+    """DETR's decoder, which attends to learned vectors instead of an image."""
 
     def __init__(self, scenes, dim=32):
         super().__init__()
@@ -393,7 +393,7 @@ class SceneDecoder(mt.nn.Module):
 
 
 def loss_by_order(logits, boxes, targets):
-    """Match target n with prediction n, for all layers."""
+    """Return the loss of all layers, with target n matched with prediction n."""
     pairs = [(np.arange(len(target["boxes"])),) * 2 for target in targets]
     layers = zip(logits, boxes, strict=True)
     losses = [set_loss.matched_losses(*layer, targets, pairs) for layer in layers]
@@ -401,19 +401,19 @@ def loss_by_order(logits, boxes, targets):
 
 
 def loss_by_matching(logits, boxes, targets):
-    """Match with the Hungarian method, for all layers."""
+    """Return the loss of all layers, each matched by the Hungarian method."""
     losses = set_loss.auxiliary_losses(logits, boxes, targets, 10, 0.1, 1, 5, 2)
     return set_loss.total_loss(losses)
 
 
 def loss_of_last(logits, boxes, targets):
-    """Match with the Hungarian method, for the last layer only."""
+    """Return the loss of the last layer only, matched by the Hungarian method."""
     return loss_by_matching(logits[-1:], boxes[-1:], targets)
 
 
 # %%
 def precision(logits, boxes):
-    """The average precision at an IoU of 0.5, in percent."""
+    """Return the average precision at an IoU of 0.5, in percent."""
     found = detr.detections(logits, boxes, [(SIDE, SIDE)] * len(targets))
     truth = [
         {"class_labels": labels, "boxes": corners}
@@ -464,25 +464,26 @@ axes.set(xlabel="step", ylabel="loss of the last layer", yscale="log")
 axes.legend()
 show(
     figure,
-    "The loss of the last layer, by each run's own matching. By order, it remains at a high "
-    "value. With the Hungarian matching it falls, with or without the loss of the other layers.",
+    "Loss of the last layer, computed with each run's own matching. With targets matched by "
+    "order, the loss stays high. With the Hungarian matching it falls, with or without the losses "
+    "of the other layers.",
 )
 
 # %% [markdown]
-# If targets are matched by order, prediction 0 must be the 3 in one step and the 8 in the next. The
-# best that it can predict is an average over all objects of the scene: a box in the middle that
-# fits none of them. More capacity or more time would not help, because the gradients contradict
-# each other.
+# If targets are matched by order, prediction 0 must find the digit 3 in one step and the digit 8 in
+# the next. The best possible prediction is then an average over all objects of the scene: a box in
+# the middle that fits none of the objects. More capacity or more time would not help, because the
+# gradients contradict each other.
 #
 # The auxiliary losses hardly change the loss of the last layer here. But without them the first two
-# layers predict nothing useful, because no loss asks them to. In DETR's six layers they help to
-# output the right number of objects of each class (section 3.2), and you can drop the last layers
-# of a trained model.
+# layers predict nothing useful, because no loss asks them to. In DETR with its six layers, the
+# auxiliary losses help to output the right number of objects of each class (section 3.2). They also
+# make it possible to remove the last layers of a trained model.
 #
 # AP50 is the average precision at an IoU of 0.5, the usual measure: predictions are sorted by their
 # score. A prediction is correct if it has the right class and an IoU of at least 0.5 with a target
-# that no earlier prediction has taken. This matching is greedy. It ranks predictions, while the
-# loss needs a pair for every target.
+# that no earlier prediction has taken. So AP50 matches greedily, in the order of the scores. The
+# loss matches with the Hungarian method, because it needs a pair for every target.
 #
 # ## In the library
 
@@ -516,7 +517,8 @@ where(
 #
 # 1. Why does the matching need no gradient, although the loss depends on it?
 # 2. What would happen if every target were simply matched with its cheapest prediction, so that two
-#    targets could share one? And if every prediction were matched with its cheapest target?
+#    targets could share a prediction? And if every prediction were matched with its cheapest
+#    target?
 # 3. Why does the loss have both the L1 distance and the generalized IoU?
 
 # %% [markdown] tags=["answers"]
@@ -524,8 +526,8 @@ where(
 #
 # 1. The matching is a choice among finitely many assignments. A small change of the predictions
 #    almost never changes it, so its derivative is 0 where it exists.
-# 2. If targets share a prediction, it gets two different goals, and one object is missed. If every
-#    prediction takes a target, none says "no object", and each object is found several times, so
-#    duplicates must be removed afterwards.
+# 2. If two targets share a prediction, this prediction is pulled toward both, and one object is
+#    missed. If every prediction is matched with a target, no prediction says "no object", and each
+#    object is found several times, so duplicates must be removed afterwards.
 # 3. The L1 distance is larger for large boxes with the same relative error. The generalized IoU
 #    does not depend on the scale.

@@ -41,22 +41,24 @@ for words in sentences[:3]:
 
 
 def pixels(scenes):
-    """The images without their margin: each cell is a patch of 10 x 10 pixels."""
+    """Return the images without their margin: each cell is a patch of 10 x 10 pixels."""
     return mt.tensor(scenes.images[..., 1:31, 1:31])
 
 
 print(pixels(test).shape, as_ids(sentences).shape)
 
 # %% [markdown]
-# CLIP (Radford et al. 2021, arXiv:2103.00020v1) has two towers. The *image tower* is a ViT; its
-# class token stands for the image. The *text tower* has GPT's causal blocks; its end token stands
-# for the text, because it is the only token that has read all of it. A linear layer without bias
-# projects each of them to the same width, and the result is divided by its length:
+# CLIP (Radford et al. 2021, arXiv:2103.00020v1) has two towers. The *image tower* is a ViT, and the
+# output of its class token represents the image. The *text tower* has GPT's causal blocks. The
+# output of its end token represents the text, because only the end token has read the whole text. A
+# linear layer without bias projects both outputs to the same width, and each result is divided by
+# its length:
 #
 # $$u_i = \frac{W_u f(\mathrm{image}_i)}{|W_u f(\mathrm{image}_i)|}, \qquad
 # v_j = \frac{W_v g(\mathrm{text}_j)}{|W_v g(\mathrm{text}_j)|}$$
 #
-# The towers never see each other's tokens. They meet in one number, the cosine $u_i^T v_j$.
+# A tower never sees the tokens of the other tower. An image and a text are compared only by one
+# number, the cosine $u_i^T v_j$.
 
 
 # %%
@@ -80,9 +82,9 @@ print(cosines.numpy().round(2))
 # It is not enough to ask for a large cosine for each pair. If all scenes and all sentences have the
 # same vector, every cosine is 1. So the pairs of a batch are compared with each other. In the
 # matrix of logits $z_{ij} = u_i^T v_j / \tau$, row $i$ asks which sentence belongs to scene $i$.
-# This is a classification with as many classes as there are pairs, and class $i$ is correct. Column
-# $j$ asks which scene belongs to sentence $j$. The loss is the mean of both cross-entropies (Figure
-# 3 of the paper).
+# This is a classification with one class for each sentence of the batch, and class $i$ is correct.
+# Column $j$ asks which scene belongs to sentence $j$. The loss is the mean of both cross-entropies
+# (Figure 3 of the paper).
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the loss of a batch
@@ -97,7 +99,7 @@ print(cosines.numpy().round(2))
 
 # %% tags=["answer"]
 def pair_loss(logits):
-    """Return the mean loss of both directions."""
+    """Return the mean of the two cross-entropies, over the rows and over the columns."""
     rows = mt.log_softmax(logits, 1).diagonal()
     columns = mt.log_softmax(logits, 0).diagonal()
     return -(rows.mean() + columns.mean()) / 2
@@ -115,8 +117,8 @@ check(
 )  # fmt: skip
 
 # %% [markdown]
-# A model that knows nothing has a loss of $\log n$ for $n$ pairs: it guesses among $n$ classes. A
-# larger batch asks a harder question.
+# An untrained model has a loss of about $\log n$ for $n$ pairs, because it guesses among $n$
+# classes. With a larger batch, the task is harder.
 
 # %%
 for n in (2, 16, 128):
@@ -128,9 +130,9 @@ for n in (2, 16, 128):
 # ## What goes wrong with one direction
 #
 # If the loss uses only the rows, two scenes are never compared with each other. Scene 0 below has
-# large logits for every sentence. The softmax of a row does not notice this, because a number that
-# is added to the whole row cancels. But if you use a sentence to search for its scene, you always
-# find scene 0.
+# large logits for every sentence. The softmax of a row does not change, because a number that is
+# added to the whole row cancels. But if you search for the scene of a sentence, you always find
+# scene 0.
 
 # %%
 logits = mt.tensor([[19.0, 9.0, 9.0], [0.0, 8.0, 0.0], [0.0, 0.0, 8.0]])
@@ -143,7 +145,7 @@ assert rows < 0.001 and columns > 0.5
 assert logits.argmax(1).tolist() == [0, 1, 2] and logits.argmax(0).tolist() == [0, 0, 0]
 
 # %% [markdown]
-# ## What moves a pair
+# ## The gradient of each pair
 #
 # The gradient of a cross-entropy is $p - \mathrm{onehot}$ (lesson 5). Here it is a matrix, too. The
 # entries of the diagonal are negative: a step makes these pairs more similar. All other entries are
@@ -197,9 +199,9 @@ assert contrastive_loss(perfect).item() > 3.8 and contrastive_loss(perfect / 0.0
 # %% [markdown]
 # The temperature is learned with the weights. The parameter is $s = \log(1/\tau)$, called
 # `logit_scale`. It starts at $\log(1/0.07) = 2.66$. The factor $e^s$ is positive for every $s$, and
-# a step of 0.01 changes it by 1 %, whether it is 2 or 100. The paper limits it
-# to 100. A small temperature has a price: the gradient then comes only from the few most similar
-# wrong pairs. They may be wrong only by accident, because two scenes of the batch show the same
+# a step of 0.01 changes it by 1 %, whether it is 2 or 100. The paper limits it to 100. A small
+# temperature has a disadvantage: the gradient then comes only from the few most similar wrong
+# pairs. Such a pair may be wrong only by accident, because two scenes of the batch show the same
 # digits.
 
 # %% tags=["plot"]
@@ -221,12 +223,13 @@ for temperature in (1.0, 0.1, 0.02):
     push = np.sort(leaf.grad.numpy()[~np.eye(128, dtype=bool)])[::-1]
     right.plot(np.linspace(0, 100, len(push)), np.cumsum(push) / push.sum(), label=temperature)
 right.set_xlabel("wrong pairs, the most similar first (%)")
-right.set_ylabel("share of the push")
+right.set_ylabel("share of the gradient")
 right.legend(title="temperature")
 show(
     figure,
-    "Left: with noise, the loss has its minimum at a temperature between the extremes; the dotted "
-    "line is a guess. Right: at a small temperature, a few wrong pairs get almost all of the push.",
+    "Left: with noisy cosines, the loss has its minimum at a medium temperature. The dotted line "
+    "is the loss of a guess. Right: at a small temperature, a few wrong pairs get almost all of "
+    "the gradient.",
 )
 
 # %% [markdown]
@@ -261,7 +264,7 @@ print(f"learned temperature: {1 / model.logit_scale.exp().item():.3f}")
 
 
 def retrieval(model, sentences, count=100):
-    """How often the correct one of 100 is first, for scenes and for sentences."""
+    """Return how often the correct candidate of 100 is first, for scenes and for sentences."""
     kinds = {tuple(sorted(digits)): i for i, digits in enumerate(test.digits)}
     chosen = sorted(kinds.values())[:count]  # no two have the same digits
     ids = mt.tensor(as_ids([sentences[i] for i in chosen]))
@@ -295,7 +298,7 @@ assert min(found) > pick(0.8, 0.08)
 
 # %% tags=["answer"]
 def class_of(image_vectors, prompt_vectors):
-    """Return cosines, of shape (image, class)."""
+    """Return the cosine of each image with each class, of shape (image, class)."""
     classes = F.normalize(prompt_vectors.mean(1), dim=-1)
     return image_vectors @ classes.T
 
@@ -317,7 +320,7 @@ single = draw_scenes(500, test_images, test_labels, np.random.default_rng(4), mo
 
 
 def zero_shot(model, places=False):
-    """Share of scenes with one digit that the prompts classify correctly."""
+    """Return the share of scenes with one digit that the prompts classify correctly."""
     ids = np.stack([as_ids(texts) for texts in prompts(places)])  # (class, prompt, token)
     with mt.no_grad():
         logits = model.classify(pixels(single), model.class_vectors(mt.tensor(ids)))
@@ -351,11 +354,12 @@ print(f"zero-shot accuracy: {zero_shot(other, places=True):.0%}")
 assert min(found) > 0.3 and zero_shot(other, places=True) < 0.4
 
 # %% [markdown]
-# Retrieval is good, but reading is at chance level. A model can see where ink is without reading.
-# The 100 scenes have so many different layouts that a model finds about 60 % of the sentences if it
-# knows the layout and guesses the digits. Training first exploits whatever is easiest to see. With
-# more steps these towers learn to read, too, but later. So a high retrieval accuracy does not show
-# what a model has understood. Always ask what else could tell the pairs apart.
+# Retrieval is good, but the classification of digits is at chance level. A model can see where the
+# ink is without recognizing the digits. The 100 scenes have so many different layouts that a model
+# finds about 60 % of the sentences if it knows the layout and guesses the digits. A model first
+# learns the features that are easiest to see. With more steps, these towers learn the digits, too.
+# So a high retrieval accuracy does not show which features a model has learned. Always ask what
+# else could distinguish the pairs.
 #
 # ## The evidence for a word
 #
@@ -389,7 +393,8 @@ where(CLIP, TextTower, contrastive_loss, patch_relevance)
 # ## Exercise
 #
 # Train new towers with batches of 16 pairs for eight times as many steps, so that they see the same
-# number of scenes. Before you run it, write down whether they read better or worse, and why.
+# number of scenes. Before you run it, write down whether they classify digits better or worse, and
+# why.
 #
 # Then practice:
 #

@@ -2,7 +2,7 @@
 # # One stream: UNITER, alignment as transport
 #
 # A model answers questions about images, so it has to read words and the objects of an image
-# together. Nobody tells it which word belongs to which object. How do words and image regions
+# together. No label tells it which word belongs to which object. How do words and image regions
 # become one sequence, and how can a sentence and an image be aligned without labels for the pairs?
 #
 # *Prerequisites:* cross-entropy (lesson 5), BERT (lesson 18). The deck COMP541 names UNITER;
@@ -29,8 +29,8 @@ mt.manual_seed(0)
 # ## Words and regions
 #
 # A scene has up to four handwritten digits. A detector has found them, so the image is a set of
-# *regions*: a vector of features for each one (here the 64 pixels of its crop) and a box. A caption
-# says where one digit is, or where two digits are relative to each other, or both.
+# *regions*. Each region has a vector of features (here the 64 pixels of its crop) and a box. A
+# caption says where one digit is, or where two digits are relative to each other, or both.
 
 # %%
 *training, images, labels = digits_split()
@@ -46,11 +46,11 @@ for n in range(4):
     print("digits", test.digits[n][test.digits[n] >= 0], " caption:", text(captions[n]))
 
 # %% [markdown]
-# UNITER (Chen et al. 2020, arXiv:1909.11740, section 3.1) puts both into one sequence. A word's
-# embedding is the sum of vectors for the word, its position and a segment, as in BERT. A region's
-# embedding is the sum of its projected features, its projected box and a second segment. The box is
-# seven numbers: left, top, right, bottom, width, height and area. From there on, the model is a
-# plain BERT. Every word attends to every region, and every region to every word.
+# UNITER (Chen et al. 2020, arXiv:1909.11740, section 3.1) puts words and regions into one sequence.
+# A word's embedding is the sum of vectors for the word, its position and a segment, as in BERT. A
+# region's embedding is the sum of its projected features, its projected box and a second segment.
+# The box is seven numbers: left, top, right, bottom, width, height and area. From there on, the
+# model is a plain BERT. Every word attends to every region, and every region to every word.
 
 # %%
 model = uniter.UNITER(len(WORDS), feature_dim=64, embed_dim=32, num_heads=2, num_layers=2)
@@ -68,10 +68,11 @@ assert abs(weights.sum(1) - 1).max() < 1e-5
 # %% [markdown]
 # ## What can be hidden?
 #
-# BERT hides words. UNITER hides words *or* regions, never both at once: a word must be predicted
-# with the help of all regions, and a region with the help of all words. A hidden word has one right
-# answer. A region has only features, so there are three losses: predict the features (squared
-# distance), predict the detector's class (cross-entropy), or predict its whole distribution $c$:
+# BERT hides words. UNITER hides words *or* regions, but never both in the same example. It predicts
+# a hidden word with the help of all regions, and a hidden region with the help of all words. A
+# hidden word has one correct answer. A region has only features, so the paper uses three losses.
+# The model predicts the features (squared distance), the class that the detector found
+# (cross-entropy), or the detector's distribution $c$ over the classes:
 #
 # $$\mathrm{KL}(c \,\|\, p) = \sum_k c_k \log \frac{c_k}{p_k}$$
 
@@ -144,10 +145,11 @@ check(
 )
 
 # %% [markdown]
-# We could let each word choose its nearest region. Then two words can choose the same region, and a
-# region can be left over. *Optimal transport* asks for a plan for all of them. Each of the $m$
-# words has the mass $1/m$, each of the $n$ regions receives $1/n$, and $T_{ij}$ is the mass that
-# goes from word $i$ to region $j$. The distance is the cost of the cheapest plan:
+# We could let each word choose its nearest region. But then two words can choose the same region,
+# and some regions are not chosen at all. *Optimal transport* looks for one plan for all words and
+# regions. Each of the $m$ words has the mass $1/m$, each of the $n$ regions receives $1/n$, and
+# $T_{ij}$ is the mass that goes from word $i$ to region $j$. The distance is the cost of the
+# cheapest plan:
 #
 # $$D = \min_T \sum_{ij} T_{ij}\, c_{ij}, \qquad \sum_j T_{ij} = \tfrac1m, \quad
 #   \sum_i T_{ij} = \tfrac1n$$
@@ -201,9 +203,9 @@ check(
 )
 
 # %% [markdown]
-# Three words and three regions show what the plan adds. The first two words both like region 1
-# best. If each word chooses for itself, both take it. The plan gives region 1 to the word that
-# would lose more by going elsewhere.
+# An example with three words and three regions shows the difference. Region 1 is the cheapest
+# region of both word 1 and word 2. If each word chooses for itself, both choose region 1. The plan
+# gives region 1 to the word for which another region would cost much more.
 
 # %%
 example = mt.tensor([[0.1, 0.3, 0.9], [0.2, 0.9, 0.8], [0.6, 0.5, 0.1]])
@@ -238,10 +240,10 @@ assert abs(a.grad[0, 1, 2].item() - slope) < 1e-4
 # ## Learning to align
 #
 # Now for the experiment: can a network learn which word belongs to which region, if it only knows
-# which caption belongs to which scene? To see the transport at work, we leave the Transformer out.
-# A word is one learned vector, and a region's vector comes from a small network that reads its
-# pixels. The distance from a scene to its own caption must be smaller than the distance to another
-# scene's caption.
+# which caption belongs to which scene? To see only the effect of the transport, we leave out the
+# Transformer. A word is one learned vector, and a region's vector comes from a small network that
+# reads its pixels. The distance from a scene to its own caption must be smaller than the distance
+# to another scene's caption.
 
 
 # %%
@@ -252,7 +254,7 @@ class Vectors(nn.Module):
         self.regions = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, dim))
 
     def forward(self, ids, crops, absent):
-        """Distances (batch,) and plans (batch, word, region) of sentences and scenes."""
+        """Return distances (batch,) and plans (batch, word, region) of sentences and scenes."""
         vectors = self.words(ids), self.regions(crops)
         return word_region_alignment(*vectors, ~is_digit(ids), absent, beta=0.2, iterations=20)
 
@@ -281,7 +283,7 @@ def learn(model, steps, weight_of_others=1.0):
 
 
 def aligned(model):
-    """The share of digit words whose largest mass goes to their own region, and all plans."""
+    """Return the share of digit words that send most mass to their own region, and all plans."""
     with mt.no_grad():
         _, plans = model(ids, features, absent)
     n, k = np.nonzero(is_digit(ids).numpy())
@@ -307,8 +309,8 @@ for n in np.flatnonzero((different == 3) & (test.digits >= 0).all(1))[:3]:
     scenes.append((pictures[n], test.boxes[n], words, plans[n, k]))
 show(
     transport_figure(scenes, "Which word goes to which region"),
-    "Nobody said which crop is a seven. The mass goes there, because a seven is in the scene "
-    "whenever the caption says so.",
+    "No label says which crop is a seven. The word still sends its mass there, because the scene "
+    "contains a seven whenever the caption says so.",
 )
 
 # %% [markdown] tags=["predict"]
@@ -330,23 +332,24 @@ print(f"trained vectors: {own:.2f} of a word's mass goes to its own region")
 assert abs(plan[0, 0] / plan[0].sum() - 0.5) < 1e-3 and own < 0.51
 
 # %% [markdown]
-# Half of it. A region receives only $1/n = 1/4$, and a word has $1/m = 1/2$ to give. The rest has
-# to go to regions that the caption does not mention, at full cost. So the distance of a perfect
-# pair is not 0, and only the *largest* entry of a row shows which region belongs to the word.
-# *Unbalanced* transport would allow mass to be left over.
+# It sends half of its mass. A region receives only $1/n = 1/4$, and a word sends $1/m = 1/2$. The
+# rest has to go to regions that the caption does not mention, at a cost of 1. So the distance of a
+# caption from its own scene is not 0 even with perfect vectors, and only the *largest* entry of a
+# row shows which region belongs to the word. *Unbalanced* transport would allow mass to be left
+# over.
 #
 # ## What goes wrong without other captions
 #
-# Why not just make the distance of the right pairs small? Because there is a way to do this
-# without aligning anything: give all words and all regions the same vector. Then every plan costs
-# nothing.
+# Why not just make the distance of each scene to its own caption small? Because this can be
+# achieved without aligning anything: give all words and all regions the same vector. Then every
+# plan costs nothing.
 
 # %%
 collapsed = learn(Vectors(), pick(1500, 600), weight_of_others=0.0)
 
 
 def distances(vectors):
-    """Mean distances of the scenes' own captions and of other captions."""
+    """Return the mean distances of the scenes to their own captions and to other captions."""
     with mt.no_grad():
         own, other = (vectors(x, features, absent)[0] for x in (ids, ids.roll(1, 0)))
     return own.mean().item(), other.mean().item()
@@ -360,16 +363,17 @@ assert distances(trained)[1] - distances(trained)[0] > 0.2
 assert distances(collapsed)[1] < 0.05
 
 # %% [markdown]
-# Without other captions, all vectors become nearly equal. For a while, the few differences that are
-# left still align words and regions, but they shrink with every step.
+# Without other captions, all vectors become nearly equal. For a while, the remaining small
+# differences between the vectors still align words and regions, but these differences shrink with
+# every step.
 #
-# In UNITER, other tasks work against the collapse: a vector that predicts its hidden word cannot be
-# the same for all words. But the last layer has another way out. There, each word has already read
-# all regions, and its vector can contain whatever makes the cosines large. In a first version of
-# the recipe `uniter`, the alignment stayed near chance: 31 % of the digit words. It became useful
-# when the head for words also predicted the classes of regions, which gives the word "seven" and
-# the region of the seven something in common. A small loss does not show that words and regions are
-# aligned, so measure the alignment itself.
+# In UNITER, other tasks work against this collapse: a vector that predicts its hidden word cannot
+# be the same for all words. But the distance can still become small without an alignment. In the
+# last layer, each word has already read all regions, so its vector can contain whatever makes the
+# cosines large. In a first version of the recipe `uniter`, the alignment stayed near chance: 31 %
+# of the digit words. It became useful when the head for words also predicted the classes of
+# regions. The word "seven" and the region of the seven then have to predict the same class. A small
+# loss does not show that words and regions are aligned, so measure the alignment itself.
 
 # %% tags=["plot"]
 figure = new_figure(6, 2.8)
@@ -383,7 +387,7 @@ for offset, (name, vectors) in enumerate(pairs):
 axes.set_xticks(np.arange(2) + 0.2, ["own caption", "another caption"])
 axes.set_ylabel("transport distance")
 axes.legend()
-show(figure, "Without other captions, all distances vanish and say nothing about a pair.")
+show(figure, "Without other captions, all distances become 0, for correct and for wrong pairs.")
 
 # %% [markdown]
 # ## In the library
@@ -395,15 +399,17 @@ with fails(ArgumentError):
     transport_plan(example[None], beta=0.0)
 
 # %% [markdown]
-# `mta train uniter` pretrains one stream on captions. Then it answers "what is left of the seven?"
-# after learning from few labels, and is compared with the same network without pretraining.
+# `mta train uniter` pretrains one stream on captions. Then the model learns from few labels to
+# answer questions such as "what is left of the seven?", and is compared with the same network
+# without pretraining.
 #
 # ## Exercise
 #
 # The paper's detector finds 10 to 100 regions, and the caption does not mention most of them.
 # Change `learn` so that all words of a caption take part, not only its digits, and measure
 # `aligned` again. How much mass do the words "left of" send, and to which regions? Then try
-# `fewest=4` for training: why is a scene with few digits worth more than one with many?
+# `fewest=4` for training: why does the model learn more from a scene with few digits than from one
+# with many?
 #
 # ## Three questions
 #
@@ -425,4 +431,4 @@ with fails(ArgumentError):
 #    convergence, and the plan is exact for any $\beta$.
 # 3. A caption with "seven" always comes with a scene that has a seven. The other regions of these
 #    scenes change from scene to scene. So the only vector that makes the distance small in all of
-#    them is that of the seven.
+#    these scenes is the vector of the seven.

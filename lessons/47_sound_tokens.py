@@ -32,7 +32,7 @@ rng = np.random.default_rng(0)
 # A microphone measures the pressure of the air, here 8,000 times per second. The speech of this
 # lesson is synthetic: `spoken_digits.py` excites a model of the mouth with pulses (vowels) and
 # noise (consonants), and draws speakers with their own pitch, tempo and timbre. No download is
-# needed, and we know which word was spoken when.
+# needed, and the time of each word is known.
 
 # %%
 RATE = 8000
@@ -46,9 +46,10 @@ print("scores of one attention head, if each sample were a token:", f"{len(wavef
 # %% [markdown]
 # ## Frames
 #
-# Within 25 ms the mouth hardly moves. So we cut the sound into **frames** of this length, one every
-# 10 ms, and multiply each with a **window** that falls to zero at both ends. You will see why
-# below. The Hann window is $w_n = \frac12 - \frac12 \cos(2 \pi n / N)$.
+# Within 25 ms the mouth hardly moves. So we cut the sound into **frames** of 25 ms, one every 10
+# ms. We multiply each frame with a **window** that falls to zero at both ends. The section "What
+# goes wrong without a window" shows why. The Hann window is $w_n = \frac12 - \frac12 \cos(2 \pi n /
+# N)$.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: windowed frames
@@ -130,8 +131,8 @@ assert [len(found) for found in peaks.values()] == [1, 1, 2, 2]
 # A window of $T$ seconds blurs each tone into a band of about $4/T$ Hz: 160 Hz for the usual 25 ms,
 # 40 Hz for 100 ms. Padding the frames with zeros to 4,096 samples made the curves smooth, but added
 # no information. Speech needs short windows, because a "t" lasts 20 ms. In such windows, the
-# harmonics of a low voice, which are 100 Hz apart, blur into one band. For recognizing words, this
-# is an advantage.
+# harmonics of a low voice, which are 100 Hz apart, blur into one band. This loss of detail is an
+# advantage for recognizing words, because the pitch of a voice does not matter.
 #
 # ## Mel: fewer bands, spaced as we hear them
 #
@@ -207,7 +208,7 @@ show(figure, "Narrow filters for low frequencies, wide ones for high: 101 number
 
 # %%
 def spoken_words(of):
-    """All ten digits of some speakers in noise, as a list of waveforms, and their labels."""
+    """Return a list of waveforms, all ten digits of some speakers in noise, and their labels."""
     found = []
     for speaker in of:
         for digit in range(10):
@@ -217,7 +218,7 @@ def spoken_words(of):
 
 
 def twelve_moments(features):
-    """Features (frame, ...) at 12 equally spaced times, without their mean."""
+    """Return the features (frame, ...) at 12 equally spaced times, minus their mean."""
     place = np.linspace(0, len(features) - 1, 12).round().astype(int)
     return (features[place] - features[place].mean()).ravel()
 
@@ -247,22 +248,23 @@ assert right["log-mel"] > right["mel"] > right["power"]
 
 # %% [markdown]
 # The waveform is useless in this form: two recordings of the same word never have the same waves.
-# The logarithm turns loudness into an offset and lets weak consonants count. But it also lets every
-# noisy frequency count, so a mel band, which averages the noise of several frequencies *before* the
-# logarithm, is better than each frequency alone. The representation became five times smaller and
-# better. What is lost, pitch and fine detail, is noise for this task (though not for music).
+# The logarithm turns loudness into an offset, and it gives weak consonants more weight. But it also
+# gives more weight to frequencies that contain only noise. A mel band averages the noise of several
+# frequencies *before* the logarithm, so mel bands work better than single frequencies. The mel
+# representation is five times smaller than the spectrogram, and better. It loses pitch and fine
+# detail, which do not matter for this task (though they do for music).
 #
 # ## Three kinds of tokens
 #
 # A speech model can use any of three kinds of tokens (deck COMP541, "Pre-training in Speech": "with
 # spectrograms instead of images"; `docs/decks.md` lists the decks):
 #
-# - **frames**: Conformer (arXiv:2005.08100v1) and Whisper (arXiv:2212.04356v1) take 80 mel bands
-#   every 10 ms; strided convolutions first halve the rate once or twice.
-# - **patches of the spectrogram**, as if it were an image: AST (arXiv:2104.01778v3) uses patches of
-#   16 x 16, as ViT does.
-# - **pieces of the waveform**: VATT (arXiv:2104.11178v3) projects 128 samples, and lets the network
-#   learn about frequencies.
+# - **frames**: Conformer (arXiv:2005.08100v1) and Whisper (arXiv:2212.04356v1) read frames of 80
+#   mel bands, one every 10 ms. Strided convolutions first halve the number of frames once or twice.
+# - **patches of the spectrogram**: AST (arXiv:2104.01778v3) treats the spectrogram as an image, and
+#   cuts it into patches of 16 x 16, as ViT does.
+# - **pieces of the waveform**: VATT (arXiv:2104.11178v3) projects pieces of 128 samples, so the
+#   network has to learn about frequencies itself.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: patches of a spectrogram
@@ -317,8 +319,9 @@ for name, tokens in counts.items():
     print(f"{name:34} {tokens:6,} {tokens**2:18,}")
 
 # %% [markdown]
-# What else differs? We delay a word by half a millisecond, which nobody can hear, and compute the
-# correlation between each representation before and after the delay.
+# The representations also react differently to a small delay. We delay a word by half a
+# millisecond, which nobody can hear, and compute the correlation of each representation before and
+# after the delay.
 
 
 # %%
@@ -334,8 +337,8 @@ assert correlation(one, late) < 0.7 < 0.95 < correlation(mel_bands(one), mel_ban
 
 # %% [markdown]
 # A token of raw samples changes with every shift, and a network has to learn to ignore this change.
-# It can do so from a lot of data. The power spectrum has this knowledge built in: a shift changes
-# the phase of a frequency, and the squared magnitude drops the phase.
+# It can do so from a lot of data. The power spectrum ignores small shifts by construction: a shift
+# changes only the phase of each frequency, and the squared magnitude does not depend on the phase.
 #
 # ## What goes wrong without a window
 #
@@ -364,8 +367,9 @@ axes.legend()
 show(figure, "With the Hann window, the second tone stands out; without a window, it is hidden.")
 
 # %% [markdown]
-# Filters can leak, too. A triangle that continues below 0 instead of stopping there subtracts loud
-# frequencies that are far away. The exercise below has a filter that leaks in the other direction.
+# Filters can leak, too. If a triangle continues below 0 instead of stopping there, its band
+# subtracts the power of distant loud frequencies. The exercise below has a filter that leaks in the
+# other direction.
 #
 # ## In the library
 

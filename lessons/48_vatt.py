@@ -1,9 +1,10 @@
 # %% [markdown]
-# # VATT: three senses, one network
+# # VATT: three modalities, one network
 #
 # "Just patch it, encode it and throw it in a Transformer", says a slide. "You can tokenize
 # anything", says another. VATT does it with video, sound and text at once, and learns from clips
-# that nobody has labeled. How do three senses meet, and what does it cost to tokenize anything?
+# that nobody has labeled. How can one network compare three modalities, and what does it cost to
+# tokenize anything?
 #
 # *Prerequisites:* ViT (lesson 21), Transformers for video (lesson 41). The slides are
 # in the decks KROL ("Different input domains") and COMP541 ("Tokenizing the input data");
@@ -47,7 +48,7 @@ def spectrogram(key, speaker, rng):
 
 
 def record(speakers, takes, seed):
-    """Spectrograms (direction, take, frame, band)."""
+    """Return spectrograms (direction, take, frame, band)."""
     rng = np.random.default_rng(seed)
     voices = draw_speakers(speakers, rng)
     return np.array([
@@ -61,7 +62,7 @@ def sentence(direction, rng):
 
 
 def draw(count, voices, rng):
-    """Video, audio and text of some clips, and their directions, which no loss will see."""
+    """Return video, audio and text of some clips, and their directions, which no loss uses."""
     clips = draw_clips(count, SQUARE, np.zeros(1, int), rng, side=12, noise=0.05)
     audio = (voices[clips.directions, rng.integers(voices.shape[1], size=count)] + 6) / 4
     text = [sentence(direction, rng) for direction in clips.directions]
@@ -88,10 +89,11 @@ show(
 # %% [markdown]
 # ## Everything becomes tokens
 #
-# Each sense is cut into pieces, and a matrix projects each piece to a vector (Akbari et al. 2021,
-# arXiv:2104.11178v3, "Tokenization and Positional Encoding"). Video is cut into boxes of
-# $t \times h \times w$ pixels, sound into segments, and text into words. An *aggregation token*
-# comes first and plays the role of the class token.
+# Video, sound and text are three *modalities*. Each modality is cut into pieces, and a matrix
+# projects each piece to a vector (Akbari et al. 2021, arXiv:2104.11178v3, "Tokenization and
+# Positional Encoding"). Video is cut into boxes of $t \times h \times w$ pixels, sound into
+# segments, and text into words. An *aggregation token* comes first and plays the role of the class
+# token.
 
 # %%
 cut = {
@@ -146,7 +148,7 @@ check(
 
 # %%
 def layer_cost(n, d=768):
-    """Multiply-adds of one layer: (linear layers, attention)."""
+    """Return the multiply-adds of one layer: (linear layers, attention)."""
     return 12 * n * d**2, 2 * n**2 * d
 
 
@@ -157,9 +159,10 @@ for sense, n in counts.items():
           f"{100 * attention / (linear + attention):4.1f} % of them attention")  # fmt: skip
 
 # %% [markdown]
-# Text is almost free. The pixels and the waveform cost a hundred times as much, though they may say
-# no more than the sentence. Neighboring patches of a video are very similar, and so are segments of
-# a sound. *DropToken* therefore leaves out a random half of the video and audio tokens in training.
+# Text needs very few operations. The pixels and the waveform need a hundred times as many, though
+# they may contain no more information than the sentence. Neighboring patches of a video are very
+# similar, and so are segments of a sound. *DropToken* therefore leaves out a random half of the
+# video and audio tokens in training.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: DropToken
@@ -198,24 +201,25 @@ print(f"DropToken 0.5 leaves {100 * half / full:.1f} % of the multiply-adds of a
 assert half < full / 2
 
 # %% [markdown]
-# By more than half: the cost of the linear layers is halved, and that of attention falls to a
-# quarter. The number of parameters stays the same, because all tokens use the same matrices. At
-# test time all tokens are read again.
+# The number falls by more than half: the cost of the linear layers is halved, and the cost of
+# attention falls to a quarter. The number of parameters stays the same, because all tokens use the
+# same matrices. At test time all tokens are read again.
 #
-# ## Two spaces
+# ## Two common spaces
 #
-# Which clip belongs to which sound? The outputs of two senses are projected to a common space and
-# compared. The loss asks each clip to find its own sound among those of the batch, at the
+# Which clip belongs to which sound? The outputs of two modalities are projected to a common space
+# and compared. The loss asks each clip to find its own sound among those of the batch, at the
 # temperature $T$ (*NCE*, Eq. 5):
 #
 # $$-\log \frac{\exp(v_i \cdot a_i / T)}{\sum_j \exp(v_i \cdot a_j / T)}$$
 #
-# Video and sound are compared in one space. From there, a further projection leads to the space of
-# video and text. Text is the coarsest of the three, so it comes last.
+# Video and sound are compared in a first common space. A further projection leads from there to a
+# second space, in which video and text are compared. Text contains the least detail of the three
+# modalities, so its space comes last.
 #
 # Sentences are less reliable than sounds: someone may talk about something else while the clip
-# runs. *MIL-NCE* (Eq. 6) takes several sentences that were spoken near the clip, and requires only
-# that their *sum* beat the sentences of the other clips.
+# runs. *MIL-NCE* (Eq. 6) uses several sentences that were spoken near the clip. The loss asks only
+# for a large *sum* over these sentences, compared with the sentences of the other clips.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: MIL-NCE
@@ -252,11 +256,11 @@ check(
 )
 
 # %% [markdown]
-# ## One network for three senses
+# ## One network for three modalities
 #
-# VATT has three Transformers, or one that all senses share. In the shared version, only tokens,
-# positions and projections are separate. Sharing saves parameters, not computation: each sense
-# still runs through all layers.
+# VATT has three Transformers, or one that all modalities share. In the shared version, only
+# tokenizers, positions and projections are separate. Sharing saves parameters, not computation:
+# each modality still runs through all layers.
 
 
 # %%
@@ -278,20 +282,20 @@ with skip_init():
 print(f"the paper's shared network: {sum(p.numel() for p in medium.parameters()):,}")
 
 # %% [markdown]
-# We train the shared network. We test retrieval with new voices: eight clips, one for each
-# direction, and their eight sounds or sentences. A guess is correct 1 time in 8.
+# We train the shared network, and test retrieval with new voices. There are eight clips, one for
+# each direction, and their eight sounds or sentences. A random guess is correct 1 time in 8.
 
 
 # %%
 def test_rows(rng):
-    """One clip for each direction, in order."""
+    """Return one clip for each direction, in order."""
     *parts, directions = draw(100, new_voices, rng)
     first = [int(np.flatnonzero(directions == d)[0]) for d in range(8)]
     return [part[first] for part in parts]
 
 
 def similarities(network):
-    """Mean similarity matrices of video with audio and with text, and both hit rates."""
+    """Return the mean similarities of video with audio and with text, and both hit rates."""
     rng, found = np.random.default_rng(5), []
     with mt.no_grad():
         for _ in range(20):
@@ -331,21 +335,22 @@ for axes, matrix, sense in zip(figure.subplots(1, 2), matrices, ("sound", "text"
     axes.set_yticks(range(8), NAMES, fontsize=8)
 show(
     figure,
-    "Mean similarity of clips (rows) with sounds and sentences (columns). On the diagonal are "
-    "those of the same direction. Dark means similar.",
+    "Mean similarity of clips (rows) with sounds and sentences (columns). The diagonal has the "
+    "pairs of the same direction. Dark means similar.",
 )
 
 # %% [markdown]
-# Nobody told the network what a direction is, or which sound means which key. It found the
-# directions because they are what a clip, its sound and its sentence have in common. What they do
-# not have in common, such as the voice or the place of the square, does not help to lower the loss.
-# Each direction is also most similar to its two neighbors, so the network has put them on a circle.
+# No label told the network what a direction is, or which sound means which key. The network found
+# the directions because a clip, its sound and its sentence have the direction in common. Other
+# properties, such as the voice or the place of the square, do not help to lower the loss. Each
+# direction is also most similar to its two neighbors, so the network has arranged the directions on
+# a circle.
 #
 # ## What goes wrong if the tokens lose their positions
 #
-# DropToken leaves gaps. A token must therefore know where it came from, and positions are added
-# *before* tokens are dropped. After that, a shortened sequence looks like any other: the
-# Transformer accepts any number of tokens. The tokenizer does not: it needs all frames.
+# DropToken leaves gaps. So the vector of a token must contain its position, and positions are added
+# *before* tokens are dropped. The Transformer then accepts the shortened sequence, because it
+# accepts any number of tokens. The tokenizer does not accept a recording with missing frames:
 
 # %%
 with fails(mt.errors.ShapeError):
@@ -361,8 +366,8 @@ where(VATT, VideoTokens, AudioTokens, TextTokens, drop_token, nce_loss, mil_nce_
 # ## Exercise
 #
 # Train `make(shared=False)` and `make(shared=True, drop_rate=0.0)` with the same number of steps.
-# Compare the hit rates and the times. Which of these differences is larger than the difference
-# between two random seeds?
+# Compare their hit rates and times with those of the network above. Which of the differences are
+# larger than the difference between two random seeds?
 #
 # ## Three questions
 #
@@ -375,7 +380,7 @@ where(VATT, VideoTokens, AudioTokens, TextTokens, drop_token, nce_loss, mil_nce_
 #
 # 1. It asks each clip to reject the other's sound. That is wrong, and keeps the loss from reaching
 #    0, but it does not favor a wrong answer: the two sounds remain equally good matches.
-# 2. Text has few tokens, so there is nothing to save, and each word says something that no other
-#    word repeats.
-# 3. The distance between two tokens means something different for boxes of a video, which have
-#    three axes. One table cannot serve all senses.
+# 2. Text has few tokens, so there is little to save, and the information in a word is not repeated
+#    by other words.
+# 3. T5's bias depends on the distance along one axis. Boxes of a video have distances along three
+#    axes, so one table cannot serve all modalities.

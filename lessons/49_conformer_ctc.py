@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Conformer and CTC: summing over all alignments
 #
-# A recording has a hundred frames and four words, and nobody has written down which frame belongs
-# to which word. How can a network learn from such a pair? CTC (connectionist temporal
-# classification, Graves et al. 2006) adds up the probabilities of all alignments. There are
-# billions of them. Why are two passes over the frames enough?
+# A recording has a hundred frames and four words, but no labels that say which frame belongs to
+# which word. How can a network learn from such a pair? CTC (connectionist temporal classification,
+# Graves et al. 2006) adds up the probabilities of all alignments. There are billions of them. Why
+# are two passes over the frames enough?
 #
 # *Prerequisites:* cross-entropy (lesson 5), and sound as frames (lesson 47).
 
@@ -108,11 +108,11 @@ assert mt.ctc_decode(two_frames, beam_width=4)[0][0].tolist() == [1]
 # `aa`, and together they have 0.64. Summing over alignments is not the same as taking the best
 # alignment, neither in training nor in decoding.
 #
-# ## One pass forward
+# ## The forward pass over the frames
 #
 # Put a blank before, between and after the labels: $l'$ has $2L + 1$ **states**. An alignment walks
 # through them from left to right. In each frame it stays in its state, moves to the next one, or
-# skips a blank. It may skip a blank only between two *different* labels.
+# skips a blank. Only a blank between two *different* labels may be skipped.
 #
 # Let $\alpha_t(s)$ be the probability of all walks that are in state $s$ after frame $t$. The last
 # step of such a walk came from one of three states, so
@@ -121,7 +121,8 @@ assert mt.ctc_decode(two_frames, beam_width=4)[0][0].tolist() == [1]
 # \text{skip}(s)\,\alpha_{t-1}(s-2)\big)\; y_t(l'_s).$$
 #
 # A walk starts in the first blank or the first label and ends in the last label or the last blank:
-# $p(l \mid x) = \alpha_T(2L) + \alpha_T(2L + 1)$. That takes $T (2L + 1)$ sums instead of billions.
+# $p(l \mid x) = \alpha_T(2L) + \alpha_T(2L + 1)$. This takes $T (2L + 1)$ sums of three terms
+# instead of billions of products.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: one frame of the forward pass
@@ -162,7 +163,7 @@ check(
 
 # %%
 def lattice(target):
-    """Return the class of each state, and a matrix with 1 where state s leads to state r."""
+    """Return the class of each state, and a matrix with 1 where a walk can go from state s to r."""
     states = mt.zeros(2 * len(target) + 1, dtype="int64")
     states[1::2] = mt.tensor(target)
     step = mt.arange(len(states)) - mt.arange(len(states)).unsqueeze(1)  # r - s
@@ -190,19 +191,19 @@ print(f"one pass                {alpha[-1, -2:].sum():.12f}")
 assert abs(alpha[-1, -2:].sum() - brute) < 1e-15
 
 # %% [markdown]
-# ## One pass back: the gradient
+# ## The backward pass over the frames: the gradient
 #
-# Let $\beta_t(s)$ be the probability of everything that can still follow after state $s$ in frame
-# $t$. It is the same recursion, run from the last frame to the first. The product
+# Let $\beta_t(s)$ be the probability of all ways to complete a walk that is in state $s$ after
+# frame $t$. The same recursion computes $\beta$, from the last frame to the first. The product
 # $\alpha_t(s)\,\beta_t(s)$ is then the probability of all alignments that pass through state $s$ in
 # frame $t$. Each alignment is in exactly one state at a time, so for **every** $t$
 #
 # $$\sum_s \alpha_t(s)\,\beta_t(s) = p(l \mid x).$$
 #
-# Now the derivative. $p$ is a sum of products, and $y_t(k)$ is a factor of those alignments that
-# have class $k$ in frame $t$. Multiplying one factor of a product by $1 + \varepsilon$ adds
-# $\varepsilon$ times the product, so $\partial p / \partial \log y_t(k)$ is the sum of exactly
-# these products:
+# Now we compute the derivative. $p$ is a sum of products, one for each alignment, and $y_t(k)$ is a
+# factor of the alignments that have class $k$ in frame $t$. Multiplying one factor of a product by
+# $1 + \varepsilon$ adds $\varepsilon$ times the product. So $\partial p / \partial \log y_t(k)$ is
+# the sum of exactly these products:
 #
 # $$\frac{\partial(-\log p)}{\partial \log y_t(k)} = -\frac{1}{p} \sum_{s:\, l'_s = k} \alpha_t(s)\,
 # \beta_t(s).$$
@@ -264,9 +265,10 @@ print(f"gradient of the library's ctc_loss + posterior: at most {difference.item
 assert difference < 1e-14
 
 # %% [markdown]
-# The softmax before it adds one more step (lesson 5): the gradient of the logits is
-# $y_t(k) - \text{posterior}_t(k)$. Cross-entropy has the same form. There the target is a one-hot
-# vector. CTC computes its own soft target from the network's current probabilities.
+# The network computes $y$ with a softmax, so the chain rule needs one more step (lesson 5): the
+# gradient of the logits is $y_t(k) - \text{posterior}_t(k)$. The gradient of cross-entropy has the
+# same form, with a one-hot target instead of the posterior. CTC computes this soft target itself,
+# from the network's current probabilities.
 #
 # ## What goes wrong with plain probabilities
 #
@@ -314,8 +316,8 @@ for name, part in block.named_children():
 # and key (Dai et al. 2019, arXiv:1901.02860v3). The product of all queries with all distances has
 # rows in which the distances run from $T - 1$ down to $-(T - 1)$. Key $j$ of query $i$ is in column
 # $T - 1 - i + j$, so each row has to move by one more than the row below it. `relative_shift` does
-# this with one padding and two reshapes. If the table contains the distances themselves, the result
-# must be $i - j$:
+# this with one padding and two reshapes. To test it, we fill the table with the distances
+# themselves. The result must be $i - j$:
 
 # %%
 distances = mt.arange(3, -4, -1).expand(4, 7)
@@ -327,8 +329,8 @@ with fails(mt.errors.ShapeError):
 # %% [markdown]
 # ## A small recognizer
 #
-# Three spoken digits, 8 speakers, and only the words as labels. Strided convolutions merge every
-# four frames into one, which covers 40 ms.
+# The recordings have three spoken digits each, from 8 speakers. The only labels are the words.
+# Strided convolutions merge every four frames into one, which covers 40 ms.
 
 
 # %%
@@ -375,8 +377,8 @@ assert losses[-1] < losses[0]
 assert wrong < 0.2 or steps < 100
 
 # %% [markdown]
-# What does the network output in each frame? We draw the probabilities of one recording, and the
-# posterior of the states, which is what the gradient of CTC pulls towards.
+# What does the network output in each frame? We draw the network's probabilities for one recording,
+# and the posterior probabilities. The gradient of CTC pulls the first toward the second.
 
 # %%
 features, lengths, labels = (part[:1] for part in test)
@@ -405,16 +407,21 @@ for axes, values, title in (
 upper.set_ylim(-0.02, 1.45)
 upper.legend(loc="upper right", ncols=4, fontsize=8)
 lower.set_xlabel("time in seconds")
-show(figure, "CTC speaks in spikes: a word is one or two frames, and all others are blank.")
+show(
+    figure,
+    "The output of CTC consists of spikes: each word takes one or two frames, and all other "
+    "frames are blank.",
+)
 
 # %% [markdown]
-# The blank wins nearly everywhere. It is the one class that fits any frame, so the network learns
-# it first and then places each word where it is most certain. CTC finds out *which* words were
-# said, but only roughly *when*.
+# The blank is the most probable class in nearly all frames. It is the only class that is allowed in
+# any frame, so the network learns the blank first, and then places each word where the network is
+# most certain. CTC finds out *which* words were said, but only roughly *when*.
 #
 # CTC has a second weakness: it treats the frames as independent given the sound. It cannot take
-# into account which words it has already written. A decoder with attention (`SpeechSeq2Seq`) reads
-# its own words; the recipe `mta train speech` trains both.
+# into account which words it has already written. A decoder with attention (`SpeechSeq2Seq`) also
+# reads the words that it has already written. The recipe `mta train speech` trains both kinds of
+# models.
 #
 # ## In the library
 
@@ -426,8 +433,8 @@ where(F.ctc_loss, mt.ctc_decode, ConformerBlock, RelativeAttention, relative_shi
 #
 # Write `backward_step`, which runs the same recursion from the last frame to the first, and compute
 # $\beta$ with it. Then write both with logarithms and `mt.logsumexp`, and find the loss of the 200
-# frames above. For a blank that may not be skipped, add $-\infty$; what does your gradient become
-# where all three terms are $-\infty$?
+# frames above. Where a blank may not be skipped, add $-\infty$ to the logarithm. What does your
+# gradient become where all three terms are $-\infty$?
 #
 # Then practice:
 #
@@ -450,5 +457,6 @@ where(F.ctc_loss, mt.ctc_decode, ConformerBlock, RelativeAttention, relative_shi
 # 1. Seven states: `- 5 - 5 - 2 -`. A walk may skip only the blank between 5 and 2.
 # 2. Zero: this alignment is the only one with a probability above 0, so the posterior is 1 where
 #    $y_t(k)$ is 1, and their difference is 0.
-# 3. One frame would cover a whole word, so a target needs at least as many frames as it has words,
-#    and one more for each repeated word. Fast speech would have no alignment.
+# 3. One frame would then cover a whole word of 400 ms. A target needs at least one frame for each
+#    word, and one more for each repeated word. Speech with shorter words would have too few frames
+#    for an alignment.

@@ -25,10 +25,10 @@ mt.manual_seed(0)
 # ## The gradient of a batch is an average
 #
 # The loss of a batch is the mean of the examples' losses, $L = \frac1n \sum_i l_i$. Differentiation
-# is linear, so the gradient of $L$ is the mean of the examples' gradients. It does not matter who
-# computes which of them. In **data parallel** training, each process, or **rank**, has a copy of
-# the model and computes the gradient $g_k$ for its own rows of the batch. With equal parts, the
-# gradient of the whole batch is $\frac1N \sum_k g_k$.
+# is linear, so the gradient of $L$ is the mean of the examples' gradients. It does not matter which
+# process computes which gradient. In **data parallel** training, each process, or **rank**, has a
+# copy of the model and computes the gradient $g_k$ for its own rows of the batch. With equal parts,
+# the gradient of the whole batch is $\frac1N \sum_k g_k$.
 
 
 # %%
@@ -91,16 +91,16 @@ check(
 )
 
 # %% [markdown]
-# ## The naive way: everyone sends to rank 0
+# ## The naive way: all ranks send to rank 0
 #
 # From here on, the ranks are real: `run_ranks(4, function, ...)` starts four processes, which call
 # the function and exchange messages by MPI. Each rank knows its number `dist.get_rank()` and the
 # number of ranks, `dist.get_world_size()`. The result has one entry for each rank, and a list of
 # all messages.
 #
-# So that we can see which ranks have contributed to a sum, rank $k$ has the numbers
-# $10^k, 2 \cdot 10^k, 3 \cdot 10^k$ and $4 \cdot 10^k$. A digit shows which of the four numbers it
-# is, and its decimal place shows which rank it came from.
+# So that we can see which ranks have contributed to a sum, rank $k$ has the numbers $10^k, 2 \cdot
+# 10^k, 3 \cdot 10^k$ and $4 \cdot 10^k$. In a sum, the digit shows which of the four numbers was
+# added, and its decimal place shows which rank the number came from.
 
 
 # %%
@@ -133,7 +133,7 @@ assert from_rank_0 == to_rank_0 == 3 * 16  # (N - 1) times the bytes of the tens
 
 # %% [markdown]
 # Rank 0 receives $N - 1$ gradients and sends $N - 1$ sums, while the others wait. With 64 ranks,
-# its network connection carries 126 gradients, and that of every other rank carries two.
+# rank 0 sends and receives 126 tensors, and every other rank only two.
 #
 # ## The ring
 #
@@ -141,10 +141,11 @@ assert from_rank_0 == to_rank_0 == 3 * 16  # (N - 1) times the bytes of the tens
 # $N - 1$ sends to rank 0.
 #
 # 1. **Reduce-scatter.** In step $s = 0, 1, \dots, N - 2$, rank $r$ sends part $r - 1 - s$ (modulo
-#    $N$) to the next rank, which adds it to its own. Part $p$ starts at rank $p + 1$ and travels
-#    around the ring. Every rank that it passes adds its values, so it is complete when it arrives
-#    at rank $p$.
-# 2. **All-gather.** Part $p$ starts at rank $p$, travels around once more, and is copied.
+#    $N$) to the next rank, which adds its own values of this part. So part $p$ starts at rank $p +
+#    1$ and travels around the ring. Every rank on the way adds its values, and the sum is complete
+#    when it arrives at rank $p$.
+# 2. **All-gather.** The complete part $p$ starts at rank $p$ and travels around the ring once more.
+#    Every rank on the way stores a copy.
 #
 # Each half has $N - 1$ rounds. In each round, all ranks send one part at the same time.
 
@@ -179,8 +180,8 @@ show(
 )
 
 # %% [markdown]
-# The ranks recorded their operations, too. This is what rank 2 computed: it cut its tensor into
-# parts, and three times it added what it received.
+# The ranks recorded their operations, too. Here are the operations of rank 2. It cut its tensor
+# into parts, and added a received part three times.
 
 # %%
 print(ringed[2]["table"])
@@ -246,9 +247,10 @@ check(
 #
 # $$2\, \frac{N - 1}{N}$$
 #
-# times the bytes of the tensor. If the tensor cannot be divided evenly, parts differ by one number.
-# In the reduce-scatter, rank $r$ sends all parts except part $r$, which ends there. In the
-# all-gather, it sends all except part $r + 1$, which the next rank has had from the start.
+# times the bytes of the tensor. If the tensor cannot be divided evenly, the sizes of the parts
+# differ by one number. In the reduce-scatter, rank $r$ sends all parts except part $r$, whose sum
+# ends at this rank. In the all-gather, rank $r$ sends all parts except part $r + 1$, because the
+# next rank has had this part from the start.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: count the bytes
@@ -326,17 +328,17 @@ axes.spines[["top", "right"]].set_visible(False)
 show(figure, "The busiest rank of the ring never sends more than twice the bytes of the tensor.")
 
 # %% [markdown]
-# More ranks make the parts smaller, and this nearly cancels the larger number of rounds. No
-# algorithm sends less (Patarasuk and Yuan 2009): whatever the order, each number must be sent
+# With more ranks, there are more rounds, but the parts are smaller, and the two effects nearly
+# cancel. No algorithm sends less (Patarasuk and Yuan 2009). In any order, each number must be sent
 # $N - 1$ times to be added up and $N - 1$ times to be copied, and the ring shares this work
 # equally.
 #
-# What does grow is the number of rounds, $2 (N - 1)$. If a message takes a fixed time $\alpha$ and
-# each byte the time $\beta$, the ring takes $2 (N - 1)\,\alpha + 2 \frac{N - 1}{N} B \beta$ for $B$
-# bytes. For small tensors, $\alpha$ dominates. This is why frameworks do not send the gradient of
-# each parameter separately.
+# But the number of rounds, $2 (N - 1)$, grows with $N$. If a message takes a fixed time $\alpha$
+# and each byte the time $\beta$, the ring takes $2 (N - 1)\,\alpha + 2 \frac{N - 1}{N} B \beta$ for
+# $B$ bytes. For small tensors, $\alpha$ dominates. This is why frameworks do not send the gradient
+# of each parameter separately.
 #
-# ## Buckets, while the backward pass goes on
+# ## Buckets: sending during the backward pass
 #
 # `DistributedDataParallel` collects gradients in **buckets**, and starts an all-reduce as soon as a
 # bucket is full. The backward pass begins with the last layer, whose gradients are complete first.
@@ -382,8 +384,9 @@ axes.set(xticks=[], xlabel="order of events", ylim=(3.6, -0.6))
 axes.spines[:].set_visible(False)
 show(
     figure,
-    "Bars of buckets start where their all-reduce starts. Their length is not measured: it depends "
-    "on the network. Only the last bucket has no work left beside it.",
+    "The bar of a bucket starts where its all-reduce starts. The length of the bars is not "
+    "measured, because it depends on the network. Only the all-reduce of the last bucket does not "
+    "overlap with any computation.",
 )
 
 # %% [markdown]
@@ -422,9 +425,9 @@ assert (alone - train(batch[:3], False)).abs().max() > 1e-3  # a quarter of the 
 # %% [markdown]
 # ## What goes wrong without equal weights, or without the average
 #
-# Averaging the gradients by hand takes one line. Here are two mistakes. In the first, the ranks
-# start with different weights. In the second, they add up the gradients and forget to divide by
-# $N$.
+# You can average the gradients by hand with one line, but two mistakes are common. In the first,
+# the ranks start with different weights. In the second, they add up the gradients and forget to
+# divide by $N$.
 
 
 # %%
@@ -460,13 +463,13 @@ assert (wrong - 2 * right).abs().max() < 1e-12
 
 # %% [markdown]
 # Different weights never become equal: all ranks subtract the same gradient, so the difference does
-# not change, and the gradient is not that of any of the models. The library copies the weights of
-# rank 0 at the start. Without the average, the step is $N$ times as large, which has the same
-# effect as a learning rate that is $N$ times as large. The loss may still fall, and nothing raises
-# an error.
+# not change. And the averaged gradient is not the gradient of any of the models. The library copies
+# the weights of rank 0 at the start. Without the average, the step is $N$ times as large, which has
+# the same effect as a learning rate that is $N$ times as large. The loss may still fall, and
+# nothing raises an error.
 #
-# A third mistake produces no numbers at all: one rank skips a call, for example because it has run
-# out of batches, and the others wait for it.
+# With a third mistake, the program does not finish at all: one rank skips a call, for example
+# because it has run out of batches, and the others wait for it.
 
 
 # %%
@@ -505,7 +508,7 @@ where(
 #    of 32 rows compute the same updates?
 # 2. Why does the reduce-scatter of the ring not give the same last digits as a sum in the order of
 #    the ranks?
-# 3. Which layer's gradients cannot be sent while the backward pass still has other work to do?
+# 3. Which layer's gradients can be sent only after the whole backward pass is complete?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
@@ -514,4 +517,4 @@ where(
 # 2. Part $p$ is summed in the order $p + 1, p + 2, \dots, p$, a different order for each part, and
 #    floating-point addition depends on the order. All ranks still have equal results, because the
 #    complete part is copied.
-# 3. Those of the first layer. They are complete last, and no layer is left to differentiate.
+# 3. Those of the first layer: the backward pass computes them last.

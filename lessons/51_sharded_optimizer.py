@@ -58,19 +58,19 @@ assert kinds["parameter"] == kinds["gradient"] == 4 * parameters
 assert 0 <= kinds["optimizer state"] - 8 * parameters < 1000  # and a counter of steps
 
 # %% [markdown]
-# What is saved for the backward pass (the *activations*) grows with the batch, and can be computed
-# again instead of saved. The first three lines are the same for every batch: 16 bytes for each
-# parameter, of which Adam's two averages take 8.
+# The tensors saved for the backward pass (the *activations*) grow with the batch. They can also be
+# computed again instead of being saved. The first three lines do not depend on the batch: 16 bytes
+# for each parameter, of which Adam's two averages take 8.
 #
-# With half precision (lesson 31) it is 16 bytes again: 2 for the weights, 2 for the gradients, and
-# 12 for the optimizer, which keeps the two averages and a float32 copy of the weights. Rajbhandari
-# et al. (2020, arXiv:1910.02054v3, section 3.1) start from there: a GPT-2 with 1.5 billion
-# parameters has weights of 3 GB, and needs 24 GB before it has seen a single token.
+# With half precision (lesson 31), the sum is also 16 bytes: 2 for the weights, 2 for the gradients,
+# and 12 for the optimizer, which keeps the two averages and a float32 copy of the weights. This is
+# the starting point of Rajbhandari et al. (2020, arXiv:1910.02054v3, section 3.1). A GPT-2 with 1.5
+# billion parameters has weights of 3 GB, but training needs 24 GB even without any activations.
 #
 # ## Three stages
 #
-# All ranks hold the same 16 bytes for each parameter. **ZeRO** ("zero redundancy") gives each of
-# $N$ ranks only $1/N$ of
+# In data parallel training, every rank holds these 16 bytes for each parameter. **ZeRO** ("zero
+# redundancy") divides them in three stages. Each of $N$ ranks holds only $1/N$ of
 #
 # * stage 1: the optimizer's state,
 # * stage 2: the gradients, too,
@@ -111,7 +111,8 @@ check(
 )
 
 # %% [markdown]
-# Figure 1 of the paper has a model with 7.5 billion parameters on 64 GPUs. Do we get its numbers?
+# Figure 1 of the paper gives the memory of a model with 7.5 billion parameters on 64 GPUs. Do we
+# get the same numbers?
 
 # %%
 parts = {"weights": 2, "gradients": 2, "optimizer": 12}  # bytes per parameter
@@ -147,14 +148,14 @@ show(
 # %% [markdown]
 # ## Who updates what?
 #
-# In stage 1, every parameter has an owner. The owner keeps its state and updates it. To give all
-# ranks about the same work, the library assigns whole parameters, the largest first, each to the
-# rank with the fewest numbers so far. This function defines the owner:
+# In stage 1, every parameter has an owner, the rank that keeps its optimizer state and updates it.
+# To give all ranks about the same work, the library assigns whole parameters, the largest first,
+# each to the rank with the fewest numbers so far. This function defines the owner:
 
 
 # %%
 def owner_of(i, sizes, ranks):
-    """Return the owner of parameter i. Slow: it computes the owners of all larger ones again."""
+    """Return the owner of parameter i. Slow: it also computes the owners of larger parameters."""
     before = [j for j in range(len(sizes)) if (-sizes[j], j) < (-sizes[i], i)]
     owners = np.array([owner_of(j, sizes, ranks) for j in before], dtype=int)
     loads = np.bincount(owners, [sizes[j] for j in before], minlength=ranks)
@@ -206,8 +207,8 @@ check(
 # %% [markdown]
 # ## A step of stage 1
 #
-# A plain step needs the average gradient on every rank, by an all-reduce. Lesson 50 built the
-# all-reduce from two halves. With shares, the update fits in between:
+# In plain data parallel training, an all-reduce gives every rank the average gradient. Lesson 50
+# built the all-reduce from two halves. Stage 1 updates the weights between these two halves:
 #
 # 1. **Reduce-scatter** of the gradients: each rank has the average of *its part*.
 # 2. Adam updates this part of the weights, with the state of this part. Adam treats each number
@@ -219,7 +220,7 @@ check(
 
 # %%
 def plain_steps(weights, gradients):
-    """AdamW with the average gradient; `gradients` has shape (step, rank, parameter)."""
+    """Take AdamW steps with the average gradient; `gradients` has shape (step, rank, parameter)."""
     weights = mt.nn.Parameter(weights.clone())
     optimizer = mt.optim.AdamW([weights], lr=0.1)
     for of_ranks in gradients:
@@ -254,9 +255,9 @@ assert difference < 1e-12 and all(result["state"] == 2 * 24 / 4 for result in sh
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# These ranks have sent gradients *and* weights. In plain data parallel training they send only
-# gradients. Did sharding send more bytes, fewer, or the same number? Write down your answer, then
-# run the next cell.
+# These ranks have sent gradients *and* weights. In plain data parallel training, they send only
+# gradients. Does sharding send more bytes, fewer bytes, or the same number? Write down your answer,
+# then run the next cell.
 
 # %%
 tensor_bytes = 24 * 8
@@ -272,8 +273,8 @@ figure = messages_figure(
 )
 show(
     figure,
-    "These are the messages of lesson 50: the same number, of the same size. Only what travels "
-    "around the second time is different: the updated weights.",
+    "The messages have the same number and size as those of lesson 50. Only the contents of the "
+    "second half are different: the updated weights.",
 )
 
 # %% [markdown]
@@ -289,14 +290,15 @@ show(
 # | 3 | $3 (N - 1) / N$ | the weights twice, forward and backward, and the gradients |
 #
 # Stage 2 frees a gradient as soon as its bucket has been sent to its owner. In stage 3, a rank does
-# not have the weights either. It collects those of a layer just before it needs them, in the
-# forward pass and once more in the backward pass, so it sends 1.5 times as much.
+# not have the weights either. It collects the weights of a layer just before it needs them, in the
+# forward pass and once more in the backward pass, so it sends 1.5 times as many bytes.
 #
 # ## The library's optimizer
 #
 # `ZeroRedundancyOptimizer` wraps any optimizer that updates each parameter by itself. Before saving
 # a checkpoint, all ranks call `consolidate_state_dict`, which collects the state on one rank. The
-# file then looks like that of a plain AdamW, and any number of ranks can continue from it.
+# checkpoint then has the same format as with a plain AdamW, and any number of ranks can continue
+# from it.
 
 
 # %%
@@ -354,14 +356,15 @@ sizes = [p.numel() for p in alone.parameters()]
 assert ranks[0]["owners"] == [owner_of(i, sizes, 3) for i in range(len(sizes))]
 
 # %% [markdown]
-# The weights are those of one process with AdamW. The shares are unequal: this small model has one
-# matrix that is larger than everything else, and the library does not cut parameters. Cutting
-# anywhere, as the paper does, would balance them. A deep model has many matrices of equal size, so
-# the imbalance does not matter.
+# The resulting weights equal those of one process with AdamW. The shares are unequal: this small
+# model has one matrix that is larger than all other parameters together, and the library does not
+# cut parameters. The paper cuts the parameters at any place, which would give equal shares. A deep
+# model has many matrices of equal size, so the imbalance does not matter.
 #
 # `DistributedDataParallel` averages *all* gradients on all ranks, and then each owner broadcasts
-# its new weights. That is simpler than the halves above, and works with any training loop, but it
-# sends about half as many bytes again: $2 (N - 1) / N$ for the gradients and 1 for the weights.
+# its new weights. This is simpler than an update between two halves of an all-reduce, and works
+# with any training loop. But it sends about 1.5 times as many bytes: $2 (N - 1) / N$ for the
+# gradients and 1 for the weights.
 #
 # Now *two* ranks continue from this checkpoint, and we compare them with one process that was never
 # interrupted.
@@ -375,18 +378,19 @@ for name, correct in alone.state_dict().items():
     assert difference < 1e-12
 
 # %% [markdown]
-# ## What goes wrong with a share that is taken for the whole
+# ## What goes wrong if one rank's share is used as the whole
 #
-# Programs for one process save the state on rank 0. With shares, rank 0 has only its own. The
-# library refuses to return that as the state:
+# Many programs save the optimizer state of rank 0. With sharding, rank 0 has only its own share of
+# the state. The library raises an error instead of returning this share:
 
 # %%
 print(ranks[0]["message"])
 assert "has not been collected" in ranks[0]["message"]
 
 # %% [markdown]
-# What would happen otherwise? We delete from the checkpoint what rank 0 does not own. An optimizer
-# takes a parameter without state for one that has not been updated yet, so loading does not fail.
+# What would happen without this error? We delete from the checkpoint the state that rank 0 does not
+# own. For the optimizer, a parameter without state is a parameter that has not been updated yet, so
+# loading does not fail.
 
 # %%
 state = ranks[0]["optimizer"]
@@ -409,7 +413,7 @@ assert changes["share of rank 0"].min() > 0.0099 > 1.2 * changes["whole state"].
 
 # %% [markdown]
 # Without its averages, Adam starts again from zero: its first step moves every number by the full
-# learning rate, whatever the size of its gradient. After a restart the loss jumps, and no error
+# learning rate, whatever the size of its gradient. So the loss jumps after a restart, and no error
 # says why.
 #
 # The second mistake is about clipping. Clipping limits the norm of the *whole* gradient. If each
@@ -465,9 +469,10 @@ for name, clipped in (("one norm", together), ("a norm per rank", mt.cat(alone_c
     assert (cosine > 0.99999) == (name == "one norm")
 
 # %% [markdown]
-# Clipping by parts changes the direction of the step, and the result depends on how the parameters
-# were assigned, and therefore on the number of ranks. `clip_grad_norm_` is safe with
-# `ZeroRedundancyOptimizer`, which is stage 1: every rank has all gradients when it is called.
+# Clipping each part by its own norm changes the direction of the step. The result then depends on
+# how the parameters were assigned to ranks, and therefore on the number of ranks. `clip_grad_norm_`
+# is safe with `ZeroRedundancyOptimizer`, which is stage 1: every rank has all gradients when it is
+# called.
 #
 # ## In the library
 
@@ -480,19 +485,19 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Turn `sharded_steps` into stage 3 for a chain of two matrices: each rank keeps a quarter of each
-# matrix as a flat vector, collects a matrix with `dist.ring_all_gather` just before the
-# multiplication, and frees it afterwards. In the backward pass, the rank collects the matrix again,
-# and sends the matrix's gradient with `dist.ring_reduce_scatter`. Compare the updates with one
-# process, to 1e-12. Count the bytes: are they 1.5 times those of stage 1?
+# Turn `sharded_steps` into stage 3 for a model that multiplies by two matrices in a row. Each rank
+# keeps a quarter of each matrix as a flat vector, collects a matrix with `dist.ring_all_gather`
+# just before the multiplication, and frees it afterwards. In the backward pass, the rank collects
+# the matrix again, and sends the matrix's gradient with `dist.ring_reduce_scatter`. Compare the
+# updates with those of one process, to 1e-12. Count the bytes: are they 1.5 times those of stage 1?
 #
 # ## Three questions
 #
 # 1. Why can Adam's work be divided anywhere, but Adafactor's only between matrices? (Adafactor
 #    keeps averages over the rows and columns of a matrix.)
 # 2. How much memory does stage 1 save with plain SGD, without momentum?
-# 3. A model needs 16 GB for weights, gradients and state, and 40 GB for activations. What does ZeRO
-#    do about it?
+# 3. A model needs 16 GB for weights, gradients and state, and 40 GB for activations. How much of
+#    the 56 GB can ZeRO save?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -2,8 +2,9 @@
 # # Tensor parallelism: split a matrix, split the heads
 #
 # A model does not fit into the memory of one machine, so even a single layer has to be computed by
-# several machines. Each has a part of every matrix. How must a layer be cut so that the machines
-# send as few messages as possible, and still compute the same numbers, forward and backward?
+# several machines. Each machine has a part of every matrix. How must a layer be cut so that the
+# machines send as few messages as possible, and still compute the same numbers as a single machine,
+# forward and backward?
 #
 # *Prerequisites:* several heads (lesson 11), the feed-forward block (lesson 14), GPT (lesson 17),
 # ranks and the all-reduce (lesson 50).
@@ -29,9 +30,9 @@ mt.manual_seed(0)
 # ranks have $X$ (token, embed). There are two ways to give each of $N$ ranks a part of a matrix:
 #
 # * **By columns**, $X\,[A_1\; A_2] = [X A_1\;\; X A_2]$. Each rank computes some columns of the
-#   result, without a message.
+#   result. This does not need a message.
 # * **By rows**, $[X_1\; X_2] \begin{bmatrix} A_1 \\ A_2 \end{bmatrix} = X_1 A_1 + X_2 A_2$. Each
-#   rank needs only some columns of the input, and has one term of a sum.
+#   rank needs only some columns of the input, and computes one term of the sum.
 #
 # Megatron-LM (Shoeybi et al. 2019, arXiv:1909.08053v4, section 3) cuts $A$ by columns and $B$ by
 # rows. A rank's part of the first product is exactly what it needs for its part of the second:
@@ -55,7 +56,7 @@ axes = figure.subplots()
 
 
 def draw(left, width, height, label, colors, stacked=False):
-    """Draw a matrix, cut into as many columns, or stacked rows, as there are colors."""
+    """Draw a matrix that is cut into columns, or rows if `stacked`, one part for each color."""
     w, h = (width, height / len(colors)) if stacked else (width / len(colors), height)
     for k, color in enumerate(colors):
         place = (left, height / 2 - (k + 1) * h) if stacked else (left + k * w, -height / 2)
@@ -77,8 +78,9 @@ axes.set(xlim=(-0.1, 13), ylim=(-0.9, 1.2), aspect="equal")
 axes.axis("off")
 show(
     figure,
-    "Blue is on rank 0, orange on rank 1, gray on both. The columns that a rank has computed meet "
-    "the rows that it holds. Only the two terms have to be added across ranks.",
+    "Blue is on rank 0, orange on rank 1, gray on both. The columns that a rank has computed are "
+    "multiplied by the rows that the same rank holds. Only the two terms have to be added across "
+    "ranks.",
 )
 
 # %% [markdown] tags=["your-turn"]
@@ -94,7 +96,7 @@ show(
 
 # %% tags=["answer"]
 def rank_term(x, a, b, rank, ranks):
-    """Return the rank's term of GELU(x @ a) @ b, shape (token, out)."""
+    """Return one rank's term of GELU(x @ a) @ b, shape (token, out)."""
     n = a.shape[1] // ranks
     own = slice(rank * n, (rank + 1) * n)
     return F.gelu(x @ a[:, own]) @ b[own]
@@ -129,8 +131,8 @@ check(
 # \frac{dL}{dH_k} = (G B_k^T) \odot \mathrm{GELU}'(H_k), \qquad
 # \frac{dL}{dA_k} = X^T \frac{dL}{dH_k}.$$
 #
-# But $X$ has $N$ uses, one on each rank. The gradient of a value with several uses is the sum of
-# their gradients:
+# But $X$ is used $N$ times, once on each rank. The gradient of a value with several uses is the sum
+# of their gradients:
 #
 # $$\frac{dL}{dX} = \sum_k \frac{dL}{dH_k}\, A_k^T.$$
 #
@@ -181,8 +183,8 @@ check(
 )
 
 # %% [markdown]
-# Now on four real ranks. `into` and `out_of` are $f$ and $g$; we will replace them by something
-# else soon.
+# Now we run the block on four real ranks. The arguments `into` and `out_of` name the operations
+# that serve as $f$ and $g$. Later sections replace these operations by other ones.
 
 
 # %%
@@ -207,7 +209,7 @@ def split_block(x, a, b, into, out_of):
 
 
 def compare(results):
-    """Return y and the three gradients, each as a pair: of the ranks, and of one process."""
+    """Return y and the three gradients, each as a pair: from the ranks, and from one process."""
     leaves = [t.clone().requires_grad_() for t in (x, a, b)]
     y = F.gelu(leaves[0] @ leaves[1]) @ leaves[2]
     y.square().mean().backward()
@@ -231,10 +233,11 @@ assert all(result["calls"] == [1, 1] for result in results)
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# The library has another sum with a gradient, `dist.functional.all_reduce`. It is correct if every
-# rank has its own loss and the loss of the run is their sum: its backward pass sums the gradients
-# of $Y$ over the ranks. We use it in place of $g$, on 4 ranks. The values of $Y$ stay the same.
-# What happens to the gradients of $A$ and $X$? Write down your answer, then run the next cell.
+# The library has a second differentiable sum over ranks, `dist.functional.all_reduce`. Its backward
+# pass also sums the gradients of $Y$ over the ranks. This is correct if every rank has its own loss
+# and the total loss is the sum of these losses. Here we use this function in place of $g$, on 4
+# ranks. The values of $Y$ stay the same. What happens to the gradients of $A$ and $X$? Write down
+# your answer, then run the next cell.
 
 # %%
 results = run_ranks(4, split_block, x, a, b, "f", "all_reduce")
@@ -245,19 +248,19 @@ for name, (found, correct) in compare(results).items():
 
 # %% [markdown]
 # All gradients are four times too large: the same loss is counted once for each rank. With two such
-# blocks in a row, the gradients of the first are 16 times too large. Yet training hardly shows it,
-# because Adam divides by the size of the gradient.
+# blocks in a row, the gradients of the first are 16 times too large. Yet you can hardly see this
+# mistake in training, because Adam divides by the size of the gradient.
 #
-# ## The heads are split already
+# ## Attention is already split into heads
 #
-# Attention has its columns and rows, too. The columns of the query, key and value matrices belong
-# to heads, and heads do not need each other until the output projection, which is linear in their
-# concatenated contexts $c_h$:
+# Attention can be cut by columns and rows, too. The columns of the query, key and value matrices
+# belong to heads, and each head is computed without the others. The output projection is linear in
+# the concatenated contexts $c_h$ of the heads:
 #
 # $$[c_1 \dots c_H]\, O = \sum_h c_h\, O_h .$$
 #
-# A rank with some of the heads computes their terms: columns, then rows again, with softmax
-# attention in place of the GELU.
+# A rank with some of the heads computes the terms of these heads. So the matrices are again cut by
+# columns, then by rows, with softmax attention in place of the GELU.
 
 # %%
 attention = mt.nn.Attention(12, 4).double()  # 4 heads of 3 numbers
@@ -286,8 +289,8 @@ assert difference.abs().max() < 1e-12
 # `qkv_part(weight, rank, ranks)`: the matrix of shape (3 * embed / ranks, in) that computes the
 # queries, keys and values of this rank's heads, in the same order. `ranks` divides the heads.
 #
-# *Hint:* The first third of the rows is not what rank 0 of 3 needs. Give the matrix an axis for
-# query, key and value, and one for the ranks.
+# *Hint:* With 3 ranks, rank 0 does not need the first third of the rows. Give the matrix an axis
+# for query, key and value, and one for the ranks.
 
 
 # %% tags=["answer"]
@@ -358,17 +361,17 @@ for ranks, row in found.items():
         assert row["bytes"] == 12 * (4 * 32 * 48) * 8  # B T E numbers of 8 bytes
 
 # %% [markdown]
-# The losses are those of one process, dropout included: a rank draws the entries of the masks that
-# belong to its heads and columns. Each rank holds a little more than $1/N$ of the parameters,
-# because norms and the biases of the second matrices are on every rank.
+# The losses equal those of one process, even with dropout: each rank draws the entries of the
+# dropout masks that belong to its heads and columns. Each rank holds a little more than $1/N$ of
+# the parameters, because norms and the biases of the second matrices are on every rank.
 #
 # ## When is it worth it?
 #
 # Data parallel training (lesson 50) also needs an all-reduce: one over all gradients, $12\,E^2$
 # numbers for a block. Tensor parallelism needs $4\,B\,T\,E$ numbers. The ratio is $B\,T / (3 E)$:
 # with more than $3 E$ tokens in a batch, splitting the matrices sends more. And its messages cannot
-# hide behind other work, because the next layer needs the sum. So it is used inside one machine,
-# whose GPUs have fast connections, and only for models that need it.
+# hide behind other work, because the next layer needs the sum. So tensor parallelism is used within
+# one machine, whose GPUs have fast connections, and only for models that do not fit on one GPU.
 
 # %% tags=["plot"]
 figure = new_figure(6.5, 3.2)
@@ -384,7 +387,11 @@ axes.text(2**17, 2.0**32, "split matrices: $4 B T E$  ", color=COLOURS[1], ha="r
 axes.set(xlabel="tokens in a batch, $B\\,T$", ylabel="numbers to sum per block")
 axes.minorticks_off()
 axes.spines[["top", "right"]].set_visible(False)
-show(figure, "Gradients do not grow with the batch, activations do. Here the embedding is 4096.")
+show(
+    figure,
+    "The number of gradients does not grow with the batch, but the number of activations does. "
+    "Here the embedding size is 4096.",
+)
 
 # %% [markdown]
 # ## What goes wrong with rows first, or without f
@@ -392,7 +399,8 @@ show(figure, "Gradients do not grow with the batch, activations do. Here the emb
 # Suppose we cut $A$ by rows and $B$ by columns. Each rank then has a term of $X A$. If it applies
 # the GELU to its own term, nothing raises an error, and all shapes are correct. But a GELU is not
 # linear: $\mathrm{GELU}(u + v) \ne \mathrm{GELU}(u) + \mathrm{GELU}(v)$. A second all-reduce would
-# be necessary before the GELU, over the hidden features, and there are four times as many of them.
+# be necessary before the GELU. It would sum the hidden features, and there are four times as many
+# hidden features as outputs.
 
 # %%
 print("GELU(1 - 1) is", F.gelu(mt.tensor(0.0)).item())
@@ -404,7 +412,7 @@ for name, y in (("GELU, then sum", too_early), ("sum, then GELU", in_time)):
 assert (in_time - whole).abs().max() < 1e-12 and (too_early - whole).norm() > 0.1 * whole.norm()
 
 # %% [markdown]
-# The second mistake is harder to see: $f$ does nothing in the forward pass, so it is easily left
+# The second mistake is harder to notice: $f$ does nothing in the forward pass, so it is easily left
 # out.
 
 # %%
@@ -419,9 +427,9 @@ total = sum(result["x"] for result in results)
 assert apart > 0.1 and (total - compare(results)["gradient of X"][1]).abs().max() < 1e-12
 
 # %% [markdown]
-# The output and the gradients of this block are correct. Only the gradient that is passed on to
-# earlier layers is wrong: each rank passes on its own term. Embeddings and norms, which should be
-# equal on all ranks, receive different gradients, and the copies drift apart. A test that checks
+# The output and the gradients of this block are correct. Only the gradient for earlier layers is
+# wrong: each rank passes on its own term instead of the sum. Embeddings and norms should be equal
+# on all ranks, but they receive different gradients, and the copies drift apart. A test that checks
 # only the weights of one block does not find this.
 #
 # ## In the library
@@ -453,7 +461,8 @@ where(
 # ## Answers
 #
 # 1. The columns of the first result have to be gathered on all ranks before the second product, and
-#    the second result is still split. Cutting by columns, then by rows, needs a single sum.
+#    the second result is still split. If the first matrix is cut by columns and the second by rows,
+#    a single sum is enough.
 # 2. Each of the $N$ ranks would add it, so the sum would contain it $N$ times.
 # 3. On 1, 2, 3, 4, 6 or 12. With 8 ranks, a head would have to be cut, and its softmax needs the
 #    whole product of query and key.

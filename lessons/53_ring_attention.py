@@ -2,8 +2,8 @@
 # # Ring attention: one sequence on several machines
 #
 # A sequence is so long that its keys and values do not fit on any one machine. Each machine holds a
-# part of them. Every query must still attend to every key. How can it, if no machine ever holds all
-# keys?
+# part of them. Every query must still attend to every key. How is this possible if no machine ever
+# holds all keys?
 #
 # *Prerequisites:* masks (lesson 10), the online softmax (lesson 28), a ring of ranks (lesson 50).
 
@@ -35,8 +35,8 @@ for tokens in (8_192, 131_072, 1_048_576):
 
 # %% [markdown]
 # A large GPU has 80 GB. So we split the sequence: each of $N$ ranks holds $c = T / N$ tokens, with
-# their queries, keys and values. In a Transformer, everything except attention acts on single
-# tokens and needs no message. Only attention does.
+# their queries, keys and values. In a Transformer, every layer except attention acts on each token
+# separately. So only attention needs messages.
 #
 # ## Merging two partial results
 #
@@ -47,15 +47,15 @@ for tokens in (8_192, 131_072, 1_048_576):
 # $$m = \max_j s_j, \qquad l = \sum_j e^{s_j - m}, \qquad o = \sum_j e^{s_j - m}\, v_j,$$
 #
 # where $j$ runs over the keys so far. Suppose two disjoint sets of keys gave $(m_1, l_1, o_1)$ and
-# $(m_2, l_2, o_2)$. The maximum of both sets is $m = \max(m_1, m_2)$. Each term of the first set
-# was computed with $m_1$. With $m$ it is $e^{s_j - m} = e^{m_1 - m}\, e^{s_j - m_1}$, and the same
-# factor belongs to every term of that set. Hence
+# $(m_2, l_2, o_2)$. The maximum of both sets is $m = \max(m_1, m_2)$. The terms of the first set
+# were computed with $m_1$ in place of $m$. Because $e^{s_j - m} = e^{m_1 - m}\, e^{s_j - m_1}$, all
+# of them are corrected by the same factor. Hence
 #
 # $$l = e^{m_1 - m}\, l_1 + e^{m_2 - m}\, l_2, \qquad
 #   o = e^{m_1 - m}\, o_1 + e^{m_2 - m}\, o_2.$$
 #
-# Sums and maxima do not depend on the order. So **each rank can read the blocks in an order of its
-# own**, and the result is the same. This is what makes a ring possible.
+# Sums and maxima do not depend on the order. So **each rank can read the blocks in a different
+# order**, and the result is the same. This is why the ranks can pass the blocks around a ring.
 #
 # Keeping both $m$ and $l$ for each query is more than necessary. Let $L = m + \log l$. Then
 # $e^L = \sum_j e^{s_j}$ is the total weight of the keys, and the context $o / l$ is the mean of the
@@ -70,7 +70,8 @@ for tokens in (8_192, 131_072, 1_048_576):
 # has not seen any key: then its $L$ is $-\infty$.
 #
 # *Hint:* The context of both is a mean of the two contexts, with the weights $e^{L_1}$ and
-# $e^{L_2}$. Divide both weights by the larger one before you compute them.
+# $e^{L_2}$. To avoid overflow, subtract the larger of $L_1$ and $L_2$ from both before you compute
+# the exponentials.
 
 
 # %% tags=["answer"]
@@ -102,20 +103,21 @@ check(
 )
 
 # %% [markdown]
-# ## The blocks go around
+# ## The blocks travel around the ring
 #
 # Now the algorithm (Liu, Zaharia and Abbeel 2023, arXiv:2310.01889v4, algorithm 1). The queries
-# stay where they are, and the keys and values travel. In each step, a rank folds the block that it
-# holds into $(m, l, o)$ of its queries. Then it sends the block to the next rank, and receives
+# stay where they are, and the keys and values travel. In each step, a rank updates $(m, l, o)$ of
+# its queries with the block that it holds. Then it sends the block to the next rank, and receives
 # another one from the previous rank. After $N$ steps, each block has been on every rank.
 #
 # A rank starts with its own block. Under a causal mask, a query always sees its own key, so $m$ is
-# finite from the first step on, and a completely hidden block that comes later does no harm.
+# finite from the first step on, and a later block that is completely hidden does not change the
+# result.
 
 
 # %%
 def pass_on(block):
-    """Send a block to the next rank, and return the one of the previous rank."""
+    """Send a block to the next rank, and return the block of the previous rank."""
     rank, size = dist.get_rank(), dist.get_world_size()
     received = mt.empty(*block.shape, dtype=block.dtype)
     sending = dist.isend(block, (rank + 1) % size)
@@ -125,7 +127,7 @@ def pass_on(block):
 
 
 def fold(state, scores, value):
-    """Add a block of keys to (m, l, o): scores (query, key), value (key, dim)."""
+    """Return (m, l, o) after one more block of keys: scores (query, key), value (key, dim)."""
     m, l, o = state
     new_m = mt.maximum(m, scores.max(-1, keepdim=True).values)
     p, rescale = (scores - new_m).exp(), (m - new_m).exp()
@@ -195,10 +197,11 @@ for rank in range(ranks):
 print(f"each of {ranks} ranks sends {sent} bytes; all keys and values have {2 * tokens * 8}")
 
 # %% [markdown]
-# ## A causal mask: who has the work?
+# ## A causal mask: which rank has the most work?
 #
-# A language model masks the future. Then a rank may skip the blocks whose keys all come after its
-# queries. With contiguous parts, rank 0 skips all blocks but its own, and the last rank skips none.
+# A language model masks the future. Then a rank may skip a block if all keys of the block come
+# after the rank's queries. If every rank holds a contiguous part of the sequence, rank 0 skips all
+# blocks but its own, and the last rank does not skip any.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
@@ -210,7 +213,7 @@ print(f"each of {ranks} ranks sends {sent} bytes; all keys and values have {2 * 
 
 # %%
 def work_table(chunks):
-    """Count squares of scores, (rank, step); chunks[r] are the numbers of rank r's chunks."""
+    """Count the squares that each rank computes, (rank, step); chunks[r]: the chunks of rank r."""
     size = len(chunks)
     return np.array([
         [
@@ -222,7 +225,7 @@ def work_table(chunks):
 
 
 def orders(size):
-    """Return the chunks of each rank, of 2 N chunks of the sequence, in both orders."""
+    """Cut the sequence into 2 N chunks. Return the chunks of each rank, in both orders."""
     return {
         "contiguous": [(2 * r, 2 * r + 1) for r in range(size)],
         "zigzag": [(r, 2 * size - 1 - r) for r in range(size)],
@@ -241,14 +244,14 @@ assert (work_table(orders(8)["zigzag"]).sum(1) == 2 * 8 + 1).all()
 # In contiguous order, almost nothing is gained. The last rank still computes 31 of its 32 squares,
 # and the next layer cannot start without it. Half of the work is saved, but hardly any time.
 #
-# The remedy is to give each rank an early and a late part. Cut the sequence into $2N$ chunks. In
-# **zigzag** order, rank $r$ holds the chunks $r$ and $2N - 1 - r$ (Llama 3, arXiv:2407.21783v3,
-# section 3.3.2). The queries of chunk $a$ see the chunks $0$ to $a$, which are $a + 1$ chunks. So
-# rank $r$ computes
+# The solution is to give each rank an early and a late part of the sequence. Cut the sequence into
+# $2N$ chunks. In **zigzag** order, rank $r$ holds the chunks $r$ and $2N - 1 - r$ (Llama 3,
+# arXiv:2407.21783v3, section 3.3.2). The queries of chunk $a$ see the chunks $0$ to $a$, which are
+# $a + 1$ chunks. So rank $r$ computes
 #
 # $$(r + 1) + (2N - 1 - r + 1) = 2N + 1$$
 #
-# squares of scores: the rank $r$ cancels. In contiguous order, rank $r$ computes
+# squares of scores, a number that does not depend on $r$. In contiguous order, rank $r$ computes
 # $(2r + 1) + (2r + 2) = 4r + 3$ of these squares.
 
 # %% tags=["plot"]
@@ -266,8 +269,9 @@ for axes, (name, chunks) in zip(figure.subplots(1, 2), orders(4).items(), strict
     axes.spines[:].set_visible(False)
 show(
     figure,
-    "Squares of scores that a rank computes in each step, of 4. The titles add up the slowest rank."
-    " In zigzag order, all ranks have the same work in every step.",
+    "The number of squares (of 4) that each rank computes in each step. Each title adds up the "
+    "squares of the slowest rank over the steps. In zigzag order, all ranks have the same work in "
+    "every step.",
 )
 
 # %% [markdown] tags=["your-turn"]
@@ -345,9 +349,9 @@ for number, (order, causal) in enumerate((o, c) for o in positions for c in (Fal
 #
 # $$ds_{ij} = p_{ij}\, (g_i \cdot v_j - a_i).$$
 #
-# $L_i$, $a_i$ and $g_i$ belong to query $i$, and its rank has them. So a rank that holds key and
-# value $j$ can compute $ds_{ij}$ for its own queries. Let $q_i$ contain the scale, so that $s_{ij}
-# = q_i \cdot k_j$. The gradient of a query is
+# $L_i$, $a_i$ and $g_i$ belong to query $i$, and are on the same rank as the query. So while a rank
+# holds key and value $j$, it can compute $ds_{ij}$ for its own queries. Let $q_i$ contain the
+# scale, so that $s_{ij} = q_i \cdot k_j$. The gradient of a query is
 #
 # $$dq_i = \sum_j ds_{ij}\, k_j.$$
 #
@@ -357,10 +361,10 @@ for number, (order, causal) in enumerate((o, c) for o in positions for c in (Fal
 # $$dk_j = \sum_r \sum_{i \text{ on } r} ds_{ij}\, q_i, \qquad
 #   dv_j = \sum_r \sum_{i \text{ on } r} p_{ij}\, g_i.$$
 #
-# Rank $r$ can compute term $r$ of them while it holds the block. It adds the term to the sum that
-# arrives with the block, and sends the sum on. After $N$ visits, the sum is complete. Then it is on
-# the rank *before* its owner, so it needs one more message. The blocks need $N - 1$ messages, as
-# before, and their gradients need $N$.
+# Rank $r$ can compute term $r$ of these sums while it holds the block. It adds the term to the sum
+# that arrives with the block, and sends the new sum to the next rank. After $N$ visits, the sum is
+# complete. At that time, the sum is on the rank *before* the block's owner, so one more message is
+# necessary. The blocks need $N - 1$ messages, as before, and their gradients need $N$.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: one visit
@@ -440,7 +444,7 @@ print(f"bytes sent by each rank: {sent}, blocks: {[s // block_bytes for s in sen
 assert sent == [(2 + 2 + 3) * block_bytes] * 3  # forward N - 1, backward N - 1 and N
 
 # %% tags=["plot"]
-# Rounds 1 and 2 are the forward pass. In the backward pass, what travels in which step?
+# Rounds 1 and 2 are the forward pass. The figure shows the messages of the backward pass:
 backward = [m for m in parts.messages if m.round > 2]
 for message in backward:
     message.round -= 2
@@ -456,15 +460,17 @@ show(
         backward, 3, title="Backward pass on 3 ranks", color=block_of,
         label=lambda m: f"{step_of[m.round][0]} of {block_of(m)}",
     ),
-    "The gradients dK, dV follow their block around the ring, and round 5 brings them home.",
+    "The gradients dK, dV follow their block around the ring, and round 5 returns them to the "
+    "owner of the block.",
 )  # fmt: skip
 
 # %% [markdown]
 # ## Memory of a rank
 #
 # Long sequences need memory mainly for activations. `SequenceParallel` gives each rank $T / N$
-# tokens of every layer of a GPT. `mt.memory.track` measures what the graph keeps for the backward
-# pass. The sum of the gradients over the ranks must be the gradient of one process.
+# tokens of every layer of a GPT. `mt.memory.track` measures the memory of the tensors that are
+# saved for the backward pass. The sum of the gradients over the ranks must equal the gradient of
+# one process.
 
 
 # %%
@@ -494,27 +500,27 @@ for ranks, run in runs.items():
     assert all((result[3] - runs[1][0][3]).abs().max() < 1e-12 for result in run)
 
 # %% [markdown]
-# The activations shrink in proportion to $1/N$, but the parameters do not: other lessons split
-# those (52 and 54). During attention itself, a rank needs six blocks of $c$ tokens: its queries and
+# The activations shrink in proportion to $1/N$, but the parameters do not. Lessons 52 and 54 split
+# the parameters. During attention itself, a rank needs six blocks of $c$ tokens: its queries and
 # results, the keys and values that it holds, and those that are arriving (section 3 of the paper).
 # The scores are computed in tiles, as in lesson 28.
 #
-# ## When do the messages cost no time?
+# ## When do the messages take no extra time?
 #
-# A rank can compute with a block while it sends it on and the next one arrives. For this, the
-# library starts to send before it computes. The messages are hidden if computing takes longer. For
-# $c$ queries and $c$ keys with $d$ numbers, the products $q k^T$ and $p v$ take $2 c^2 d$
-# operations each. The block has $2 c d$ numbers of $b$ bytes. With $F$ operations and $B$ bytes per
-# second, the condition is
+# A rank can compute with one block while it sends this block to the next rank and receives another
+# one. For this, the library starts to send before it computes. The messages take no extra time if
+# computing takes longer than sending. For $c$ queries and $c$ keys with $d$ numbers, the products
+# $q k^T$ and $p v$ take $2 c^2 d$ operations each. The block has $2 c d$ numbers of $b$ bytes. With
+# $F$ operations and $B$ bytes per second, the condition is
 #
 # $$\frac{4 c^2 d}{F} \ge \frac{2 c d\, b}{B} \quad\Longleftrightarrow\quad
 #   c \ge \frac{b}{2} \cdot \frac{F}{B}.$$
 #
 # The work grows with $c^2$, and the message grows with $c$. So if the blocks are long enough, every
-# connection is fast enough. The width $d$ and the number of heads cancel. For float16, $b = 2$, and
-# $c \ge F / B$, as in section 3 of the paper. A causal mask in zigzag order halves the work of a
-# step, so the blocks must be twice as long. If 4 query heads share a key head (lesson 11), the
-# block has a quarter of the numbers, and a quarter of the length $c$ is enough.
+# connection is fast enough. The width $d$ and the number of heads cancel. For float16, $b = 2$, so
+# the condition is $c \ge F / B$, as in section 3 of the paper. A causal mask in zigzag order halves
+# the work of a step, so the blocks must be twice as long. If 4 query heads share a key head (lesson
+# 11), a block has only a quarter of the numbers, so a quarter of the length $c$ is enough.
 
 # %%
 flops = 312e12  # an A100's peak in float16, from its data sheet
@@ -551,9 +557,9 @@ show(
 # %% [markdown]
 # ## What goes wrong without rescaling
 #
-# Each rank could also compute $(m, l, o)$ of its own block, and the results could be added at the
-# end. It is tempting to add $l$ and $o$ as they are, or to average the contexts. We try this with
-# one process and several blocks.
+# Each block of keys could also give its own $(m, l, o)$, and these could be combined at the end. It
+# is tempting to add $l$ and $o$ without rescaling, or to average the contexts. We try both with one
+# process and several blocks.
 
 
 # %%
@@ -564,7 +570,7 @@ def partial(query, key, value):
 
 
 def added(states, factors):
-    """Return the sum of the o, divided by the sum of the l, each with its factor."""
+    """Return (sum of factor * o) / (sum of factor * l) over the blocks."""
     total = sum(f * l for f, (_, l, _) in zip(factors, states, strict=True))
     return sum(f * o for f, (_, _, o) in zip(factors, states, strict=True)) / total
 
@@ -589,9 +595,10 @@ assert max(errors[1]) < 1e-12  # one block hides both mistakes
 assert min(min(errors[blocks][1:]) for blocks in (2, 4, 8)) > 0.05
 
 # %% [markdown]
-# Both mistakes give plausible numbers of the right size: a mean of values with wrong weights. The
-# weights are right only if all blocks have the same maximum, or, for the mean, the same $L$. On one
-# rank, nothing is wrong. Always test with several ranks, and with random keys.
+# Both mistakes give plausible numbers, because the result is still a mean of the values, but with
+# wrong weights. Without rescaling, the weights are correct only if all blocks have the same maximum
+# $m$; for the mean of the contexts, only if all blocks have the same $L$. With a single block, both
+# results are correct. So always test with several ranks, and with random keys.
 #
 # Another mistake raises an error. If the length of a sequence is not divisible by the number of
 # chunks, some ranks would have fewer tokens, and the blocks would not have the same shape.
@@ -615,10 +622,10 @@ where(dist.sequence_slices, mt.nn.parallel.SequenceParallel)
 #
 # Many models let a query see only a window: its own key and the $w - 1$ keys before it. Then most
 # blocks are hidden in contiguous order, and the ring can stop early. Add a parameter `window` to
-# `ring_forward`, and send no block that no rank needs any more. You are done when the result equals
-# `scaled_dot_product_attention` with the corresponding mask to 1e-12, and `parts.messages` has
-# exactly one round if $2 \le w \le c + 1$, and none if $w = 1$. How many rounds does a window of
-# $w$ keys need? And how many would it need in zigzag order?
+# `ring_forward`, and stop sending a block when no other rank needs it. You are done when the result
+# equals `scaled_dot_product_attention` with the corresponding mask to 1e-12, and `parts.messages`
+# has exactly one round if $2 \le w \le c + 1$, and none if $w = 1$. How many rounds does a window
+# of $w$ keys need? And how many would it need in zigzag order?
 #
 # ## Three questions
 #
@@ -633,8 +640,8 @@ where(dist.sequence_slices, mt.nn.parallel.SequenceParallel)
 # ## Answers
 #
 # 1. Memory and time. After an all-gather, every rank would hold all keys and values, which do not
-#    fit. In the ring it holds two blocks. And it computes while a block travels, whereas attention
-#    after an all-gather starts when everything has arrived.
+#    fit. In the ring, a rank holds two blocks. It also computes while a block travels, whereas
+#    attention after an all-gather can start only when all blocks have arrived.
 # 2. The bytes stay nearly the same, $2 T d b (N - 1) / N$. The work of a rank is halved. So the
 #    messages are harder to hide: $c = T / N$ is half as long, and it must be at least $F / B$.
 # 3. The maximum and the sums over the keys do not depend on the order, because each term is

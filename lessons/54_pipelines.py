@@ -2,8 +2,9 @@
 # # Pipelines: the layers of one model on several machines
 #
 # A model does not fit on one machine, so each machine gets some of its layers. But a layer needs
-# the output of the layer before it, and in the backward pass it is the other way round. The
-# machines wait for each other. How much of the time do they wait, and how can they wait less?
+# the output of the layer before it, and in the backward pass the gradient from the layer after it.
+# So the machines wait for each other. How much of the time do they wait, and how can they wait
+# less?
 #
 # *Prerequisites:* the order of a backward pass (lesson 3), GPT (lesson 17), data parallel training
 # (lesson 50), tensor parallelism (lesson 52), and sequence parallelism (lesson 53).
@@ -26,21 +27,22 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## One batch, one machine at a time
 #
-# Cut the layers into $N$ **stages** and put each on a rank of its own. Stage $s$ sends its output
-# to stage $s + 1$, and later receives the gradient of this output from there. Suppose each forward
-# and each backward pass of a stage takes one time slot. Then one batch is in one place at a time:
+# Cut the layers into $N$ **stages**, and put each stage on its own rank. Stage $s$ sends its output
+# to stage $s + 1$, and later receives the gradient of this output from there. Suppose that each
+# forward and each backward pass of a stage takes one time slot. Then only one stage works at a
+# time:
 
 # %% tags=["plot"]
 naive = gpipe_schedule(stages=4, micro_batches=1)
 show(
     pipeline_figure(naive, "One batch, 4 stages"),
-    "The batch walks down the stages and its gradient walks up. In every slot, one stage of four "
-    "works.",
+    "The batch moves down through the stages, and its gradient moves up. In every slot, only one "
+    "of the four stages works.",
 )
 
 # %% [markdown]
-# Each stage works in 2 of $2N$ slots and is idle for the rest, $(N - 1)/N$ of the time. Four
-# machines together are as fast as one. The only gain is that the model fits.
+# Each stage works in 2 of $2N$ slots and is idle for $(N - 1)/N$ of the time. Four machines
+# together are only as fast as one. The only advantage is that the model fits into memory.
 #
 # ## Micro-batches
 #
@@ -52,8 +54,8 @@ show(
 #
 # Write `forward_slots(stages, micro_batches)`: the schedule of the forward passes. It returns an
 # int64 tensor of shape (stage, slot) with the number of the micro-batch that a stage computes in a
-# slot, or -1 if it is idle. Every stage starts as early as possible, and the last slot is the one
-# in which the last stage computes the last micro-batch.
+# slot, or -1 if the stage is idle. Every stage starts as early as possible, and the last slot is
+# the one in which the last stage computes the last micro-batch.
 #
 # *Hint:* When does micro-batch $m$ arrive at stage $s$? Solve for $m$. A column of stages and a row
 # of slots give the whole table at once. Which entries are not micro-batches?
@@ -137,9 +139,9 @@ run = run_ranks(3, pipeline_step, x, targets, 2, uses=[three_layers])
 print_messages(run.messages)
 
 # %% [markdown]
-# The first message of a stage states the shape and the dtype of what follows. Then two activations
-# go forward (to a larger rank), and two gradients come back (to a smaller rank). A message contains
-# only the activations of one micro-batch or their gradients, and nothing about parameters.
+# The first message of a stage contains the shape and the dtype of the activations. Then the
+# activations of two micro-batches go forward (to a larger rank), and their two gradients come back
+# (to a smaller rank). No message contains parameters or their gradients.
 
 # %% tags=["plot"]
 names = {}  # id of a message -> its label
@@ -159,8 +161,8 @@ show(
 )  # fmt: skip
 
 # %% [markdown]
-# One process that computes the same micro-batches one after the other must get the same loss and
-# the same gradients. So must one process that does not cut the batch.
+# A single process must get the same loss and the same gradients, whether it computes the
+# micro-batches one after the other or the whole batch at once.
 
 # %%
 x, targets = mt.randn(12, 2, dtype="float64"), mt.randn(12, 2, dtype="float64")
@@ -179,7 +181,7 @@ for micro_batches in (4, 1):
     assert abs(run[0][0] - sum(losses)) < 1e-12 and difference < 1e-12
 
 # %% [markdown]
-# ## Memory: who keeps what for how long?
+# ## Memory: how long does a stage keep its activations?
 #
 # A stage can forget the activations of a micro-batch after its backward pass. In GPipe, the first
 # backward pass comes after the last forward pass, so a stage keeps the activations of all $M$
@@ -211,24 +213,25 @@ for found in run:
     assert growth.min() == growth.max() > 0
 
 # %% [markdown]
-# Each additional micro-batch costs the same amount of memory. (The last stage also keeps what the
-# loss needs.) PipeDream's order keeps less: **one forward, one backward** (1F1B; Narayanan et al.
-# 2019, arXiv:1806.03377). A stage starts with a backward pass as soon as it can. The last stage
-# alternates from the start: forward $m$ in slot $N - 1 + 2m$, backward $m$ in the slot after it.
-# The gradient then climbs one stage in each slot, so stage $s$ has
+# Each additional micro-batch needs the same amount of memory. (The last stage also keeps the
+# tensors that the loss needs.) PipeDream's order keeps less: **one forward, one backward** (1F1B;
+# Narayanan et al. 2019, arXiv:1806.03377). A stage starts a backward pass as soon as it can. The
+# last stage alternates from the start: forward $m$ in slot $N - 1 + 2m$, backward $m$ in the slot
+# after it. The gradient then reaches the previous stage in the next slot, and so on. So stage $s$
+# computes its backward pass in slot
 #
 # $$\text{backward}(s, m) = N + 2m + (N - 1 - s) = 2N - 1 - s + 2m.$$
 #
-# If stage $s$ keeps at most $N - s$ micro-batches, then forward $m$ for $m \ge N - s$ has to wait
-# for the backward pass of micro-batch $m - (N - s)$, which is in slot $2m + s - 1$. Hence
+# Suppose that stage $s$ keeps at most $N - s$ micro-batches. Then forward $m$ for $m \ge N - s$ has
+# to wait for the backward pass of micro-batch $m - (N - s)$, which is in slot $2m + s - 1$. Hence
 #
 # $$\text{forward}(s, m) = \begin{cases} s + m & \text{if } m < N - s, \\
 #   2m + s & \text{otherwise.} \end{cases}$$
 #
-# That is one slot after stage $s - 1$ has computed micro-batch $m$, so the input has arrived by
-# then. (PipeDream itself never stops to update, so its micro-batches see weights of different ages.
-# We draw the variant that updates after $M$ micro-batches, as Megatron-LM does: Narayanan et al.
-# 2021, arXiv:2104.04473, section 2.2.1.)
+# Stage $s - 1$ computes micro-batch $m$ at least one slot earlier, so the input has arrived by
+# then. (PipeDream itself does not wait for all micro-batches before an update, so different
+# micro-batches use different versions of the weights. We draw the variant that updates after $M$
+# micro-batches, as Megatron-LM does: Narayanan et al. 2021, arXiv:2104.04473, section 2.2.1.)
 
 
 # %%
@@ -252,8 +255,8 @@ for sizes in ((4, 6), (4, 2), (3, 9), (5, 5)):
 # %% tags=["plot"]
 show(
     pipeline_figure(one_forward_one_backward(4, 6), "1F1B: 4 stages, 6 micro-batches"),
-    "The bubble is as large as that of GPipe. But the last stage keeps one micro-batch at a time, "
-    "and stage 0 at most four.",
+    "The bubble is as large as in GPipe. But the last stage keeps the activations of one "
+    "micro-batch at a time, and stage 0 those of at most four.",
 )
 
 # %% [markdown] tags=["your-turn"]
@@ -261,7 +264,8 @@ show(
 #
 # Write `most_kept(row)`. `row` is one row of a schedule: a list of `("forward", m)`, `("backward",
 # m)` and None. Return the largest number of micro-batches whose activations the stage keeps at the
-# same time, an integer. It keeps them from the forward pass of a micro-batch to its backward pass.
+# same time, an integer. It keeps the activations of a micro-batch from its forward pass to its
+# backward pass.
 #
 # *Hint:* Walk through the slots with a counter. What does each kind of slot do to it, and when is
 # it largest?
@@ -314,7 +318,8 @@ for micro_batches in (1, 2, 4, 8, 32):
 #
 # ## Unequal layers
 #
-# So far, all stages took the same time. Let a forward pass of stage $s$ take $t_s$.
+# So far, all stages took the same time. Now suppose that a forward pass of stage $s$ takes the time
+# $t_s$.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: when is it finished?
@@ -370,9 +375,9 @@ check(
 )
 
 # %% [markdown]
-# The check uses a formula. The first micro-batch walks through all stages without waiting and takes
-# $\sum_s t_s$. From then on, the last stage gets a new micro-batch whenever the slowest stage has
-# finished one, so the forward passes take
+# The check uses a formula. The first micro-batch passes through all stages without waiting and
+# takes $\sum_s t_s$. From then on, the last stage gets a new micro-batch whenever the slowest stage
+# has finished one, so the forward passes take
 #
 # $$\sum_s t_s + (M - 1) \max_s t_s.$$
 
@@ -394,11 +399,12 @@ for slow in range(4):
     assert total == 67
 
 # %% [markdown]
-# Nearly twice as long, wherever the slow stage is. The slowest stage sets the pace, and the others
-# wait for it in every slot. This happens in a GPT, because the output layer is one of the layers.
-# In GPT-2, it multiplies each token by $768 \times 50257 = 39$ million weights, and a block has
-# $12 \cdot 768^2 = 7$ million. The stage with the output layer should therefore have five blocks
-# fewer. Our `GPipe` gives all stages the same number of layers, regardless of the layers' times.
+# They take nearly twice as long, wherever the slow stage is. All other stages wait for the slowest
+# stage in every slot. This happens in a GPT, because the output layer is one of the layers. In
+# GPT-2, the output layer multiplies each token by $768 \times 50257 = 39$ million weights, and a
+# block has $12 \cdot 768^2 = 7$ million. The stage with the output layer should therefore have five
+# blocks fewer. The library's `GPipe` gives all stages the same number of layers, however long each
+# layer takes.
 #
 # ## What goes wrong with a mean of means
 #
@@ -418,7 +424,7 @@ def mean_loss(z, y):
 
 
 def gradient(loss_of_part):
-    """Return the loss and the gradient of the logits; 4 micro-batches are added up."""
+    """Return the loss and the gradient of the logits, summed over 4 micro-batches."""
     z, total = logits.clone().requires_grad_(), 0.0
     for part, target in zip(z.chunk(4), targets.chunk(4), strict=True):
         loss = loss_of_part(part, target)
@@ -469,7 +475,7 @@ with fails(mt.errors.CommunicationError):
     run_ranks(3, pipeline_step, x, x, 4, uses=[three_layers])
 
 # %% [markdown]
-# ## Five ways to share the work
+# ## Five ways to split the work
 #
 # Lessons 50 to 54 have split the batch, the state of the optimizer, the matrices, the sequence and
 # the layers. Finally, each of the five ways trains the same GPT for two steps on four ranks, with
@@ -515,7 +521,7 @@ def one_step(way, model, ids, targets):
 
 # %%
 def compare(ways, num_layers):
-    """Return this rank's loss, messages, bytes, parameters, state and saved bytes, by way."""
+    """For each way, return this rank's loss, messages, bytes, parameters, state and saved bytes."""
     rows = []
     for way in ways:
         mt.manual_seed(0)
@@ -559,8 +565,8 @@ print("losses of the second step", tables[:, :, 0].mean(0).round(5))
 # The numbers of bytes follow from sizes. With $P$ parameters, $L$ blocks, $B$ sequences of $T$
 # tokens, embedding size $E$ and 4 bytes in a number, a rank sends
 #
-# * data: the gradients, $2 \frac{N-1}{N} P$ numbers; sharded: half as many again, for the
-#   parameters,
+# * data: the gradients, $2 \frac{N-1}{N} P$ numbers,
+# * sharded: the same, and half as many numbers again for the parameters,
 # * tensor: $4L$ all-reduces of $BTE$ numbers, each $2 \frac{N-1}{N} BTE$,
 # * sequence: $L (3N - 2)$ blocks of $2BTE / N$ numbers, and the gradients,
 # * pipeline: $BTE$ to the next stage and $BTE$ back, **whatever the number of layers**. The rest is
@@ -587,15 +593,16 @@ axes.spines[["top", "right"]].set_visible(False)
 axes.tick_params(axis="y", length=0)
 show(
     figure,
-    "A pipeline sends least. It pays with idle time, which the bytes do not show.",
+    "A pipeline sends the fewest bytes. Its disadvantage is the idle time, which the figure does "
+    "not show.",
 )
 
 # %% [markdown]
-# No way wins everywhere. Data parallelism needs the whole model on each rank. Tensor parallelism
-# sends messages most often, and the ranks wait for each one, so its ranks should be in one machine.
-# A pipeline sends little and tolerates slow networks, but it has the bubble. Large models combine
-# them: tensor parallelism within a machine, a pipeline across machines, and data parallelism around
-# both.
+# None of the five ways is best in all cases. Data parallelism needs the whole model on each rank.
+# Tensor parallelism sends messages most often, and the ranks wait for each one, so its ranks should
+# be in one machine. A pipeline sends little and tolerates slow networks, but it has the bubble.
+# Large models combine them: tensor parallelism within a machine, a pipeline across machines, and
+# data parallelism around both.
 #
 # ## In the library
 
@@ -607,7 +614,7 @@ where(GPipe, GPipe.step, gpipe_schedule, bubble_fraction, pipeline_layers, pipel
 #
 # Write `best_cuts(times, stages)`: cut a list of layer times into consecutive stages such that the
 # slowest stage is as fast as possible. Use it for GPT-2: 12 blocks of time 7 and an output layer of
-# time 39, on 2 to 5 stages. You are done when your slowest stage equals that of a brute-force
+# time 39, on 2 to 5 stages. You are done when your slowest stage is as fast as with a brute-force
 # search over all cuts, for 100 random lists of up to 8 layers. Why does the fourth stage help so
 # little, and the fifth not at all? Which lesson's method would help?
 #
@@ -624,8 +631,8 @@ where(GPipe, GPipe.step, gpipe_schedule, bubble_fraction, pipeline_layers, pipel
 #
 # 1. Halving the stages: $3/11 = 27\,\%$ instead of $7/15 = 47\,\%$. Doubling the micro-batches
 #    gives $7/23 = 30\,\%$. But with half the stages, each rank has to hold twice as many layers.
-# 2. The first forward pass still has to walk down all stages, and the last backward pass up again,
-#    and these are the idle slots. But a stage keeps at most $N - s$ micro-batches instead of $M$,
-#    so $M$ can be large, and that makes the bubble small.
+# 2. The first forward pass still has to go through all stages, and the last backward pass has to
+#    come back through all of them. The idle slots are the same. But a stage keeps at most $N - s$
+#    micro-batches instead of $M$, so $M$ can be large, and a large $M$ makes the bubble small.
 # 3. Tensor parallelism has 4 all-reduces in each block, so its bytes grow with $L$. A pipeline
 #    sends only at the boundaries between stages, and each rank has at most two of them.

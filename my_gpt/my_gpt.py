@@ -14,10 +14,11 @@ import numpy as np
 class Value:
     """A number that remembers how it was computed, so that gradients can flow back through it.
 
-    data: the number. grad: the derivative of the end result with respect to it, 0.0 at first.
+    data: the number.
+    grad: the derivative of the final result with respect to this number, 0.0 at first.
     parents: the Values from which it was computed.
     pull: a function that takes the gradient of this Value and returns a tuple with one gradient
-    per parent; None for a number that was not computed.
+    per parent. It is None for a number that was not computed from other Values.
     """
 
     def __init__(self, data, parents=(), pull=None):
@@ -26,11 +27,11 @@ class Value:
         self.parents, self.pull = parents, pull
 
     def backward(self, grad=1.0):
-        """Fill `grad` of every Value that this one depends on; `grad` is the gradient of this one.
+        """Set this Value's gradient to `grad`, and compute `grad` of all Values it depends on.
 
-        A Value passes its gradient to its parents only after everything computed from it has
-        passed its own: go through the graph in order, results before parents, and add
-        (parent.grad = parent.grad + ...) because a parent may be used several times.
+        Go through the graph so that each Value comes before its parents. When you reach a Value,
+        its own gradient is complete. Add what its pull returns to the gradients of its parents
+        (parent.grad = parent.grad + ...), because a parent may be used several times.
         """
         order, seen = [], set()
 
@@ -49,36 +50,36 @@ class Value:
                     parent.grad = parent.grad + g
 
     def lift(self, other):
-        """Return `other` if it is a Value, otherwise a new object of type(self) that holds it."""
+        """Return `other` if it is a Value, otherwise a new type(self) object with data `other`."""
         return other if isinstance(other, Value) else type(self)(other)
 
     def __add__(self, other):
-        """c = a + b,  da = dc,  db = dc. `other` may be a plain number: lift it.
+        """Return the sum c = a + b. Gradients: da = dc,  db = dc.
 
-        Here dc stands for dL/dc, the gradient that arrives, and da for dL/da, which pull returns.
-        Return type(self)(c, (self, other), pull).
+        dc stands for dL/dc, the gradient that pull receives, and da for dL/da, which pull returns.
+        Return type(self)(c, (self, other), pull). `other` may be a plain number: lift it first.
         """
         other = self.lift(other)
         return type(self)(self.data + other.data, (self, other), lambda g: (g, g))
 
     def __mul__(self, other):
-        """c = a b,  da = dc b,  db = dc a."""
+        """Return the product c = a b. Gradients: da = dc b,  db = dc a."""
         other = self.lift(other)
         a, b = self.data, other.data
         return type(self)(a * b, (self, other), lambda g: (g * b, g * a))
 
     def __pow__(self, power):
-        """c = a^n for a plain number n,  da = dc n a^(n - 1)."""
+        """Return the power c = a^n for a plain number n. Gradient: da = dc n a^(n - 1)."""
         a = self.data
         return type(self)(a**power, (self,), lambda g: (g * power * a ** (power - 1),))
 
     def exp(self):
-        """c = exp(a),  da = dc c. Use np.exp: it takes numbers and, later, arrays."""
+        """Return c = exp(a). Gradient: da = dc c. np.exp also accepts arrays (step 2)."""
         y = np.exp(self.data)
         return type(self)(y, (self,), lambda g: (g * y,))
 
     def log(self):
-        """c = log(a),  da = dc / a. Use np.log."""
+        """Return c = log(a), computed with np.log. Gradient: da = dc / a."""
         return type(self)(np.log(self.data), (self,), lambda g: (g / self.data,))
 
     # Given: the other operators follow from +, * and **.
@@ -103,11 +104,12 @@ class Value:
 
 
 def unbroadcast(grad, shape):
-    """Sum a gradient over the axes along which broadcasting repeated an array of this shape.
+    """Return the gradient of an array of this shape from the gradient of its broadcast copy.
 
-    Sum away the axes that `shape` does not have (they are on the left), then sum, keeping the
-    axis, where `shape` has size 1. Return an array of this shape. Where backward starts, the
-    gradient may be the number 1.0; np.shape and np.sum take numbers and arrays.
+    Sum `grad` over the axes that `shape` does not have (they are on the left). Then sum it over the
+    axes where `shape` has size 1, and keep these axes. The result has this shape. If grad has it
+    already, return grad. Where backward starts, grad may be the number 1.0: np.shape and np.sum
+    accept numbers, too.
     """
     if np.shape(grad) == shape:
         return grad
@@ -117,15 +119,15 @@ def unbroadcast(grad, shape):
 
 
 class Tensor(Value):
-    """A Value whose `data` is an array. Its backward, powers, exp and log are those of Value.
+    """A Value whose `data` is an array. It inherits backward, powers, exp and log from Value.
 
-    The shape of a Tensor x is x.data.shape; x.swapaxes(-1, -2) is its transpose.
+    The shape of a Tensor x is x.data.shape. Its transpose is x.swapaxes(-1, -2).
     """
 
     def __add__(self, other):
-        """c = a + b with broadcasting,  da = unbroadcast(dc),  db = unbroadcast(dc).
+        """Return c = a + b, broadcast. Gradients: da = unbroadcast(dc), db = unbroadcast(dc).
 
-        `other` may be a number or an array: np.shape(other.data) is the shape of either.
+        `other` may be a number or an array. np.shape(other.data) gives the shape of both.
         """
         other = self.lift(other)
         a, b = self.data, other.data
@@ -136,7 +138,7 @@ class Tensor(Value):
         return Tensor(a + b, (self, other), pull)
 
     def __mul__(self, other):
-        """c = a b with broadcasting,  da = unbroadcast(dc b),  db = unbroadcast(dc a)."""
+        """Return c = a b, broadcast. Gradients: da = unbroadcast(dc b), db = unbroadcast(dc a)."""
         other = self.lift(other)
         a, b = self.data, other.data
 
@@ -146,10 +148,10 @@ class Tensor(Value):
         return Tensor(a * b, (self, other), pull)
 
     def __matmul__(self, other):
-        """C = A B for the last two axes,  dA = dC B^T,  dB = A^T dC,  both unbroadcast.
+        """Return the matrix product C = A B. Gradients: dA = dC B^T,  dB = A^T dC,  unbroadcast.
 
-        A (..., n, k) and B (..., k, m) may have different leading axes, like x (batch, token, k)
-        and a weight (k, m).
+        The product is over the last two axes: A (..., n, k), B (..., k, m). The leading axes may
+        differ, as for an x of shape (batch, token, k) and a weight of shape (k, m).
         """
         a, b = self.data, other.data
 
@@ -160,7 +162,7 @@ class Tensor(Value):
         return Tensor(a @ b, (self, other), pull)
 
     def sum(self, axis=None, keepdims=False):
-        """y = sum of x over an axis (all axes for None),  dx = dy, repeated along that axis."""
+        """Return the sum over an axis, or over all axes for None. Gradient: dx = dy, repeated."""
         x = self.data
 
         def pull(g):
@@ -171,16 +173,16 @@ class Tensor(Value):
         return Tensor(x.sum(axis=axis, keepdims=keepdims), (self,), pull)
 
     def mean(self):
-        """y = mean of x over the last axis, which is kept with size 1. Use `sum`."""
+        """Return the mean over the last axis, which is kept with size 1. Use `sum`."""
         return self.sum(axis=-1, keepdims=True) * (1.0 / self.data.shape[-1])
 
     def reshape(self, *shape):
-        """y = the same numbers in another shape,  dx = dy in the shape of x."""
+        """Return the same numbers in another shape. Gradient: dx = dy in the shape of x."""
         x = self.data
         return Tensor(x.reshape(shape), (self,), lambda g: (g.reshape(x.shape),))
 
     def swapaxes(self, first, second):
-        """y = x with two axes swapped,  dx = dy with the same two axes swapped."""
+        """Return x with two axes swapped. Gradient: dx = dy with the same two axes swapped."""
         swapped = self.data.swapaxes(first, second)
         return Tensor(swapped, (self,), lambda g: (g.swapaxes(first, second),))
 
@@ -189,10 +191,10 @@ class Tensor(Value):
 
 
 def softmax(x):
-    """y = exp(x) / sum(exp(x)) over the last axis,  dx = y (dy - sum(dy y)).
+    """Return the softmax over the last axis: y = exp(x) / sum(exp(x)),  dx = y (dy - sum(dy y)).
 
-    x: Tensor (..., class). Return a Tensor of the same shape. Subtract the largest x of each row
-    first, so that exp cannot overflow.
+    x is a Tensor (..., class), and the result has the same shape. First subtract the largest x of
+    each row, so that exp cannot overflow.
     """
     e = np.exp(x.data - x.data.max(axis=-1, keepdims=True))
     y = e / e.sum(axis=-1, keepdims=True)
@@ -204,10 +206,11 @@ def softmax(x):
 
 
 def cross_entropy(logits, targets):
-    """loss = mean of -log p[target], p = softmax(logits),  dlogits = dloss (p - onehot) / n.
+    """Return the loss, the mean of -log p[target]. Gradient: dlogits = dloss (p - onehot) / n.
 
-    logits: Tensor (..., class). targets: integers (...), n of them. The loss has shape ().
-    Use log p = z - log(sum(exp(z))) with z = logits - max(logits): the log of p could be log(0).
+    logits is a Tensor (..., class), targets are n integers (...), and p = softmax(logits). The loss
+    has shape (). Compute log p = z - log(sum(exp(z))) with z = logits - max(logits). The logarithm
+    of p itself could be log(0).
     """
     z = logits.data - logits.data.max(axis=-1, keepdims=True)
     log_p = z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
@@ -227,7 +230,7 @@ def cross_entropy(logits, targets):
 def vocabulary(text):
     """Return the different characters of a text, sorted, as one string.
 
-    The id of a character is its place in this string.
+    The id of a character is its index in this string.
     """
     return "".join(sorted(set(text)))
 
@@ -244,10 +247,10 @@ def decode(ids, characters):
 
 
 def batch(ids, size, context, rng):
-    """Draw windows from a text. Return inputs and targets of shape (size, context).
+    """Draw random windows from a text. Return inputs and targets of shape (size, context).
 
-    starts = rng.integers(len(ids) - context, size=size). Input t of a window is ids[start + t];
-    its target is the character after it, ids[start + t + 1].
+    The windows start at starts = rng.integers(len(ids) - context, size=size). Input t of a window
+    is ids[start + t], and its target is the next id, ids[start + t + 1].
     """
     starts = rng.integers(len(ids) - context, size=size)
     rows = ids[starts[:, None] + np.arange(context + 1)]  # (size, context + 1)
@@ -255,9 +258,9 @@ def batch(ids, size, context, rng):
 
 
 def embedding(table, ids):
-    """y = table[ids],  dtable = zeros, to which dy is added at the rows ids (np.add.at).
+    """Return the rows table[ids]. Gradient: zeros, with dy added at the rows ids (np.add.at).
 
-    table: Tensor (row, width). ids: integers of any shape (...). Return a Tensor (..., width).
+    table is a Tensor (row, width), ids are integers (...), and the result is a Tensor (..., width).
     """
 
     def pull(g):
@@ -269,11 +272,12 @@ def embedding(table, ids):
 
 
 def sample(model, ids, count, context, rng, temperature=0.8):
-    """Continue a text by `count` characters. Return the list of all ids.
+    """Continue a text by `count` characters. Return the list of all ids, old and new.
 
-    model(window) takes the last `context` ids, an array (1, token), and returns a Tensor of logits
-    (1, token, character). The last row of softmax(logits / temperature) gives the probabilities p
-    of the next id, which is rng.choice(len(p), p=p). Compute p in float64: choice wants a sum of 1.
+    model(window) takes an array (1, token) with the last `context` ids, and returns a Tensor of
+    logits (1, token, character). The last row of softmax(logits / temperature) has the
+    probabilities p of the next id. Draw this id with rng.choice(len(p), p=p). Compute p in float64,
+    because choice checks that p sums to 1.
     """
     ids = list(ids)
     for _ in range(count):
@@ -287,15 +291,15 @@ def sample(model, ids, count, context, rng, temperature=0.8):
 
 
 def linear(x, p):
-    """y = x W^T + b with W = p["weight"] (out, in) and b = p["bias"] (out,). x: (..., in)."""
+    """Return x W^T + b for x (..., in), with W = p["weight"] (out, in) and b = p["bias"] (out,)."""
     return x @ p["weight"].swapaxes(0, 1) + p["bias"]
 
 
 def attention(query, key, value, mask=0.0):
-    """softmax(query key^T / sqrt(d) + mask) value, where d is the last size of query.
+    """Return the contexts softmax(query key^T / sqrt(d) + mask) value, a Tensor (..., n, e).
 
-    query (..., n, d), key (..., m, d), value (..., m, e); mask broadcasts to the scores
-    (..., n, m). Return a Tensor (..., n, e). Use math.sqrt: np.sqrt(d) turns float32 into float64.
+    query has shape (..., n, d), key (..., m, d) and value (..., m, e). mask is broadcast to the
+    scores (..., n, m). Use math.sqrt(d), because np.sqrt(d) turns float32 into float64.
     """
     scores = query @ key.swapaxes(-1, -2) * (1.0 / math.sqrt(query.data.shape[-1]))
     return softmax(scores + mask) @ value
@@ -305,27 +309,28 @@ def attention(query, key, value, mask=0.0):
 
 
 def causal_mask(n):
-    """Return a float32 array (n, n): 0 where query i may see key j, that is j <= i, else -inf."""
+    """Return a float32 array (n, n): 0 where query i may attend to key j (j <= i), else -inf."""
     return np.triu(np.full((n, n), -np.inf, dtype=np.float32), k=1)
 
 
 def split_heads(x, heads):
-    """(batch, token, heads * d) -> (batch, heads, token, d). Head 0 has the first d columns."""
+    """Turn (batch, token, heads * d) into (batch, heads, token, d). Head 0: the first d columns."""
     rows, tokens, width = x.data.shape
     return x.reshape(rows, tokens, heads, width // heads).swapaxes(1, 2)
 
 
 def merge_heads(x):
-    """(batch, heads, token, d) -> (batch, token, heads * d), the inverse of split_heads."""
+    """Undo split_heads: turn (batch, heads, token, d) into (batch, token, heads * d)."""
     rows, heads, tokens, d = x.data.shape
     return x.swapaxes(1, 2).reshape(rows, tokens, heads * d)
 
 
 def multi_head(x, p, heads):
-    """Causal attention with several heads. x and the result: (batch, token, width).
+    """Return causal attention with several heads. x and the result are (batch, token, width).
 
-    query, key and value are linear(x, p["q_proj"]), p["k_proj"] and p["v_proj"], split into heads;
-    the merged result of `attention`, with the causal mask, goes through p["out_proj"].
+    Compute query, key and value as linear layers of x with p["q_proj"], p["k_proj"], p["v_proj"],
+    and split them into heads. Call `attention` with the causal mask, merge the heads, and apply the
+    linear layer p["out_proj"].
     """
     query, key, value = (
         split_heads(linear(x, p[name]), heads) for name in ("q_proj", "k_proj", "v_proj")
@@ -338,10 +343,10 @@ def multi_head(x, p, heads):
 
 
 def layer_norm(x, p):
-    """y = (x - m) / sqrt(v + 1e-5) weight + bias, with mean m and variance v of the last axis.
+    """Return the layer norm over the last axis, (x - m) / sqrt(v + 1e-5) weight + bias.
 
-    v is the mean of (x - m)^2. weight = p["weight"], bias = p["bias"]. Tensor's own operations
-    give the gradient.
+    m is the mean of x, and v the mean of (x - m)^2. weight = p["weight"], bias = p["bias"]. Use
+    operations of Tensor, which compute the gradient.
     """
     centered = x - x.mean()
     variance = (centered * centered).mean()
@@ -349,10 +354,10 @@ def layer_norm(x, p):
 
 
 def gelu(x):
-    """y = x (1 + t) / 2,  t = tanh(u),  u = sqrt(2 / pi) (x + 0.044715 x^3).
+    """Return GELU: y = x (1 + t) / 2 with t = tanh(u), u = sqrt(2 / pi) (x + 0.044715 x^3).
 
     dx = dy ((1 + t) / 2 + x (1 - t^2) / 2 du/dx),  du/dx = sqrt(2 / pi) (1 + 3 0.044715 x^2).
-    Write x * x * x: NumPy takes about a hundred times as long for x**3.
+    Write x * x * x, because x**3 takes NumPy about a hundred times as long.
     """
     a, root = x.data, math.sqrt(2.0 / math.pi)
     t = np.tanh(root * (a + 0.044715 * a * a * a))
@@ -365,10 +370,11 @@ def gelu(x):
 
 
 def block(x, p, heads):
-    """x <- x + multi_head(norm1(x)),  x <- x + linear2(gelu(linear1(norm2(x)))).
+    """Apply a block: x <- x + multi_head(norm1(x)),  x <- x + linear2(gelu(linear1(norm2(x)))).
 
-    x and the result: (batch, token, width). norm1 is layer_norm with p["norm1"], and so on;
-    multi_head has p["attention"], and p["feed_forward"] has "linear1" and "linear2".
+    x and the result have shape (batch, token, width). norm1 is layer_norm with p["norm1"], norm2
+    with p["norm2"], and multi_head uses p["attention"]. p["feed_forward"] has the linear layers
+    "linear1" and "linear2".
     """
     x = x + multi_head(layer_norm(x, p["norm1"]), p["attention"], heads)
     hidden = gelu(linear(layer_norm(x, p["norm2"]), p["feed_forward"]["linear1"]))
@@ -376,11 +382,12 @@ def block(x, p, heads):
 
 
 def gpt(ids, p, heads):
-    """Logits of the next character, (batch, token, character), for ids (batch, token).
+    """Return the logits of the next character, (batch, token, character), for ids (batch, token).
 
-    Add the embeddings of the ids, rows of p["token_embedding"], and of the positions 0, 1, ...,
-    rows of p["position_embedding"]. Then come the p["blocks"], a list, and p["norm"]. The logits
-    are products with the rows of p["token_embedding"]: one matrix serves both input and output.
+    Add the embeddings of the ids (rows of p["token_embedding"]) and of the positions 0, 1, ...
+    (rows of p["position_embedding"]). Apply each block of the list p["blocks"], then the norm
+    p["norm"]. Multiply by the transpose of p["token_embedding"]: the output layer uses this matrix
+    again.
     """
     x = embedding(p["token_embedding"], ids)
     x = x + embedding(p["position_embedding"], np.arange(ids.shape[1]))
@@ -392,14 +399,15 @@ def gpt(ids, p, heads):
 def initialize(characters, context, width, layers, rng):
     """Return the nested dict p of a GPT, with float32 Tensors.
 
-    characters: how many different ones there are. The keys: "token_embedding" (characters, width),
-    "position_embedding" (context, width), "blocks", a list with one dict per layer, and "norm". A
-    block has "norm1", "attention" ("q_proj", "k_proj", "v_proj", "out_proj"), "norm2" and
-    "feed_forward" ("linear1", "linear2"). Each norm and linear layer has "weight" and "bias".
+    characters is the number of different characters. The keys of p are "token_embedding"
+    (characters, width), "position_embedding" (context, width), "blocks" (a list with one dict per
+    layer) and "norm". A block has "norm1", "attention" ("q_proj", "k_proj", "v_proj", "out_proj"),
+    "norm2" and "feed_forward" ("linear1", "linear2"). Each norm and each linear layer is a dict
+    with "weight" and "bias".
 
-    Weights are 0.02 rng.standard_normal(shape), where linear weights are (out, in). Those of
-    out_proj and linear2 are divided by sqrt(2 layers). Biases are 0, the weights of norms 1. The
-    feed-forward network is four times as wide.
+    Embeddings and the weights (out, in) of linear layers are 0.02 rng.standard_normal(shape). The
+    weights of out_proj and linear2 are also divided by sqrt(2 layers). All biases are 0, and the
+    weights of norms are 1. The hidden layer between linear1 and linear2 has 4 width features.
     """
 
     def normal(*shape, std=0.02):
@@ -432,7 +440,7 @@ def initialize(characters, context, width, layers, rng):
 
 
 def parameters(p):
-    """Return the list of all Tensors in nested dicts and lists, in their order."""
+    """Return a list of all Tensors in the nested dicts and lists p, in the order of p."""
     if isinstance(p, Tensor):
         return [p]
     inner = p.values() if isinstance(p, dict) else p
@@ -440,9 +448,10 @@ def parameters(p):
 
 
 def clip(tensors, limit=1.0):
-    """If the norm of all gradients exceeds `limit`, multiply each by limit / (norm + 1e-6).
+    """Scale all gradients down if their norm exceeds `limit`. Return the norm before scaling.
 
-    norm = sqrt(sum of the squares of all entries of all gradients). Return the norm.
+    norm = sqrt(sum of the squares of all entries of all gradients). If norm > limit, multiply each
+    gradient by limit / (norm + 1e-6).
     """
     norm = math.sqrt(sum(float((t.grad * t.grad).sum()) for t in tensors))
     if norm > limit:
@@ -452,7 +461,7 @@ def clip(tensors, limit=1.0):
 
 
 class Adam:
-    """AdamW. For each Tensor with gradient g, at step t = 1, 2, ...:
+    """The optimizer AdamW. Step t = 1, 2, ... updates each Tensor with gradient g as follows:
 
     data <- data - lr decay data,  only for Tensors with two axes or more
     m <- b1 m + (1 - b1) g,  v <- b2 v + (1 - b2) g^2
@@ -460,13 +469,13 @@ class Adam:
     """
 
     def __init__(self, tensors, decay=0.1, b1=0.9, b2=0.95):
-        """Store the settings; t, m and v are 0 at first, with one m and one v per Tensor."""
+        """Store the arguments. Set t to 0, and create one m and one v of zeros for each Tensor."""
         self.tensors, self.decay, self.b1, self.b2, self.t = tensors, decay, b1, b2, 0
         self.m = [np.zeros_like(t.data) for t in tensors]
         self.v = [np.zeros_like(t.data) for t in tensors]
 
     def step(self, lr):
-        """Change the data of every Tensor once. The data of a float32 Tensor stays float32."""
+        """Update the data of every Tensor once. The data of a float32 Tensor stays float32."""
         self.t += 1
         for t, m, v in zip(self.tensors, self.m, self.v, strict=True):
             if t.data.ndim > 1:
@@ -478,10 +487,11 @@ class Adam:
 
 
 def learning_rate(step, steps, highest=3e-3, warmup=100):
-    """Linear warm-up, then a cosine down to a tenth. `step` counts from 0; there are `steps`.
+    """Return the learning rate of a step: a linear warm-up, then a cosine down to highest / 10.
 
-    First, warmup = min(warmup, steps // 4). For step < warmup: highest (step + 1) / (warmup + 1).
-    After it, with s = (step - warmup) / (steps - warmup): highest (0.1 + 0.9 (1 + cos(pi s)) / 2).
+    `step` runs from 0 to steps - 1. First set warmup = min(warmup, steps // 4). For step < warmup,
+    the rate is highest (step + 1) / (warmup + 1). After the warm-up, it is
+    highest (0.1 + 0.9 (1 + cos(pi s)) / 2) with s = (step - warmup) / (steps - warmup).
     """
     warmup = min(warmup, steps // 4)
     if step < warmup:
@@ -491,10 +501,10 @@ def learning_rate(step, steps, highest=3e-3, warmup=100):
 
 
 def train(p, heads, batches, steps):
-    """Train a GPT. Yield the loss of each step, as a float, before its update.
+    """Train a GPT. Yield the loss of each step as a float, computed before the step's update.
 
-    Each step takes (inputs, targets) from next(batches), sets every gradient to 0.0, runs
-    `backward`, clips, and lets Adam take one step at the step's learning rate.
+    Each step gets (inputs, targets) from next(batches), sets every gradient to 0.0, runs
+    `backward`, clips the gradients, and calls Adam's `step` with the learning rate of this step.
     """
     tensors = parameters(p)
     adam = Adam(tensors)

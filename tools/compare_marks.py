@@ -1,8 +1,8 @@
 """Compare the marks of two grading runs: `python -m tools.compare_marks DIR DIR`.
 
-Files that contain no measured time must be equal byte for byte: grades.csv and run.json. In all
-other files the program first replaces what a clock has measured: when a submission was graded, and
-how many seconds it took. The rest must be equal byte for byte, too.
+The files grades.csv and run.json do not contain measured times, and must be equal byte for byte. In
+all other files, the program first replaces the measured times: when a submission was graded, and
+how many seconds it took. The rest of these files must also be equal byte for byte.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def marks_files(folder):
 
 
 def without_times(path):
-    """Return the bytes of a file with each measured time replaced by a mark."""
+    """Return the bytes of a file with each measured time replaced by a placeholder."""
     data = path.read_bytes()
     if path.name in EXACT:
         return data
@@ -45,7 +45,7 @@ def compare(first, second):
     Returns
     -------
     dict
-        Lists of relative paths: `equal` byte for byte, `timed` (equal apart from measured times),
+        Lists of relative paths: `equal` (byte for byte), `timed` (equal apart from measured times),
         `different`, and `alone` (in one folder only).
     """
     first, second = Path(first), Path(second)
@@ -62,7 +62,7 @@ def compare(first, second):
 
 
 def summary(found):
-    """Format the result of a comparison."""
+    """Format the result of `compare` as text."""
     lines = [
         f"{len(found['equal'])} files are equal byte for byte",
         f"{len(found['timed'])} files are equal apart from measured times",

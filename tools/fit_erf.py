@@ -1,10 +1,10 @@
 """Fit the coefficients of erf in `minitorch_attn/backend/special.py` (requires mpmath).
 
-The program fits R(t) = atanh(erf(x)) / x, where t = x^2, by P(t) / Q(t) on [0, limit^2]. It
+The program fits R(t) = atanh(erf(x)) / x, where t = x^2, by P(t) / Q(t) on [0, limit^2]. The fit
 minimizes the largest relative error of tanh(x R). Each round solves a linear least-squares problem.
-Its weights are divided by Q from the previous round (Loeb's method), and points with a large error
-get a larger weight in the next round (Lawson's method). The program prints the coefficients of
-P - 9/8 Q and of Q, lowest power first.
+In each round, the weights are divided by Q from the previous round (Loeb's method), and points with
+a large error get a larger weight (Lawson's method). The program prints the coefficients of P - 9/8
+Q and of Q, lowest power first.
 
     python tools/fit_erf.py
 """
@@ -15,7 +15,7 @@ mp.mp.dps = 50
 
 
 def target(t):
-    """Return R(t)."""
+    """Return R(t) = atanh(erf(x)) / x, the function to fit."""
     x = mp.sqrt(t)
     return mp.log((2 - mp.erfc(x)) / mp.erfc(x)) / 2 / x
 

@@ -1,11 +1,12 @@
 """Measure how long a class takes to grade: `python -m tools.grade_class --out DIR`.
 
-The program generates a class of correct and incorrect submissions, grades them in parallel,
-and prints the time per submission in seconds. With --slice SECONDS it stops after that time. When
-it is run again, it continues, so that a large class can be measured in several short runs.
+The program generates a class of correct and incorrect submissions, grades them in parallel, and
+prints the time per submission in seconds. With --slice SECONDS, it stops after that time, and
+continues when you run it again. So a large class can be measured in several short runs.
 
-With --shards N it also grades the class in N shards with the same seed, merges them, and compares
-the files with those of the one run. `--assignment quick` is an assignment of one small file.
+With --shards N, it also grades the class in N shards with the same seed, merges the results, and
+compares the files with those of a single run. `--assignment quick` selects an assignment that
+consists of one small file.
 """
 
 import argparse
@@ -35,7 +36,7 @@ def main(arguments=None):
     parser.add_argument("--count", type=int, default=200, help="number of submissions")
     parser.add_argument("-j", "--jobs", type=int, default=2)
     parser.add_argument("--level", type=int, help="sandbox level; default: the highest that works")
-    parser.add_argument("--shards", type=int, default=0, help="grade in shards, too, and compare")
+    parser.add_argument("--shards", type=int, default=0, help="grade in N shards, too, and compare")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--slice", type=float, default=float("inf"), metavar="SECONDS")
     options = parser.parse_args(arguments)
@@ -54,7 +55,7 @@ def main(arguments=None):
 
 
 def _task_and_class(options, room):
-    """Return the task, and write the submissions unless they exist."""
+    """Return the task. Write the submissions if they do not exist yet."""
     place, quick = options.out / "class", options.assignment == "quick"
     made = None if quick else find_assignment(options.assignment)
     if not place.exists():
@@ -67,7 +68,7 @@ def _task_and_class(options, room):
 
 
 def _graded(task, options, name, shard=None):
-    """Continue one run until it is complete or the slice is over; print and return if it is."""
+    """Continue one run until it is complete or the slice is over. Return True if it is complete."""
     spent = _timed(task, options, options.out / name, shard)
     path = options.out / ("seconds.json" if shard is None else f"seconds-{name}.json")
     slices = json.loads(path.read_text()) if path.exists() else []
@@ -80,7 +81,7 @@ def _graded(task, options, name, shard=None):
 
 
 def _timed(task, options, out, shard):
-    """Grade until all submissions are graded or the slice's time limit is reached."""
+    """Grade until all submissions are graded or the time limit of the slice is reached."""
     start, known = time.monotonic(), len(list((out / "state").glob("*.json")))
 
     def report(document, done, total, how):
@@ -100,7 +101,7 @@ def _timed(task, options, out, shard):
 
 
 def _compared(options, shards):
-    """Merge the shards, and compare every file with that of the one run."""
+    """Merge the shards, and compare every file with the file of the single run."""
     start, out = time.monotonic(), options.out / "merged"
     merged = merge_shards([options.out / f"shard-{shard.number}" for shard in shards], out)
     graded = len(merged.results["submissions"])

@@ -26,7 +26,7 @@ def main(runs=21):
     with tempfile.TemporaryDirectory() as folder:
         # Use cached bytecode, as after an installation, even if PYTHONDONTWRITEBYTECODE is set.
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
-        _, *found = [_once(environment) for _ in range(runs + 1)]  # 1st: writes bytecode
+        _, *found = [_once(environment) for _ in range(runs + 1)]  # 1st: write bytecode
     for name, times in zip(("clock", "processor"), zip(*found, strict=True), strict=True):
         print(f"{name:>9}  median {statistics.median(times):5.1f} ms  fastest {min(times):5.1f} ms")
 

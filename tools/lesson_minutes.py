@@ -1,8 +1,9 @@
 """Estimate how many minutes each lesson takes: `python -m tools.lesson_minutes [--measure NN...]`.
 
 The estimate is the time to read the text and the code, to type the answers, to think about the
-questions, and to wait for the results. It writes lessons/minutes.json; with --measure, it runs the
-lessons with these numbers (all, if none is given) and stores their processor time.
+questions, and to wait for the results. The program writes the estimates to lessons/minutes.json.
+With --measure, it also runs the lessons with these numbers (all lessons if no number is given) and
+stores their processor time.
 """
 
 import json
@@ -21,12 +22,12 @@ TABLE = ROOT / "lessons" / "minutes.json"
 
 QUESTIONS = 3  # minutes for the three questions
 FIGURE = 0.5  # minutes to look at a figure
-# Minutes that a student needed, rounded up to five, where they are more than the estimate.
+# Minutes that a student needed, rounded up to a multiple of 5, where they exceed the estimate.
 MEASURED = {"05": 35, "08": 50, "10": 50, "11": 45, "17": 35}
 
 
 def estimate(lesson, run_seconds):
-    """Return the row of a lesson.
+    """Estimate the minutes of a lesson. Return its row of the table.
 
     Parameters
     ----------
@@ -68,7 +69,7 @@ def measure(lesson):
 
 
 def rows(measured=()):
-    """Return the table as a dict, with new running times for the lessons in `measured`."""
+    """Return the table as a dict. Measure the running times of the lessons in `measured` again."""
     known = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
     found = {}
     for lesson in lessons(ROOT / "lessons"):
@@ -80,7 +81,7 @@ def rows(measured=()):
 
 
 def main():
-    """Write the table."""
+    """Write the table of estimates to lessons/minutes.json."""
     wanted = sys.argv[2:] if sys.argv[1:2] == ["--measure"] else []
     if sys.argv[1:] == ["--measure"]:
         wanted = [lesson.number for lesson in lessons(ROOT / "lessons")]

@@ -16,32 +16,33 @@ TEXT = """\
 
 Each lesson starts with a question and answers it with the smallest code that works, with printed
 results and figures. Then it shows what goes wrong without the idea, and where the library
-implements it. An exercise and three questions with answers follow. The lessons cite five lecture
-decks, which are listed in [docs/decks.md](../docs/decks.md).
+implements the idea. At the end there are an exercise and three questions with answers. The lessons
+cite five lecture decks, which are listed in [docs/decks.md](../docs/decks.md).
 
 | | lesson | question | minutes |
 | --- | --- | --- | --- |
 {rows}
 
-The minutes are estimates: the time to read the text and the code, to type the answers, to look at
-the figures and to wait for the results. `python -m tools.lesson_minutes` computes them.
+The minutes are estimates. They include the time to read the text and the code, to type the answers,
+to look at the figures and to wait for the results. `python -m tools.lesson_minutes` computes them.
 
 ## The path to a GPT of your own
 
 `mta build` leads from an empty file to a GPT in eight steps ([docs/build.md](../docs/build.md)).
-These lessons explain what the steps need, in this order, and each before the step beside it:
+The lessons in this table explain what the steps need. Read each lesson before the step in the same
+row:
 
 | lesson | minutes | then | minutes |
 | --- | --- | --- | --- |
 {path}
 
-Where there are two numbers, the second one is for the part of the lesson that is enough on this
-path. The lessons and the steps take about {hours:.1f} hours together, or {fewer:.1f} hours
-with these parts only: plan three evenings. The steps alone take {own:.1f} hours.
+If a row has two numbers, the second one is the time for the part of the lesson that the steps need.
+The lessons and the steps together take about {hours:.1f} hours, or {fewer:.1f} hours if you read
+only these parts, so plan three evenings. The steps alone take {own:.1f} hours.
 
-You can walk the whole path in notebooks. `mta build notebook` makes `my_gpt.ipynb`, with a cell for
-each function and its check, and your copies of these lessons, to which its steps link
-([In a notebook](../docs/build.md#in-a-notebook)). It needs JupyterLab, which
+You can follow the whole path in notebooks. `mta build notebook` writes `my_gpt.ipynb`, which has a
+cell for each function and its check. The command also makes your own copies of these lessons, and
+the steps link to them ([In a notebook](../docs/build.md#in-a-notebook)). You need JupyterLab, which
 `python -m pip install 'minitorch-attn[notebooks]'` installs, or another notebook editor.
 
 ## Run the lessons
@@ -63,12 +64,12 @@ lessons/09_why_sqrt_d.py`. Figures are written to `runs/lessons/`.
 In every lesson you write two to four functions and predict one result. At "Your turn":
 
 - In the terminal (`mta lesson step 9`), press `e` to write the function in your editor (set
-  `EDITOR`). It is checked when you save it: values, gradients and one property. `h` shows a hint,
-  `a` the answer, and Enter goes on without it. Your files are in `exercises-work`, and your next
-  visit starts with them. `=` starts a line of Python, in which all names of the lesson exist: type
-  an expression to see its value.
+  `EDITOR`). When you save it, the lesson checks its values, its gradients and one property. `h`
+  shows a hint, `a` shows the answer, and Enter continues without your function. Your files are in
+  `exercises-work`, and are used again the next time. `=` starts a line of Python, in which all
+  names of the lesson exist: type an expression to see its value.
 - In a notebook (`mta lesson open 9`), replace `raise NotImplementedError`, and run the cell below.
-  It says what is wrong. The hint, the answer and the code of the check are folded.
+  The check says what is wrong. The hint, the answer and the code of the check are collapsed.
 - A script runs with the answers, and so does a notebook made with `--answers`.
 
 `mta lesson list` counts the functions that you have solved in the terminal.
@@ -93,7 +94,7 @@ MTA_FAST=1 mta lesson notebooks --execute --answers --jobs 2   # run all, with s
 ## Write a lesson
 
 A lesson is a Python file with cells (`# %%`, `# %% [markdown]`). `tests/lesson_rules.py` contains
-the rules for its form; `tests/lessons` checks them and runs every lesson.
+the rules for its format. The tests in `tests/lessons` check these rules and run every lesson.
 `minitorch_attn/course/lesson.py` has the functions that lessons call, and `your_turn.py` next to it
 has `check`. [docs/add_a_lesson.md](../docs/add_a_lesson.md) explains the cells of "Your turn" with
 an example. `python -m tools.lesson_table` regenerates this page.
@@ -116,7 +117,7 @@ def page():
 
 
 def _path():
-    """Return the rows of the path, a lesson or a step in each, and the hours that it takes."""
+    """Return the rows (lesson, step) of the path's table, and the hours that the path takes."""
     rows, total, fewer, steps = [], 0, 0, load_steps(ROOT / "my_gpt")
     for step in steps:
         cells, read, least = [], 0, 0

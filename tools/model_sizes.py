@@ -1,7 +1,7 @@
 """Write the table of model sizes in docs/models.md: `python -m tools.model_sizes`.
 
-Each model is built with uninitialized weights and run without computing matrix products, so even
-the largest models take only seconds.
+Each model is built with uninitialized weights and run without computing its matrix products, so
+even the largest models take only seconds.
 """
 
 import re
@@ -18,7 +18,7 @@ BEGIN, END = "<!-- sizes: tools/model_sizes.py -->", "<!-- end of sizes -->"
 HEAD = ("builder", "parameters", "input", "GFLOPs")
 
 TOKENS = 128
-PAIRS = ("bart", "marian", "t5", "transformer")  # builders with these prefixes take two sequences
+PAIRS = ("bart", "marian", "t5", "transformer")  # prefixes of models that read two sequences
 IMAGES = {
     "deit": 224,
     "detr": 800,
@@ -34,7 +34,7 @@ IMAGES = {
 
 
 def rows():
-    """Return (builder, parameters, input, GFLOPs) for each published size."""
+    """Return (builder, number of parameters, input, GFLOPs) for each published model size."""
     return [row(name) for name in builders()]
 
 
@@ -76,7 +76,7 @@ def table():
 
 
 def stored(text):
-    """Return the rows of the table of sizes in a page as {builder: Markdown line}."""
+    """Read the table of sizes from a page. Return {builder: Markdown line}."""
     found = re.search(f"{re.escape(BEGIN)}\n(.*?)\n{re.escape(END)}", text, re.S)[1]
     return {line.split("`")[1]: line for line in found.splitlines() if "`" in line}
 

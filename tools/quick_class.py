@@ -1,7 +1,7 @@
-"""Quick assignment: one file with a softmax, whose submissions are graded in a tenth of a second.
+"""Quick assignment: one file with a softmax. A submission is graded in a tenth of a second.
 
-A submission of a real assignment imports the package, which takes most of the time of its process.
-This one imports only NumPy, so that thousands of submissions can be graded in minutes.
+A submission of a real assignment imports the package, which takes most of the grading time. A
+submission of this assignment imports only NumPy, so thousands can be graded in minutes.
 """
 
 import zipfile
@@ -68,7 +68,7 @@ def _backward(rng):
 
 
 def quick_task(folder):
-    """Write the package without the solution, and return the task."""
+    """Write the files of the assignment without the solution, and return the task."""
     package = Path(folder) / "minitorch_attn"
     package.mkdir(parents=True, exist_ok=True)
     (package / "__init__.py").write_text("")
@@ -81,7 +81,7 @@ def quick_task(folder):
 
 
 def quick_class(folder, count):
-    """Write submissions: in every ten, two are correct, six have a bug, one exits, one is empty."""
+    """Write submissions. Of every ten, two are correct, six have a bug, one exits, one is empty."""
     kinds = list(_KINDS.values())
     for number in range(count):
         change, name = kinds[number % len(kinds)], f"Student {number:05d}"

@@ -1,9 +1,9 @@
 """Run every recipe with three seeds and write docs/results.md: `python -m tools.results`.
 
 Each run is a separate process, `python -m minitorch_attn train RECIPE --seed N`. Its measurements
-are stored next to its run folder. If the program is interrupted, start it again: it repeats only
-the missing runs. `--write` writes the page from the stored measurements. Recipes without stored
-measurements keep what the page says about them.
+are stored next to its run folder. If the program is interrupted, start it again: it runs only the
+missing runs. With `--write`, it writes the page from the stored measurements without new runs.
+Recipes without stored measurements keep their rows on the page.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def main(arguments=None):
     parser.add_argument("--write", action="store_true", help="write the page without new runs")
     parser.add_argument(
         "--beside", action="store_true",
-        help="other programs run at the same time: show the processor time only",
+        help="other programs are running: show only the processor time",
     )  # fmt: skip
     chosen = parser.parse_args(arguments)
     for name in [] if chosen.write else chosen.recipes.split(","):
@@ -90,7 +90,7 @@ def page(runs, old=""):
     runs : Path
         Folder of the stored runs.
     old : str, default ""
-        Present text of the page. Recipes without stored runs keep their rows and tables.
+        Current text of the page. Recipes without stored runs keep their rows and tables.
     """
     found = {name: _entries(runs, name) for name in RECIPES}
     if not any(found.values()):
@@ -118,13 +118,13 @@ def page(runs, old=""):
 
 
 def _old_row(name, old):
-    """Return the row of a recipe in the present page, or "" if there is none."""
+    """Return the row of a recipe in the current page, or "" if there is none."""
     starts = f"| `mta train {name}` |"
     return next((line for line in old.splitlines() if line.startswith(starts)), "")
 
 
 def _old_table(name, old):
-    """Return the lines of a recipe's table in the present page."""
+    """Return the lines of a recipe's table in the current page."""
     found = re.search(rf"^### {name}: .*?(?=^### |\Z)", old, re.M | re.S)
     return [*found[0].rstrip().splitlines(), ""] if found else []
 

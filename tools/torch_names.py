@@ -3,8 +3,8 @@
     python -m tools.torch_names          # write the tables; PyTorch is not needed
     python -m tools.torch_names --list   # first read PyTorch's names from the installed PyTorch
 
-PyTorch's names are stored in minitorch_attn/torch_names.txt: functions, classes and methods that
-PyTorch documents, without deprecated names, names of other hardware and names of its internals.
+The file minitorch_attn/torch_names.txt stores PyTorch's names: the functions, classes and methods
+that PyTorch documents, without deprecated names, names for other hardware and internal names.
 """
 
 import importlib
@@ -21,7 +21,7 @@ LIST = ROOT / "minitorch_attn" / "torch_names.txt"
 PAGE = ROOT / "docs" / "coming_from_pytorch.md"
 START, END = "<!-- tables of tools/torch_names.py -->", "<!-- end of the tables -->"
 
-# PyTorch's namespace -> what a user looks for there.
+# PyTorch's namespace -> its contents, in a few words.
 NAMESPACES = {
     "torch": "tensors and operations",
     "torch.Tensor": "methods and attributes of a tensor",
@@ -51,7 +51,7 @@ _DEPRECATED = """
     torch.distributed.all_gather_coalesced torch.distributed.all_reduce_coalesced
     torch.distributed.reduce_op
 """.split()
-# Parts of PyTorch's machinery that have a docstring and are not for users.
+# Internal parts of PyTorch that have a docstring, but are not for users.
 _INTERNAL = re.compile(
     r"(Sym|sym_|has_|import_ir|parse_|native_|unify_|merge_type|unsafe_|fork$|wait$|while_loop$"
     r"|compiled_with|init_num|thread_safe|is_storage|hash_tensor|get_device_module|handle_torch"
@@ -105,7 +105,7 @@ def collect():
 
 
 def _find(package, namespace):
-    """Return a class or module by PyTorch's name of it, or None."""
+    """Return the class or module with this PyTorch name, or None."""
     value = package
     for part in namespace.split(".")[1:]:
         value = getattr(value, part, None)
@@ -113,7 +113,7 @@ def _find(package, namespace):
 
 
 def _counts(namespace, owner, name):
-    """Return True for the name of a documented function, class or method of PyTorch."""
+    """Return True if a name of a namespace is a documented function, class or method of PyTorch."""
     if name.startswith("_") or _INTERNAL.match(name) or f"{namespace}.{name}" in _DEPRECATED:
         return False
     value = getattr(owner, name)
@@ -127,7 +127,7 @@ def _counts(namespace, owner, name):
 
 def stored():
     """Read the version and the names from minitorch_attn/torch_names.txt."""
-    absent_names.stored_names.cache_clear()  # --list may have written the file
+    absent_names.stored_names.cache_clear()  # read again, because --list may have written the file
     return absent_names.stored_names()
 
 
@@ -140,7 +140,7 @@ def as_list(version, names):
 
 
 def tables(version, names):
-    """Return the tables: for each namespace, how many names exist here, and the missing ones."""
+    """Return Markdown tables: how many of PyTorch's names exist here, and the missing names."""
     ours = importlib.import_module("minitorch_attn")
     missing = {}
     for namespace, found in names.items():
@@ -162,7 +162,7 @@ def tables(version, names):
 
 
 def _folded(namespace, missing):
-    """Return the missing names of a namespace as a folded block, a long list group by group."""
+    """Return the missing names of a namespace as a collapsible block, grouped if there are many."""
     groups = {}
     patterns = _GROUPS if len(missing) > 30 else {}
     for name in missing:

@@ -9,7 +9,7 @@ LAYER = "minitorch_attn.nn.attention:Attention"
 
 
 def inputs(rng, lead=(2, 3), queries=5, keys=7, dim=4, value_dim=6, mask=None):
-    """Random query, key and value with distinct sizes, and the given mask."""
+    """Return random query, key and value with distinct sizes, and the given mask."""
     return {
         "query": rng.normal(size=(*lead, queries, dim)),
         "key": rng.normal(size=(*lead, keys, dim)),
@@ -44,7 +44,7 @@ def forward(rng):
 
 
 def masks(rng):
-    """A boolean mask with a fully masked row, a float mask with -inf, and the causal mask."""
+    """Return a boolean mask with a fully masked row, a float mask with -inf, and a causal mask."""
     attend = rng.random((2, 1, 5, 7)) < 0.6
     attend[..., 0] = True
     attend[0, 0, 2] = False
@@ -91,7 +91,7 @@ def forward_large(rng):
 
 
 def large(rng, mask=None, shared=False, **more):
-    """A case with so many entries that finite differences would take too long."""
+    """Return a case with so many entries that finite differences would take too long."""
     x = inputs(rng, lead=(2, 12), queries=64, keys=64, dim=64, value_dim=64, mask=mask)
     if shared:
         x["key"], x["value"] = x["key"][:1], x["value"][:, :1]
@@ -99,7 +99,7 @@ def large(rng, mask=None, shared=False, **more):
 
 
 def many_keys(rng, masked=False, shared=False, **more):
-    """A case with so many keys that finite differences for all of them would take too long."""
+    """Return a case with so many keys that finite differences would take too long."""
     mask = rng.normal(size=(1, 3, 12_000)) if masked else None
     x = inputs(rng, lead=(2, 2), queries=3, keys=12_000, mask=mask)
     if shared:
@@ -199,7 +199,7 @@ def merge(rng):
 
 
 def whole_layer(inputs, settings):
-    """Run the layer with a plain sum instead of attention, so that only the layer is checked."""
+    """Run the layer with a plain sum in place of `attend`, to check only the layer's own code."""
     import minitorch_attn as mt
 
     class Kept:

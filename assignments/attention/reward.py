@@ -1,7 +1,7 @@
 """The reward: a GPT with your attention learns to look up earlier text (about 20 seconds).
 
-It reads some letters in random order, and then the same letters again. To predict the next letter,
-it must find the earlier occurrence of the current letter and read the letter after it.
+The GPT reads some letters in random order, and then the same letters again. To predict the next
+letter, it must find the earlier occurrence of the current letter and read the letter after it.
 """
 
 import sys
@@ -29,7 +29,7 @@ def phrases(rng, count):
 
 
 def weights_of(model, ids):
-    """Return each layer's attention weights: its output with an identity matrix as the values."""
+    """Return each layer's attention weights: its output if the values are an identity matrix."""
     maps = []
 
     def keep(attention, args, kwargs):
@@ -78,8 +78,8 @@ def main():
     optimizer = mt.optim.AdamW(model.parameters(), lr=RATE)
     loss_of = mt.nn.CrossEntropyLoss(ignore_index=-100)
     tests, known = phrases(np.random.default_rng(1), 300)
-    print("It reads letters in random order, twice: kcafhb kcafhb. Which letter is next?")
-    print(f"correct: letters of the repetition, in new phrases; a random guess has "
+    print("The GPT reads random letters twice, as in kcafhb kcafhb. It predicts the next letter.")
+    print(f"correct: share of the repeated letters in new phrases; random guesses: "
           f"{1 / len(LETTERS):.0%}\n")  # fmt: skip
     for step in range(1, STEPS + 1):
         optimizer.param_groups[0]["lr"] = RATE * min(1, 2.02 - 2 * step / STEPS)

@@ -112,7 +112,7 @@ def unused_outputs(rng):
 
 
 def towards(inputs, settings):
-    """Run _towards on a graph given by its edges; return whether it found each node."""
+    """Run `_towards` on a graph given by its edges; return, for each node, whether it was found."""
     import numpy as np
 
     from minitorch_attn.autograd.engine import _towards
@@ -143,7 +143,7 @@ def paths(rng):
 
 
 def accumulated(inputs, settings):
-    """Add gradients to a leaf; return .grad after each addition, and the (unchanged) gradients."""
+    """Add gradients to a leaf; return .grad after each addition, and the gradients afterwards."""
     import numpy as np
 
     import minitorch_attn as mt

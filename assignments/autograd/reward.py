@@ -39,7 +39,7 @@ def two_spirals():
     linear, tanh = mt.nn.Linear, mt.nn.Tanh
     model = mt.nn.Sequential(linear(2, 32), tanh(), linear(32, 32), tanh(), linear(32, 2))
     optimizer = mt.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0)
-    print("A network learns to separate two spirals, o and x. Dots: where it predicts x.\n")
+    print("A network learns to separate two spirals, o and x. Dots show where it predicts x.\n")
     for step in range(1, SHOWN[-1] + 1):
         logits = model(mt.tensor(points))  # (point, kind)
         loss = mt.nn.functional.cross_entropy(logits, mt.tensor(kinds))

@@ -1,4 +1,4 @@
-"""Checks of the captioning assignment: the expected values are the library's, or a formula's."""
+"""Checks of the captioning assignment: the library or a formula gives the expected values."""
 
 from minitorch_attn.grader.build.checking import (
     call_check,
@@ -47,7 +47,7 @@ def forward_masks(rng):
     return [
         attention("a mask for each query", rng, mask=allowed(rng, 2, 3, 5)),
         attention("one mask for all queries", rng, mask=allowed(rng, 2, 1, 5)),
-        attention("a query without keys", rng, mask=blocked),
+        attention("a query that may not attend to any key", rng, mask=blocked),
     ]
 
 
@@ -93,7 +93,7 @@ def backward_large(rng):
 
 
 def looking(inputs, settings):
-    """Look at the annotations once, with a SoftAttention that has the given parameters."""
+    """Run `attend` of a SoftAttention with the given parameters."""
     import minitorch_attn as mt
     from minitorch_attn.models.show_attend_tell import SoftAttention
 
@@ -106,7 +106,7 @@ def looking(inputs, settings):
 
 
 def looked(name, rng, batch=3, positions=6, mask=None):
-    """Create a check of a look at the annotations."""
+    """Create a check of `SoftAttention.attend` with random annotations."""
     inputs = {
         "projected": rng.normal(size=(batch, positions, 4)),
         "hidden": rng.normal(size=(batch, 3)),

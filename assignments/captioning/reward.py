@@ -1,4 +1,4 @@
-"""The reward: a model names the pictures in a scene, and shows where it looks (20 seconds)."""
+"""The reward: a model names the pictures in a scene and shows where it looks (20 seconds)."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ SIDE, SHOWN, STEPS, RATE, BATCH = 3, 2, 500, 4e-3, 64  # scenes of 3 x 3 cells w
 
 
 class Captioner(mt.nn.Module):
-    """Name the pictures in the cells of a scene, from the top left to the bottom right."""
+    """Model that names the pictures in the cells of a scene, from top left to bottom right."""
 
     def __init__(self, classes, dim=64):
         super().__init__()
@@ -37,7 +37,7 @@ def scenes(rng, images, labels):
 
 
 def given(words, classes):
-    """Return the decoder's input: the start, and the words without the last."""
+    """Return the decoder's input: the start token, and then all words but the last."""
     return mt.tensor(np.concatenate([np.full((BATCH, 1), classes), words[:, :-1]], axis=1))
 
 
@@ -69,7 +69,7 @@ def main():
     model, start, rng = Captioner(classes), time.perf_counter(), np.random.default_rng(1)
     cells, words = scenes(rng, test_images, test_labels)
     print(f"Scenes of {SIDE} x {SIDE} cells with {SHOWN} of {classes} kinds of pictures.")
-    print("correct: of 64 scenes with pictures that are not used for training\n")
+    print("correct: share of 64 test scenes, whose pictures are not used for training\n")
     for step, loss in train(model, images, labels, classes):
         with mt.no_grad():
             logits, alphas = model(mt.tensor(cells), given(words, classes))

@@ -1,4 +1,4 @@
-"""Checks of the CTC assignment: the expected values are the library's."""
+"""Checks of the CTC assignment: the library computes the expected values."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ def log_softmax(logits):
 
 
 def states_of(inputs, settings):
-    """Compute the states and which of them can be entered from two states before."""
+    """Compute the states, and which of them can be entered from the state two positions before."""
     import numpy as np
 
     from minitorch_attn.ops.ctc_loss import _lattice
@@ -50,7 +50,7 @@ def lattice_hard(rng):
 
 
 def passes(inputs, settings):
-    """Compute the forward or the backward variables, and which of them are not log 0."""
+    """Compute the forward or the backward variables, and where they are greater than log 0."""
     import numpy as np
 
     from minitorch_attn.ops.ctc_loss import _backward_variables, _forward_variables
@@ -74,7 +74,7 @@ def passes(inputs, settings):
 
 def passed(name, rng, forward, labels, frames, lengths=None, scale=1.0, dtype="float64", rtol=1e-7,
            **options):  # fmt: skip
-    """Create a check of one of the two passes for random log-probabilities of the states."""
+    """Create a check of the forward or the backward variables for random log-probabilities."""
     labels = np.array(labels, np.int64)
     batch, count = labels.shape
     skip = np.full((batch, 2 * count + 1), -np.inf)
@@ -174,7 +174,7 @@ def loss_lengths(rng, backward=False):
 
 
 def loss_hard(rng):
-    short = ([2, 3], [3, 3])  # equal neighbors need a frame more
+    short = ([2, 3], [3, 3])  # equal neighbors need one more frame
     return [
         losses("no alignment", rng, LABELS, 6, short),
         losses("no alignment, zero_infinity", rng, LABELS, 6, short, zero=True),
@@ -218,7 +218,7 @@ def decoded(inputs, settings):
 
 
 def path_check(name, rng, path, classes=4, blank=0, rows=None):
-    """Create a check in which the best class of each frame is given."""
+    """Create a check of `_best_path` with the given best class of each frame."""
     rows = log_softmax(rng.normal(size=(len(path), classes))) if rows is None else rows
     for row, best in zip(rows, path, strict=True):
         top = row.argmax()
@@ -247,7 +247,7 @@ def best_path_hard(rng):
 
 
 def stepped(inputs, settings):
-    """Read one frame with given prefixes."""
+    """Run `_step` on one frame with the given prefixes."""
     import numpy as np
 
     from minitorch_attn.generation.ctc_decoding import _step
@@ -262,7 +262,7 @@ def stepped(inputs, settings):
 
 
 def step_check(name, rng, prefixes, blank=0, never=()):
-    """Create a check of one frame; prefixes in `never` have no alignment that ends in a blank."""
+    """Create a check of `_step`. No alignment of the prefixes in `never` ends in a blank."""
     ends_blank, ends_label = (np.log(rng.uniform(0.01, 0.1, len(prefixes))) for _ in range(2))
     ends_blank[list(never)] = -np.inf
     ends_label[[i for i, prefix in enumerate(prefixes) if not prefix]] = -np.inf
@@ -275,7 +275,7 @@ def step_check(name, rng, prefixes, blank=0, never=()):
 def step(rng):
     return [
         step_check("the first frame", rng, [()]),
-        step_check("prefixes that do not grow into each other", rng, [(1, 2), (3,), (4, 4, 1)]),
+        step_check("prefixes without their parents", rng, [(1, 2), (3,), (4, 4, 1)]),
     ]
 
 
@@ -289,7 +289,7 @@ def step_merged(rng):
 
 
 def searched(inputs, settings):
-    """Decode a batch with the package's prefix beam search and your step."""
+    """Decode a batch with the library's prefix beam search and the student's `_step`."""
     import numpy as np
 
     import minitorch_attn as mt

@@ -15,7 +15,7 @@ STEPS, BATCH, WIDTH, RATE = 250, 32, 64, 4e-3
 
 
 class Reader(mt.nn.Module):
-    """Read the sound in both directions, and name a digit or the blank at each step."""
+    """Recognizer that reads the sound in both directions and predicts a digit or blank per step."""
 
     def __init__(self):
         super().__init__()
@@ -48,7 +48,7 @@ def batch(utterances):
 
 
 def edits(found, wanted):
-    """Return the smallest number of digits to insert, delete and replace."""
+    """Return the edit distance: how many digits must be inserted, deleted or replaced."""
     row = list(range(len(wanted) + 1))
     for i, a in enumerate(found, 1):
         before, row[0] = row[0], i
@@ -66,7 +66,7 @@ def error_rate(model, test, wanted, **decoding):
 
 
 def train(model, speakers):
-    """Train with your loss; yield the step and the mean of the last losses ten times."""
+    """Train with your loss. Ten times, yield the step and the mean of the latest losses."""
     rng = np.random.default_rng(0)
     utterances = draw_utterances(500, speakers, rng, 2, 5, snr=(5, 20))
     optimizer, losses = mt.optim.AdamW(model.parameters(), lr=RATE), []
@@ -99,7 +99,7 @@ def main():
     test, wanted = batch(spoken), [(u.digits + 1).tolist() for u in spoken]
     model, start = Reader(), time.perf_counter()
     print("Numbers of two to five digits, spoken by 20 synthetic speakers. The network knows which")
-    print("digits were said, but not when. Digits wrong: for 10 other speakers.\n")
+    print("digits were said, but not when. Digits wrong: the error rate for 10 other speakers.\n")
     for step, loss in train(model, speakers[:20]):
         wrong = error_rate(model, test, wanted)
         bar = "#" * round(40 * (1 - min(wrong, 1)))

@@ -1,4 +1,4 @@
-"""Checks of the detection assignment: the expected values are the library's."""
+"""Checks of the detection assignment: the library computes the expected values."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ COST = "minitorch_attn.models.matching:matching_cost"
 CLASS = "minitorch_attn.models.set_loss:class_loss"
 BOX = "minitorch_attn.models.set_loss:box_losses"
 
-# Pairs of boxes as corners, by how they lie: left, top, right, bottom.
+# Boxes (left, top, right, bottom), named by their position relative to FIRST.
 FIRST = [0.0, 0.0, 3.0, 2.0]
 APART = {
     "to the right": [4.0, 0.5, 6.0, 1.5],
@@ -25,24 +25,24 @@ FAR = [0.2, 0.1, 0.2, 0.1], [0.8, 0.9, 0.1, 0.2]  # centers of two boxes far fro
 
 
 def centers(rng, *shape):
-    """Draw boxes as centers. Most pairs overlap."""
+    """Draw random boxes in center format. Most pairs overlap."""
     return np.concatenate([rng.random((*shape, 2)), 0.3 + 0.7 * rng.random((*shape, 2))], axis=-1)
 
 
 def corners(rng, *shape):
-    """Draw boxes as corners. About one in three pairs does not overlap."""
+    """Draw random boxes in corner format. About one in three pairs does not overlap."""
     first = rng.random((*shape, 2))
     return np.concatenate([first, first + 0.2 + rng.random((*shape, 2))], axis=-1)
 
 
 def close(rng, *shape):
-    """Draw two boxes at each index as corners. All pairs overlap."""
+    """Draw two arrays of boxes in corner format. Boxes at the same index overlap."""
     first = corners(rng, *shape)
     return first, first + 0.08 * rng.random((*shape, 4))
 
 
 def pairs_check(name, function, boxes1, boxes2, dtype="float64", **options):
-    """Create a check of a function of two boxes at the same index."""
+    """Create a check of a function that compares the boxes at the same index."""
     arrays = {"boxes1": np.asarray(boxes1, dtype), "boxes2": np.asarray(boxes2, dtype)}
     return call_check(name, function, arrays, **options)
 
@@ -128,7 +128,7 @@ def cost_hard(rng):
 
 
 def assigned(inputs, settings):
-    """Assign the rows of a matrix of costs."""
+    """Run `assign_rows` on a matrix of costs."""
     import numpy as np
 
     from minitorch_attn.models.matching import assign_rows
@@ -148,9 +148,9 @@ def chain(rng, size):
 
 
 def cycle(rng, size):
-    """Return costs that are smallest if each row takes the next column, and not its own.
+    """Return costs whose total is smallest if each row takes the next column instead of its own.
 
-    Two rows that swap their own columns only increase the total cost.
+    Swapping the columns of only two rows increases the total cost.
     """
     cost = np.full((size, size), 9.0)
     rows = np.arange(size)
@@ -215,7 +215,7 @@ def class_loss_hard(rng):
 
 
 def far_and_near(rng, pairs):
-    """Draw pairs of boxes as centers. The boxes of the first pair are far from each other."""
+    """Draw pairs of boxes in center format. The boxes of the first pair are far from each other."""
     arrays = {"boxes": centers(rng, pairs), "target_boxes": centers(rng, pairs)}
     arrays["boxes"][:1], arrays["target_boxes"][:1] = FAR
     return arrays
@@ -288,7 +288,7 @@ def losses(inputs, settings):
 def batch(rng, counts, queries, classes=4, dtype="float64"):
     """Draw predictions, and targets of images with the given numbers of objects.
 
-    The classes in an image are different where there are enough of them.
+    The targets of an image have different classes, unless there are more targets than classes.
     """
     inputs = {
         "logits": rng.normal(size=(len(counts), queries, classes + 1)),
@@ -336,7 +336,7 @@ def matched_losses_hard(rng):
 
 
 def reordered(inputs, settings):
-    """Compute the loss of a batch twice, the second time with everything in another order."""
+    """Compute a batch's loss twice, the second time with targets, queries and images reordered."""
     import numpy as np
 
     import minitorch_attn as mt

@@ -17,7 +17,7 @@ COUNT = (SIDE - WINDOW) // STRIDE + 1  # windows along each axis; each window is
 
 
 class Detector(mt.nn.Module):
-    """Let every window of a scene predict one object or "no object"; attention lets them agree."""
+    """Detector: each window of a scene predicts one object or "no object", after attention."""
 
     def __init__(self, classes, dim=64):
         super().__init__()
@@ -46,7 +46,7 @@ class Detector(mt.nn.Module):
 
 
 def draw(rng, canvas, image, size):
-    """Draw a picture of `size` pixels on a free part of the canvas; return its box, or None."""
+    """Draw a picture of `size` pixels where the canvas is free. Return its box, or None."""
     for _ in range(20):
         top, left = rng.integers(0, len(canvas) - size + 1, 2)
         place = np.s_[top : top + size, left : left + size]
@@ -152,8 +152,8 @@ def main():
     model, start, rng = Detector(classes), time.perf_counter(), np.random.default_rng(1)
     scenes, windows, targets = batch(rng, test_images, test_labels, 100)
     print(f"Scenes of one or two pictures of {classes} kinds; {COUNT**2} queries.")
-    print("correct: every picture of the scene is found once, in its class and place")
-    print("(100 scenes, with pictures that are not used for training)\n")
+    print("correct: scenes in which every picture is found exactly once, with its class and box")
+    print("(of 100 test scenes, whose pictures are not used for training)\n")
     for step, loss in train(model, images, labels):
         with mt.no_grad():
             found = detections(*model(windows))

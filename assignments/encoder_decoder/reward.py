@@ -63,7 +63,7 @@ def main():
     optimizer = mt.optim.AdamW(model.parameters(), lr=RATE)
     loss_of = mt.nn.CrossEntropyLoss(ignore_index=PAD)
     tests = drawn(np.random.default_rng(1), 200)
-    print("It is trained on words of random letters. It has not seen the words below.\n")
+    print("The model is trained on words of random letters. The words below are new to it.\n")
     print("step  loss  " + "".join(f"{word:<11}" for word in SHOWN) + f"correct of {len(tests)}")
     losses = []
     for step in range(1, STEPS + 1):

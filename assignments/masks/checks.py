@@ -85,7 +85,7 @@ def key_padding(rng):
 
 
 def added(inputs, settings):
-    """The additive form of a mask."""
+    """Return the additive form of a mask."""
     import minitorch_attn as mt
 
     mask = mt.masks.Mask(mt.tensor(inputs["attend"]))
@@ -98,7 +98,7 @@ def additive(rng):
 
 
 def both(inputs, settings):
-    """Two masks, combined with & and with |."""
+    """Combine two masks with & and with |."""
     import minitorch_attn as mt
 
     a, b = (mt.masks.Mask(mt.tensor(inputs[key])) for key in "ab")

@@ -1,7 +1,7 @@
 """Run the public checks of this assignment.
 
     python check.py                     all checks
-    python check.py backward            the check with this name, or all checks with it in the name
+    python check.py backward            the check of this name, or all whose name contains the word
     python check.py Softmax.backward    the checks of one function
     python check.py --json              JSON output for programs
 
@@ -45,7 +45,7 @@ def main(words):
 
 
 class OnlyNumpy:
-    """Finds NumPy, and no other installed package, as in the grader."""
+    """Import finder that finds NumPy, but no other installed package, as in the grader."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -69,7 +69,7 @@ def inside(folder, site, *words):
         return 2
     spec = importlib.util.spec_from_file_location("judging", HERE / "judging.py")
     judging = importlib.util.module_from_spec(spec)
-    sys.modules["judging"] = judging  # for its dataclasses
+    sys.modules["judging"] = judging  # its dataclasses need this entry
     spec.loader.exec_module(judging)
     results = [{**entry, **outcome(entry, judging, Path(folder))} for entry in chosen]
     if as_json:

@@ -1,4 +1,4 @@
-"""Code shared by the `reward.py` scripts: train a GPT or on images, and draw in the terminal."""
+"""Code shared by the `reward.py` scripts: train GPTs and image classifiers, draw as text."""
 
 import json
 import re
@@ -173,7 +173,8 @@ def tell_pictures_apart(make_model, steps, rate, look):
     rate : float
         Learning rate after the warm-up.
     look : callable
-        Function `look(model, image)` that draws something for one image (1, 1, 8, 8) at the end.
+        Function `look(model, image)`, called at the end, that draws a figure for one image
+        (1, 1, 8, 8).
     """
     mt.manual_seed(0)
     images, labels, test_images, test_labels = pictures()
@@ -182,7 +183,7 @@ def tell_pictures_apart(make_model, steps, rate, look):
     optimizer = mt.optim.AdamW(model.parameters(), lr=rate)
     rng, start, losses = np.random.default_rng(0), time.perf_counter(), []
     print(f"{len(images):,} images of {classes} classes; random guesses: {1 / classes:.0%} correct")
-    print(f"correct: of {len(test_images)} test images, which are not used for training\n")
+    print(f"correct: share of {len(test_images)} test images, which are not used for training\n")
     for step in range(1, steps + 1):
         optimizer.param_groups[0]["lr"] = rate * min(step / WARMUP, 1.05 - step / steps)
         chosen = rng.integers(0, len(images), 64)

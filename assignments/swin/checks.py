@@ -11,7 +11,7 @@ BLOCK = "minitorch_attn.models.swin:Block"
 
 
 def plain_windows(x, size):
-    """The windows of a map, cut out one by one."""
+    """Return the windows of a map, cut out one by one."""
     batch, height, width, embed = x.shape
     found = [
         x[:, r : r + size[0], c : c + size[1]].reshape(batch, -1, embed)

@@ -17,7 +17,7 @@ def make_model(classes):
 
 
 def seen(model, image, blocks):
-    """The pixels on which one patch depends after the first `blocks` blocks."""
+    """Return which pixels one patch depends on after the first `blocks` blocks."""
     pixels = mt.tensor(image, requires_grad=True)
     x = model.patch_embedding(pixels)  # (batch, row, column, embed)
     for block in model.stages[0].blocks[:blocks]:
@@ -33,7 +33,7 @@ def look(model, image):
     titles = ("the patch", "its window", "shifted windows")
     beside(panel("the image", image[0, 0]),
            *(panel(title, seen(model, image, n)) for n, title in enumerate(titles)))  # fmt: skip
-    print("\nWithout shifted windows, it would depend only on its own window.")
+    print("\nWithout shifted windows, the patch would depend only on its own window.")
 
 
 def main():

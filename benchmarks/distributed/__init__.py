@@ -1,1 +1,1 @@
-"""Several processes: data-parallel training beside PyTorch, counted messages, and a cost model."""
+"""Distributed benchmarks: data-parallel training compared with PyTorch, and a cost model."""

@@ -1,13 +1,14 @@
-"""`python -m benchmarks distributed`: data-parallel steps at 1, 2 and 4 ranks beside PyTorch's.
+"""Command `python -m benchmarks distributed`: time data-parallel steps here and in PyTorch.
 
-The engines take turns, each with one BLAS thread per rank: this library on MPI, and
-`torch.distributed` on gloo. The losses and gradient norms are compared first. The command counts
-messages and bytes, measures latency and bandwidth of this machine, and holds the cost model
-against the measured steps. It stores the figures in `benchmarks/results/distributed.json` and the
-picture beside it, and writes the table into `benchmarks/README.md`. More ranks than cores share the
-cores.
+The command runs 1, 2 and 4 ranks. This library on MPI and `torch.distributed` on gloo take turns,
+each with one BLAS thread per rank. The command first compares losses and gradient norms. It counts
+messages and bytes, measures latency and bandwidth of this machine, and compares the measured steps
+with the cost model. The measurements go to `benchmarks/results/distributed.json`, the figure to the
+same folder, and the table to `benchmarks/README.md`. If there are more ranks than cores, ranks
+share the cores.
 
-`--counts` only counts what a step sends, for each way to split it, and stores the second table.
+With `--counts`, it only counts the messages of a step for each way to split it, and writes the
+second table.
 """
 
 import argparse
@@ -36,7 +37,7 @@ TOLERANCE = 2e-4
 
 
 def main(words=None):
-    """Measure, compare and store."""
+    """Run the command: measure the steps, compare them with the cost model, store the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks distributed", description=__doc__)
     parser.add_argument("--workload", default="w2", choices=("w1", "w2"))
     parser.add_argument("--ranks", type=int, nargs="*", default=(1, 2, 4))
@@ -53,7 +54,7 @@ def main(words=None):
 
 
 def write_counts(workload, ranks, store):
-    """Count what a step sends in each scheme, print the table and, if requested, store it."""
+    """Count the messages of a step in each scheme, print the table and, if requested, store it."""
     found = messages.count(workload, ranks)
     print("\n".join(messages.table(found)), flush=True)
     if store:
@@ -63,7 +64,7 @@ def write_counts(workload, ranks, store):
 
 
 def measure_all(args):
-    """Measure the steps at all numbers of ranks, and store them with the cost model."""
+    """Measure the steps for all numbers of ranks, and store them with the model's predictions."""
     found = {"machine": machine.describe(), "workload": args.workload, "rows": []}
     cores = found["machine"]["cores"]
     for ranks in args.ranks:
@@ -81,7 +82,7 @@ def measure_all(args):
 
 
 def measure(workload, ranks, rounds, steps):
-    """Run both engines in turn. Return the medians, their ratio and the counted messages."""
+    """Run both engines in turn. Return median step times, their ratio, and the message counts."""
     turns = {engine: [] for engine in ENGINES}
     for _ in range(rounds):
         for engine in ENGINES:
@@ -102,13 +103,13 @@ def measure(workload, ranks, rounds, steps):
 
 
 def run(engine, workload, ranks, steps):
-    """Start the ranks of one engine, and return what rank 0 has written."""
+    """Start the ranks of one engine, and return the measurements that rank 0 wrote."""
     start = {"start": _start_torch} if engine == "torch" else {}
     return on_ranks(ranks, "rank", engine, workload, steps, **start)
 
 
 def _start_torch(program, ranks):
-    """Start PyTorch's ranks, which find each other by environment variables."""
+    """Start the ranks of PyTorch, which find each other through environment variables."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -123,7 +124,7 @@ def _start_torch(program, ranks):
 
 
 def constants():
-    """Return the seconds of a message and of a byte, between two ranks of this machine."""
+    """Measure and return the seconds per message and per byte between two ranks of this machine."""
     return on_ranks(2, "ping")
 
 
@@ -138,7 +139,7 @@ def work_of(workload):
 
 
 def predicted(found):
-    """Return {ranks: seconds} of the cost model, whose computation is the step of one rank."""
+    """Return {ranks: seconds} as the cost model predicts it from the step of one rank."""
     work = work_of(found["workload"])
     alone = next((row for row in found["rows"] if row["ranks"] == 1), found["rows"][0])
     constants = cost_model.Machine(
@@ -151,7 +152,7 @@ def predicted(found):
 
 
 def _ranks(row, cores):
-    """Return the number of ranks, and how many cores they share if there are too few."""
+    """Format the number of ranks, with the number of cores if several ranks share a core."""
     shared = f" on {cores} cores" if row["ranks"] > cores else ""
     return f"{row['ranks']}{shared}"
 

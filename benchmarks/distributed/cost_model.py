@@ -1,7 +1,8 @@
-r"""Cost model of a training step on N workers: computation, messages, and what cannot be split.
+r"""Cost model of a training step on N workers: time of the computation and of the messages.
 
-With B examples, P parameters of 4 bytes, L layers, T tokens and width E, on workers that need c
-seconds for an example, send a byte in b seconds and a message in a seconds, a step takes
+A step has B examples, P parameters of 4 bytes, L layers, T tokens and width E. A worker needs c
+seconds for an example, and a message of n bytes takes a + n b seconds. The pipeline has M
+micro-batches. Then a step takes
 
     data parallel      ceil(B / N) c + ring(4 P)
     sequence parallel  B c / N + L (3 N - 2) (a + 2 * 4 B (T / N) E b) + ring(4 P)
@@ -12,9 +13,10 @@ where a ring all-reduce of n bytes sends 2 (N - 1) messages of n / N bytes:
 
     ring(n) = 2 (N - 1) (a + n b / N).
 
-Nothing overlaps in this model. The buckets of `DistributedDataParallel` overlap with the backward
-pass, so its measured time can be lower. Each scheme ends where a worker would get less than one
-example, head, layer or token: `limit` says how many workers it can use.
+The model assumes that computation and messages do not overlap. The buckets of
+`DistributedDataParallel` overlap with the backward pass, so its measured time can be lower. The
+number of workers is limited, because each worker needs at least one example, head, layer or token:
+see `limit`.
 """
 
 from dataclasses import dataclass
@@ -26,12 +28,12 @@ SCHEMES = ("data", "sequence", "tensor", "pipeline")
 
 @dataclass(frozen=True)
 class Machine:
-    """Constants of the workers.
+    """Time constants of the workers.
 
     Attributes
     ----------
     example : float
-        Seconds in which one worker computes an example, forward and backward.
+        Seconds that one worker needs for an example, forward and backward.
     message : float
         Latency of a message in seconds.
     byte : float
@@ -51,7 +53,7 @@ class Work:
     ----------
     batch, context, width, layers, heads, parameters : int
     micro_batches : int
-        Parts of the batch in the pipeline.
+        Number of micro-batches in the pipeline.
     """
 
     batch: int
@@ -84,7 +86,7 @@ def limit(scheme, work):
 
 
 def seconds(scheme, machine, work, workers):
-    """Return the predicted seconds of a step; see the module for the equations.
+    """Return the predicted seconds of a step, by the equations in the module's docstring.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Count what each rank sends in a training step, split in each of five ways.
+"""Count the messages of each rank in a training step, for each of five ways to split the step.
 
-`python -m benchmarks.distributed.count WORKLOAD FILE`, on several ranks: rank 0 writes {scheme:
-{"loss": the loss, "sent": [messages, bytes] of each rank}}. Schemes whose heads, tokens or
-sequences cannot be divided by this number of ranks are left out.
+Run `python -m benchmarks.distributed.count WORKLOAD FILE` on several ranks. Rank 0 writes {scheme:
+{"loss": loss, "sent": list of [messages, bytes], one for each rank}}. A scheme is left out if its
+heads, tokens or sequences cannot be divided by the number of ranks.
 """
 
 import importlib
@@ -20,7 +20,7 @@ __all__ = ["main", "step_of"]
 
 
 def main(workload, path):
-    """Count a step of each scheme, and write the counts on rank 0."""
+    """Count the messages of a step in each scheme, and write the counts on rank 0."""
     mt.distributed.init_process_group("mpi")
     step, found = step_of(workload), {}
     for scheme in SCHEMES:
@@ -45,7 +45,7 @@ def _model(sizes):
 
 
 def counted(scheme, step):
-    """Return the loss of a step, and what each rank sends in it."""
+    """Return the loss of a step, and the numbers of messages and bytes that each rank sends."""
     mt.manual_seed(1)
     model = _model(vars(step))
     arrays = gpt_step.tokens(step.batch, step.context, step.vocabulary)

@@ -1,9 +1,9 @@
-r"""Messages and bytes that a rank sends in one training step of a GPT, by formula.
+r"""Formulas for the messages and bytes that a rank sends in one training step of a GPT.
 
 These are the formulas of docs/distributed.md, exact for each rank. A GPT has L blocks, embedding
-size E, V token embeddings and P parameters of 4 bytes; the batch has B sequences of T tokens. On
-N ranks, a ring all-reduce of n numbers sends 2 (N - 1) messages, which have 2n numbers without the
-rank's own part and that of the next rank: 2 (N - 1) n / N if N divides n.
+size E, V token embeddings and P parameters of 4 bytes. The batch has B sequences of T tokens. In a
+ring all-reduce of n numbers on N ranks, each rank sends 2 (N - 1) messages. They contain 2n
+numbers, minus the rank's own part and the next rank's part: 2 (N - 1) n / N numbers if N divides n.
 
     data      an all-reduce for each bucket: P gradients in all
     zero1     the same, and N - 1 messages with the updated parameters of all ranks but the next
@@ -20,7 +20,7 @@ __all__ = ["SCHEMES", "Step", "obstacle", "sent"]
 
 SCHEMES = ("data", "zero1", "tensor", "sequence", "pipeline")
 MICRO_BATCHES = 4
-_FIRST, _MOST = 2**20, 25 * 2**20  # bytes from which on the first bucket and others are full
+_FIRST, _MOST = 2**20, 25 * 2**20  # bytes at which the first bucket, and each other bucket, is full
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Step:
 
 
 def obstacle(scheme, step, ranks):
-    """Return what cannot be divided among the ranks, such as "6 heads", or an empty string.
+    """Return the part that cannot be divided among the ranks, such as "6 heads", or "".
 
     Examples
     --------
@@ -100,7 +100,7 @@ def _ring(size, ranks, rank):
 
 
 def _buckets(parameters):
-    """Return the sizes of the buckets of gradients, the last parameters first."""
+    """Return the sizes of the gradient buckets, starting with the last parameters."""
     sizes = [0]
     for size in reversed(parameters):
         sizes[-1] += size
@@ -110,7 +110,7 @@ def _buckets(parameters):
 
 
 def _shares(parameters, ranks):
-    """Return how many parameters each rank updates: the largest one goes to the smallest share."""
+    """Return how many numbers each rank updates; the largest parameters are assigned first."""
     shares = [0] * ranks
     for size in sorted(parameters, reverse=True):
         shares[shares.index(min(shares))] += size

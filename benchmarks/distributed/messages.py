@@ -1,4 +1,4 @@
-"""Table of the messages and bytes of a training step: counted, and compared with the formulas."""
+"""Table of the messages and bytes that a training step sends, compared with the formulas."""
 
 from .count import step_of
 from .formulas import SCHEMES, obstacle, sent
@@ -17,7 +17,7 @@ _NAMES = {
 
 
 def count(workload, ranks=RANKS):
-    """Count a step of each scheme at several numbers of ranks, and compare with the formulas.
+    """Count the messages of each scheme on several numbers of ranks; check the formulas.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def count(workload, ranks=RANKS):
 
 
 def table(found):
-    """Return the lines of the table: what the rank with the most bytes sends in a step."""
+    """Return the lines of the table, for the rank that sends the most bytes in a step."""
     step, sizes = step_of(found["workload"]), list(found["ranks"])
     heads = [f"{size} rank{'' if size == '1' else 's'}" for size in sizes]
     lines = [f"| split | {' | '.join(heads)} |", "|---" * (1 + len(sizes)) + "|"]

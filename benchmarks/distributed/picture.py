@@ -1,4 +1,4 @@
-"""Picture of the cost model to 1,024 workers, with the measured steps."""
+"""Picture of the speed-up by the cost model, up to 1,024 workers, and of the measured steps."""
 
 import matplotlib
 
@@ -16,20 +16,21 @@ COLOURS = dict(
 
 
 def draw(found, work, path):
-    """Draw speed over the number of workers: of each scheme to its limit, and as measured.
+    """Draw the predicted speed-up of each scheme, up to its limit, and the measured speed-ups.
 
-    Two panels: the measured workload, and a larger model for which all schemes have room.
+    The left panel shows the measured workload. The right panel shows a larger model, which all
+    schemes can split among many workers.
     """
     alone = found["rows"][0]["step_s"] * found["rows"][0]["ranks"]
     small = cost_model.Machine(alone / work.batch, found["message_s"], found["byte_s"])
-    # 100 times the computation per example, on machines with a network of 10 us and 12.5 GB/s.
+    # The computation per example takes 100 times as long; the network has 10 us and 12.5 GB/s.
     large = cost_model.Work(1024, 4096, 4096, 64, 64, 12 * 64 * 4096**2, micro_batches=64)
     cluster = cost_model.Machine(100 * small.example, 1e-5, 1 / 12.5e9)
     figure, panels = pyplot.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     _panel(panels[0], small, work, f"{found['workload'].upper()} on this machine's constants")
     cores = found["machine"]["cores"]
     for row in found["rows"]:
-        shared = row["ranks"] > cores  # such ranks cannot be faster, whatever the scheme
+        shared = row["ranks"] > cores  # sharing cores cannot be faster, whatever the scheme
         label = f"measured, {row['ranks']} on {cores} cores" if shared else "measured, data"
         face = "white" if shared else "black"
         panels[0].plot(

@@ -1,4 +1,4 @@
-"""Measure a message between two ranks: the time of a small one, and the time per byte.
+"""Measure the ping time between two ranks: the time of a small message, and the time per byte.
 
 `mpiexec -n 2 python -m benchmarks.distributed.ping FILE` writes [seconds, seconds per byte].
 """
@@ -16,7 +16,7 @@ SMALL, LARGE, TIMES = 1, 1 << 20, 30  # numbers in float32
 
 
 def main(path):
-    """Send a tensor there and back several times, and write the medians."""
+    """Send tensors to the other rank and back several times, and write the medians to a file."""
     mt.distributed.init_process_group("mpi")
     rank = mt.distributed.get_rank()
     small, large = (_one_way(mt.zeros(size), rank) for size in (SMALL, LARGE))

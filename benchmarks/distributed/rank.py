@@ -1,8 +1,8 @@
 """One rank of a data-parallel training step, in this library or in PyTorch.
 
-`python -m benchmarks.distributed.rank ENGINE WORKLOAD STEPS FILE`: every rank trains on its rows of
-the workload's batch. Rank 0 writes the times of the steps, the loss, a checksum of the gradients
-and, for this library, the counted messages of a step to FILE.
+Run `python -m benchmarks.distributed.rank ENGINE WORKLOAD STEPS FILE` on several ranks. Every rank
+trains on its rows of the workload's batch. Rank 0 writes the times of the steps, the loss, a
+checksum of the gradients and, for this library, the counted messages of a step to FILE.
 """
 
 import importlib
@@ -19,7 +19,7 @@ __all__ = ["main"]
 
 
 def main(engine, workload, steps, path):
-    """Run the rank of one engine."""
+    """Train on this rank with one engine, and write the measurements on rank 0."""
     sizes = importlib.import_module(f"benchmarks.workloads.{workload}").SIZES
     found = {"minitorch_attn": ours, "torch": pytorch}[engine](sizes, steps)
     if found is not None:
@@ -28,7 +28,7 @@ def main(engine, workload, steps, path):
 
 
 def ours(sizes, steps):
-    """Train with `nn.parallel.DistributedDataParallel` on MPI. Return the figures on rank 0."""
+    """Train with `nn.parallel.DistributedDataParallel` on MPI. Return measurements on rank 0."""
     import minitorch_attn as mt
     from minitorch_attn.nn import functional as F
 
@@ -57,7 +57,7 @@ def ours(sizes, steps):
 
 
 def pytorch(sizes, steps):
-    """Train with PyTorch's class of the same name on gloo. Return the figures on rank 0."""
+    """Train with PyTorch's class of the same name on gloo. Return measurements on rank 0."""
     import torch
     from torch import distributed
     from torch.nn import functional as F
@@ -106,7 +106,7 @@ def _figures(loss, grads):
 
 
 def _timed(step, optimizer, barrier, steps):
-    """Return the seconds of each step with its update, from a barrier to the next one."""
+    """Return the seconds of each step and its update, measured from one barrier to the next."""
     times = []
     for _ in range(1 + steps):
         barrier()

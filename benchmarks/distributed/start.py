@@ -1,4 +1,4 @@
-"""Start a program of this folder on several ranks, and read what rank 0 has written."""
+"""Start a program of this folder on several ranks, and read the result that rank 0 writes."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ def _by_mpiexec(program, ranks):
 
 
 def on_ranks(ranks, name, *words, start=_by_mpiexec):
-    """Run `python -m benchmarks.distributed.NAME WORDS... FILE` on ranks with one BLAS thread each.
+    """Run `benchmarks.distributed.NAME WORDS... FILE` on several ranks. Return rank 0's result.
 
     Parameters
     ----------
@@ -28,7 +28,8 @@ def on_ranks(ranks, name, *words, start=_by_mpiexec):
     name : str
     *words : str or int
     start : callable, optional
-        Function of the program and the number of ranks that runs it to the end. Default: mpiexec.
+        Function that takes the program and the number of ranks, and runs the program to its end. By
+        default, mpiexec starts it.
 
     Returns
     -------

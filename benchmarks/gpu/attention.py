@@ -1,4 +1,4 @@
-"""Attention by number of tokens on a GPU: time, FLOP/s and memory, beside PyTorch's."""
+"""Attention on a GPU by number of tokens: time, FLOP/s and memory, compared with PyTorch."""
 
 from .timing import peak_mb, summary, turns
 from .workloads import torch_or_reason
@@ -7,11 +7,11 @@ __all__ = ["LENGTHS", "compare"]
 
 LENGTHS = (256, 1024, 4096, 16384)
 HEADS, DIM = 8, 64
-BACKWARD = 2.5  # products of the backward pass, with the recomputed scores, per forward product
+BACKWARD = 2.5  # backward products, including the recomputed scores, per forward product
 
 
 def compare(length, rounds=7, seconds=0.3):
-    """Time causal attention of one sequence with 8 heads of 64: forward pass, and both passes.
+    """Time causal attention on one sequence, with 8 heads of width 64: forward, and with backward.
 
     Parameters
     ----------
@@ -23,7 +23,8 @@ def compare(length, rounds=7, seconds=0.3):
     Returns
     -------
     dict
-        For "forward" and "both": milliseconds, TFLOP/s, megabytes, and PyTorch's milliseconds.
+        For "forward" and "both" (forward and backward): milliseconds, TFLOP/s, megabytes, and
+        PyTorch's milliseconds.
     """
     import minitorch_attn as mt
 
@@ -50,7 +51,7 @@ def _in_torch(shape):
 
 
 def _steps(library, inputs):
-    """Return the forward pass and both passes, in this library or in PyTorch."""
+    """Return two steps, the forward pass and both passes, in this library or in PyTorch."""
     attend = library.nn.functional.scaled_dot_product_attention
 
     def forward():

@@ -1,9 +1,9 @@
-"""Count what a step asks of a device: kernel launches, copies and memsets.
+"""Count the device calls of a step: kernel launches, copies and memsets.
 
-On a simulated device, `cupysim` counts them. On a GPU, PyTorch's profiler does if PyTorch is
-installed with CUDA: NVIDIA's CUPTI, which it uses, sees the kernels of all libraries of a process,
-those of CuPy and cuBLAS too. Otherwise there are the counts of the simulated device, which
-`python -m benchmarks device-calls` stored.
+On a simulated device, `cupysim` counts them. On a GPU, PyTorch's profiler counts them if PyTorch is
+installed with CUDA. The profiler uses NVIDIA's CUPTI, which sees the kernels of all libraries of a
+process, including CuPy and cuBLAS. Without PyTorch, the functions return the counts of the
+simulated device that `python -m benchmarks device-calls` stored.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ STORED = Path(__file__).parents[1] / "results" / "device-calls.json"
 
 
 def calls_of(step, name=None):
-    """Count the device calls of one step, which has run before.
+    """Count the device calls of one step. The step must have run before.
 
     Parameters
     ----------
@@ -27,9 +27,9 @@ def calls_of(step, name=None):
     Returns
     -------
     dict
-        Numbers of `launches` (with products), `copies` (also between host and device) and
-        `memsets`, their sum `all`, and how they were counted: `by`. On a GPU also `busy_ms`, how
-        long kernels and copies ran. Empty if nothing can count.
+        `launches` (with matrix products), `copies` (including those between host and device),
+        `memsets`, their sum `all`, and `by`, the method of counting. On a GPU also `busy_ms`, the
+        time of kernels and copies. Empty if no method is available.
     """
     if importlib.util.find_spec("cupysim") is not None:
         return _simulated(step)
@@ -69,12 +69,13 @@ def _profiled(step):
 
 
 def of_events(events):
-    """Count the events of a device.
+    """Count the launches, copies and memsets among the events of a device.
 
     Parameters
     ----------
     events : list of (str, float)
-        Names and microseconds. Copies are named "Memcpy ...", memsets "Memset ...".
+        Name and duration in microseconds of each event. The names of copies begin with "Memcpy",
+        those of memsets with "Memset".
 
     Examples
     --------

@@ -1,16 +1,16 @@
 """`python -m benchmarks gpu`: test and measure on a GPU, unattended, in under 35 minutes.
 
-The parts run one after another, each in a process of its own with a time limit, and the results are
-stored after each, so that a run that is cut short keeps what it has:
-`benchmarks/results/gpu-NAME.json`, and the tables in `docs/devices.md`. The stored results of parts
-that are not named on the command line stay. Without a GPU, the command says so and does nothing.
+The parts run one after another, each in its own process with a time limit. After each part, the
+results are written to `benchmarks/results/gpu-NAME.json` and to the tables in `docs/devices.md`, so
+an interrupted run keeps its results. If you name some of the parts on the command line, the stored
+results of the other parts are kept. Without a GPU, the command prints a message and does nothing.
 The parts:
 
     kernels       every kernel against its composed version (the tests in `tests/kernels`)
-    workloads     W1 to W7: time, device calls, FLOP/s, bandwidth and memory, beside PyTorch
-    kernel-times  every kernel: time beside that of its composed version
-    attention     attention by length: time, FLOP/s and memory, beside PyTorch
-    graphs        a step as a CUDA graph against the same step, launched call by call
+    workloads     W1 to W7: time, device calls, FLOP/s, bandwidth and memory, and PyTorch's time
+    kernel-times  every kernel: its time, and the time of its composed version
+    attention     attention by number of tokens: time, FLOP/s and memory, and PyTorch's time
+    graphs        a step as a CUDA graph, and the same step launched call by call
     tests         the test suite with `--device=cupy`
 """
 
@@ -36,8 +36,8 @@ LIMITS = {  # seconds; all together less than 34 minutes
     "tests": 960,
 }  # fmt: skip
 PARTS = tuple(LIMITS)
-MINUTES = 34  # of a run
-TO_STORE = 15  # seconds, in which a process ends its last item after its time is over
+MINUTES = 34  # time limit of a run
+TO_STORE = 15  # seconds that a process gets after its time limit, to finish its last item
 WITHOUT_DEVICE = (
     "course",
     "grader",
@@ -51,7 +51,7 @@ TESTS = {"kernels": ["tests/kernels"], "tests": [f"--ignore=tests/{x}" for x in 
 
 
 def _tested(part, seconds):
-    """Run tests on the GPU in processes of their own; return the last line of their output."""
+    """Run tests on the GPU in separate processes. Return the last line of their output."""
     command = [
         sys.executable, "-m", "pytest", "-q", "-m", "not serial", "--device=cupy", *TESTS[part]
     ]  # fmt: skip
@@ -74,7 +74,7 @@ def _tested(part, seconds):
 
 
 def _measured(part, seconds, quick=False):
-    """Run a part in a process of its own; return what it has stored by the end of its time."""
+    """Run a part in a separate process. Return the results that it stored within its time."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "results.json"
         command = [sys.executable, "-m", "benchmarks.gpu.parts", part, str(path), str(seconds)]
@@ -98,7 +98,7 @@ def run(part, seconds, quick=False):
 
 
 def _stored(path, machine):
-    """Return the stored results of other parts if they are of the same GPU and the same CuPy."""
+    """Return the stored results of other parts if they have the same GPU and CuPy version."""
     stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return stored if all(stored.get(key) == machine[key] for key in machine) else dict(machine)
 
@@ -113,7 +113,7 @@ def _store(results, path, page):
 
 
 def main(words, page=PAGE, folder=RESULTS, run=run):
-    """Run the parts that are named on the command line, by default all; return the exit status."""
+    """Run the parts named on the command line, by default all. Return the exit status."""
     import minitorch_attn as mt
 
     parser = argparse.ArgumentParser(
@@ -127,7 +127,7 @@ def main(words, page=PAGE, folder=RESULTS, run=run):
     )  # fmt: skip
     parser.add_argument(
         "--minutes", type=float, default=MINUTES,
-        help=f"time for all parts (default: {MINUTES}), for a machine that is lent for less",
+        help=f"time limit for all parts together, in minutes (default: {MINUTES})",
     )  # fmt: skip
     args = parser.parse_args(words)
     if not mt.cuda.is_available():

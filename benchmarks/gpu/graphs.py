@@ -1,4 +1,4 @@
-"""A step as a CUDA graph against the same step launched call by call."""
+"""Time a step as a CUDA graph (`mt.cuda.GraphedStep`) and launched call by call."""
 
 import importlib
 
@@ -9,7 +9,7 @@ from .workloads import OURS
 __all__ = ["NAMES", "compare"]
 
 NAMES = ("w1", "w2", "w4b", "w5", "w7")
-TOKENS = 200  # of a text, as in W7
+TOKENS = 200  # tokens to decode, as in W7
 
 
 def compare(name, rounds=7, seconds=0.3, tokens=TOKENS):
@@ -22,12 +22,12 @@ def compare(name, rounds=7, seconds=0.3, tokens=TOKENS):
     rounds : int
     seconds : float
     tokens : int
-        Number of tokens that are decoded one after the other, for "w7".
+        Number of tokens to decode one after the other; only for "w7".
 
     Returns
     -------
     dict
-        Milliseconds of both, or under "reason" why there is no graph.
+        `eager_ms` and `graph_ms` in milliseconds, and `reason`: why there is no graph, or "".
     """
     import minitorch_attn as mt
 
@@ -38,7 +38,7 @@ def compare(name, rounds=7, seconds=0.3, tokens=TOKENS):
     else:
         step, run, tokens = _training(name), _once, 1
     graphed = mt.cuda.GraphedStep(step)
-    for _ in range(WARM_UP + 1):  # the step runs call by call at first, and is then captured
+    for _ in range(WARM_UP + 1):  # the first steps run call by call, then the step is captured
         run(graphed)
     reason = str(graphed.reason or "")
     steps = {"eager": lambda: run(step), **({} if reason else {"graph": lambda: run(graphed)})}
@@ -59,7 +59,7 @@ def _training(name):
 
 
 def _decoding(tokens):
-    """Return the step of W7, from the ids of a token to the next, and how to decode with it."""
+    """Return W7's step (token id to next token id), and a function that decodes with it."""
     import minitorch_attn as mt
 
     from ..workloads import gpt_step, w7
@@ -76,6 +76,6 @@ def _decoding(tokens):
         ids = mt.tensor([[0]], device="cuda")
         for _ in range(tokens):
             ids = step(ids)
-            ids.item()  # a program reads each token, to print it or to stop
+            ids.item()  # a real program reads each token, to print it or to stop
 
     return step, run

@@ -66,7 +66,7 @@ def _workloads(rows):
 
 
 def _notes(rows):
-    """Return who counted the device calls, and why there is no PyTorch."""
+    """Return notes: how the device calls were counted, and why PyTorch's times are missing."""
     counted = sorted({row["calls"]["by"] for row in rows.values() if row["calls"]})
     missing = sorted({row["torch"] for row in rows.values() if row.get("torch")})
     notes = [f"Device calls are counted by: {', '.join(counted)}."] if counted else []

@@ -1,8 +1,8 @@
-"""One part of `python -m benchmarks gpu`, in a process of its own; the results are kept one by one.
+"""Run one part of `python -m benchmarks gpu`, and store the result of each item at once.
 
 A wrong kernel can make the device unusable for its process, and a part can hang. The command
-therefore starts `python -m benchmarks.gpu.parts PART FILE SECONDS` for each part. The file holds
-what was measured until then.
+therefore starts a separate process for each part, `python -m benchmarks.gpu.parts PART FILE
+SECONDS`. If the process ends early, FILE has the results up to that point.
 """
 
 import argparse
@@ -42,20 +42,20 @@ MEASURED = ("workloads", "kernel-times", "attention", "graphs")
 
 
 def run_part(items, store, seconds):
-    """Measure the items of a part until the time is over.
+    """Measure the items of a part until the time limit. Return their results.
 
     Parameters
     ----------
     items : dict of str to callable
     store : callable
-        Receives the results so far after each item.
+        Function that receives all results so far, after each item.
     seconds : float
-        No item is started after so many seconds.
+        Time limit. After it, no further item is started.
 
     Returns
     -------
     dict
-        Result of each item: what it returned, or why there is none, under "failed".
+        Result of each item. If an item failed, its result is {"failed": reason}.
     """
     started, found = time.monotonic(), {}
     for name, measure in items.items():
@@ -64,7 +64,7 @@ def run_part(items, store, seconds):
         else:
             try:
                 found[name] = measure()
-            except Exception as error:  # the other items are worth having
+            except Exception as error:  # measure the other items
                 found[name] = {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
         store(found)
     return found

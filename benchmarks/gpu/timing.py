@@ -1,11 +1,11 @@
-"""Time steps on a device, in turns: each round runs every engine once."""
+"""Timing of steps on a device, in turns: each round runs every engine once."""
 
 import statistics
 import time
 
 __all__ = ["peak_mb", "summary", "turns"]
 
-WARM_UP = 3  # steps: kernels are compiled, and the memory pool is filled
+WARM_UP = 3  # steps in which kernels are compiled and the memory pool is filled
 MOST_STEPS = 1000  # in one turn
 
 
@@ -17,7 +17,7 @@ def synchronize():
 
 
 def _seconds(step, times):
-    """Return the seconds of one of so many steps; the host waits only after the last."""
+    """Run a step several times and return the seconds per step; the host waits only at the end."""
     synchronize()
     started = time.perf_counter()
     for _ in range(times):
@@ -27,22 +27,23 @@ def _seconds(step, times):
 
 
 def turns(steps, rounds=7, seconds=0.3):
-    """Time several steps, one after the other in each round.
+    """Time several steps in turns, and return the times of each.
 
-    The device's clock and its other users then affect all of them alike.
+    In each round, all steps run one after the other. So changes of the device's clock and load from
+    other programs affect all steps alike.
 
     Parameters
     ----------
     steps : dict of str to callable
     rounds : int
-        Number of turns of each.
+        Number of turns of each step.
     seconds : float
         Approximate duration of a turn. 0 means one step.
 
     Returns
     -------
     dict of str to list of float
-        Milliseconds per step of each round.
+        For each name, the milliseconds per step in each round.
     """
     times = {}
     for name, step in steps.items():
@@ -57,7 +58,7 @@ def turns(steps, rounds=7, seconds=0.3):
 
 
 def summary(milliseconds):
-    """Return the median, the smallest and the largest of some times.
+    """Return the median, the smallest and the largest of a list of times.
 
     Examples
     --------
@@ -71,7 +72,7 @@ def summary(milliseconds):
 
 
 def peak_mb(step):
-    """Return the megabytes that this library's memory pool needs for a step and what it uses."""
+    """Return the size of CuPy's memory pool after a step, in MB, including all live arrays."""
     import cupy
 
     pool = cupy.get_default_memory_pool()

@@ -1,4 +1,4 @@
-"""W1 to W7 on a GPU beside PyTorch: time, device calls, FLOP/s, bandwidth and memory."""
+"""Workloads W1 to W7 on a GPU, compared with PyTorch: time, device calls, bandwidth and memory."""
 
 import importlib
 
@@ -10,21 +10,21 @@ from .timing import peak_mb, summary, turns
 __all__ = ["NAMES", "compare", "torch_or_reason", "work_of"]
 
 NAMES = ("w1", "w2", "w2l", "w3", "w4f", "w4b", "w5", "w6", "w7")
-OURS = ("minitorch_attn_unsplit", "minitorch_attn")  # one device, so the batch stays whole
+OURS = ("minitorch_attn_unsplit", "minitorch_attn")  # one device, so an unsplit batch
 TORCH = ("torch_fused", "torch")
 WITH_ADAMW = ("w1", "w2", "w2l", "w3")
-NUMBERS_OF_ADAMW = 7  # read: parameter, gradient, two moments; written: all but the gradient
+NUMBERS_OF_ADAMW = 7  # it reads parameter, gradient, two moments; writes all but the gradient
 
 
 def compare(name, module=None, rounds=7, seconds=0.3):
-    """Time one workload in this library and, if it is there, in PyTorch.
+    """Time one workload in this library and, if it is installed, in PyTorch.
 
     Parameters
     ----------
     name : str
         Name of a module in `benchmarks.workloads`.
     module : module, optional
-        The module itself.
+        The module itself, if it is already imported.
     rounds : int
     seconds : float
         Approximate duration of an engine's steps in one round.
@@ -32,8 +32,8 @@ def compare(name, module=None, rounds=7, seconds=0.3):
     Returns
     -------
     dict
-        What the page shows. `difference` is the largest relative difference between the results
-        and gradients of the two. If PyTorch cannot run, `torch` says why.
+        The row of the table. `difference` is the largest relative difference between the results
+        and gradients of the two libraries. If PyTorch cannot run, `torch` gives the reason.
     """
     module = module or importlib.import_module(f"benchmarks.workloads.{name}")
     with place.on("cuda"):
@@ -59,15 +59,15 @@ def compare(name, module=None, rounds=7, seconds=0.3):
 
 
 def _engine(module, names):
-    """Return the first of these engines that the workload has."""
+    """Return the first engine of `names` that the workload has."""
     return next(module.ENGINES[name] for name in names if name in module.ENGINES)
 
 
 def work_of(step, with_adamw=False):
-    """Return the FLOPs and the bytes of a step.
+    """Return the FLOPs of a step, and the bytes that it reads and writes.
 
-    FLOPs are those of products. Bytes count each input and output of an operation once, as
-    `mt.profile` does, and what AdamW reads and writes.
+    The FLOPs are those of the matrix products. The bytes include each input and output of an
+    operation once, as in `mt.profile`, and what AdamW reads and writes.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def work_of(step, with_adamw=False):
 
 
 def torch_or_reason(build):
-    """Return what `build` makes with PyTorch on the GPU, and "", or None and why it cannot.
+    """Call `build` with PyTorch on the GPU. Return (result, ""), or (None, reason) if it fails.
 
     PyTorch computes in float32, without TF32, as this library does.
     """

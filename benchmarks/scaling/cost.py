@@ -11,10 +11,10 @@ __all__ = ["cost_of", "fitted_exponent"]
 
 
 def cost_of(step, seconds=0.3, least=3):
-    """Measure the time of the fastest step, and the peak memory of a step.
+    """Measure the time and the peak memory of a step.
 
-    Other programs on this machine (or on its host) can only make a step longer, so the fastest of
-    several steps is the least disturbed.
+    The time is the time of the fastest of several steps. Other programs on this machine (or on its
+    host) can only make a step longer, so the fastest step is the least disturbed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Scaling curves: each varies one size, and defines the step to measure at each value."""
+"""Scaling curves: each curve varies one size, and builds the step to measure for each value."""
 
 import contextlib
 import math

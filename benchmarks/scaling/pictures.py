@@ -1,4 +1,4 @@
-"""Figure of the scaling curves: time above, memory below, one column for each varied size."""
+"""Picture of the scaling curves: time above, memory below, one column for each varied size."""
 
 from matplotlib.ticker import LogLocator, NullFormatter
 

@@ -1,4 +1,4 @@
-"""Memory of attention weights: formulas from the lectures, and sizes measured in models.
+"""Sums of the memory of attention weights: formulas from the lectures, and sizes in models.
 
 Each head has R^4 weights if every pixel of an R x R image attends to every pixel. With patches, the
 number of weights is the square of the number of patches. With windows of M x M tokens on a map of
@@ -45,7 +45,7 @@ def small_vit(side, patch, layers, heads):
 
 
 def sums():
-    """Compute the memory of attention weights by formula; count it in a model if small enough.
+    """Compute the memory of attention weights by formula, and in a model if the model is small.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Workloads: each module builds the same step in this library, in PyTorch and usually in JAX.
 
-A workload module has a `TITLE` and a dict `ENGINES` (name -> function that builds a `Step`). The
-results of the engines must agree before anything is timed.
+A workload module has a `TITLE` and a dict `ENGINES` (name -> function that builds a `Step`). A
+workload is timed only if the results of its engines agree.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Step:
-    """A workload in one engine.
+    """One step of a workload in one engine.
 
     Attributes
     ----------

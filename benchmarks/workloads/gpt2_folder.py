@@ -1,7 +1,7 @@
 """Write a Hugging Face model folder: GPT-2 small with random weights.
 
-`python -m benchmarks.workloads.gpt2_folder PATH` writes the folder with transformers. Both
-libraries read this folder (500 MB). It stays in the folder for temporary files, for later runs.
+`python -m benchmarks.workloads.gpt2_folder PATH` writes the folder (500 MB) with transformers. Both
+libraries load the model from it. It stays among the temporary files, so that later runs can use it.
 """
 
 import os

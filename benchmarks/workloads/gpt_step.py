@@ -24,10 +24,10 @@ def our_model(layers, heads, width, context, vocabulary):
 
 
 def ours(layers, heads, width, context, batch, vocabulary, loop="commands", checkpointed=False):
-    """Build the training step in this library, with one of `ours.LOOPS`.
+    """Build the training step in this library. `loop` is one of `ours.LOOPS`.
 
-    If `checkpointed`, only the input of each block is kept, and the backward pass computes the
-    block again.
+    If `checkpointed` is True, the step keeps only the input of each block, and the backward pass
+    computes the block again.
     """
     from functools import partial
 

@@ -1,6 +1,7 @@
-"""Layers in JAX: pure functions of a dict of parameters, compiled as a whole.
+"""Layers in JAX, as pure functions of a dict of parameters. A step is compiled as a whole.
 
-A parameter is drawn when a function first uses it. It has the same name as in this library.
+The initial value of a parameter is drawn when a function first uses the parameter. Parameters have
+the same names as in this library.
 """
 
 import jax
@@ -37,7 +38,7 @@ def norm(p, name, x, eps=1e-5):
 
 
 def attention(p, name, x, heads, memory=None, is_causal=False, bias=None):
-    """Compute attention of `x` (batch, token, embed) to `memory`, or to itself if that is None."""
+    """Compute attention of `x` (batch, token, embed) to `memory`, or to `x` if `memory` is None."""
     memory, width = x if memory is None else memory, x.shape[-1]
 
     def split(part, y):  # (batch, token, heads, head_dim)
@@ -92,8 +93,7 @@ def _adamw(p, grads, state, rate, betas=(0.9, 0.999), eps=1e-8, decay=0.01):
 
 
 def training_step(loss_function, arrays, *, learning_rate=None, with_input=False):
-    """Build a training step: forward and backward pass and, if `learning_rate` is set, AdamW
-    update.
+    """Build a training step: forward pass, backward pass and, if `learning_rate` is given, AdamW.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def training_step(loss_function, arrays, *, learning_rate=None, with_input=False
         The batch.
     learning_rate : float, optional
     with_input : bool
-        Whether to compute the gradient of the first array of the batch too.
+        Whether to compute also the gradient with respect to the first array of the batch.
     """
     batch = tuple(jnp.asarray(array) for array in arrays)
     p = parameters(loss_function, batch)

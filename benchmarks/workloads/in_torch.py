@@ -1,8 +1,8 @@
 """Layers in PyTorch, written for speed.
 
-They use one projection for query, key and value, and the fused attention of
-`F.scaled_dot_product_attention`. Gradients are set to None before each step. Attributes have the
-same names as in this library, because the names determine the initial weights.
+The layers use one projection for query, key and value, and the fused attention of
+`F.scaled_dot_product_attention`. Steps set gradients to None before the backward pass. Attributes
+have the same names as in this library, because the names determine the initial weights.
 """
 
 import numpy as np
@@ -119,7 +119,7 @@ def training_step(
         The batch.
     learning_rate : float, optional
     clip : float, optional
-        Largest norm of all gradients before the update.
+        Gradient clipping: the maximum norm of all gradients together.
     fused : bool
         Whether to use the fused AdamW.
     compiled : bool
@@ -167,7 +167,7 @@ def forward_step(model, array, compiled=False):
 
 
 def step_with_input(model, x, cotangents, **options):
-    """Build a training step whose results also have the gradient of the input; see `ours.py`."""
+    """Build a training step whose results include the gradient of the input, as "grad x"."""
     latest = {}
 
     def loss_function(model, batch):
@@ -181,7 +181,7 @@ def step_with_input(model, x, cotangents, **options):
 
 
 def set_loss(logits, boxes, labels, target_boxes, costs, no_object):
-    """Compute the loss of DETR over all decoder layers, with one matching per layer and image.
+    """Return the sum of the DETR losses of all decoder layers, each with its own matching.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def set_loss(logits, boxes, labels, target_boxes, costs, no_object):
     labels : int64 torch.Tensor of shape (batch, object)
     target_boxes : torch.Tensor of shape (batch, object, 4)
     costs : (float, float, float)
-        Weights of class, box and generalized IoU, in the matching and in the loss.
+        Weights of the class, box and generalized IoU terms, in the matching and in the loss.
     no_object : float
         Weight of "no object" in the class loss.
     """
@@ -212,7 +212,7 @@ def set_loss(logits, boxes, labels, target_boxes, costs, no_object):
 
 
 def _matched(logits, boxes, labels, target_boxes, costs):
-    """Return the query of each object, (layer, batch, object)."""
+    """Return the index of the query that is matched with each object, (layer, batch, object)."""
     from scipy.optimize import linear_sum_assignment
 
     layers, batch, queries, _ = logits.shape
@@ -232,7 +232,7 @@ def _corners(boxes):
 
 
 def _generalized_iou(a, b):
-    """Return the generalized IoU of pairs of boxes, given as low and high corners."""
+    """Return the generalized IoU of pairs of boxes (left, top, right, bottom)."""
     (low, high), (other_low, other_high) = a, b
     inner = (torch.minimum(high, other_high) - torch.maximum(low, other_low)).clamp(min=0).prod(-1)
     outer = (torch.maximum(high, other_high) - torch.minimum(low, other_low)).prod(-1)

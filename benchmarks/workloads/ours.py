@@ -1,8 +1,8 @@
-"""Build forward and training steps in this library: with the batch split over two threads, or not.
+"""Forward and training steps in this library (`ours`), with or without a batch split over threads.
 
-`LOOPS` names three ways to write a training step: "commands", as this library's own commands do;
-"plain", the loop of the README, with its line `nn.DataParallel`; "unsplit", that loop without the
-line.
+`LOOPS` has the names of three training loops. "commands" is the loop of this library's own
+commands. "plain" is the loop of the README, which uses `nn.DataParallel`. "unsplit" is the plain
+loop without `nn.DataParallel`.
 """
 
 import numpy as np
@@ -45,7 +45,7 @@ def training_step(
     learning_rate : float, optional
         Learning rate of AdamW. By default, the parameters are not updated.
     clip : float, optional
-        Largest norm of all gradients before the update.
+        Gradient clipping: the maximum norm of all gradients together.
     results : callable, optional
         Function that returns more results to compare, {name: ndarray}.
     """
@@ -72,20 +72,20 @@ def training_step(
 
 
 def step_with_input(model, x, cotangents, loop="commands"):
-    """Build a training step whose results also have the gradient of the input, as "grad x".
+    """Build a training step whose results include the gradient of the input, as "grad x".
 
     Parameters
     ----------
     model : Module
     x, cotangents : ndarray of shape (batch, ...)
-        The input, and the gradient of the output before it is divided by the size of the batch.
+        The input, and the output gradient. The step divides the output gradient by the batch size.
     loop : str
         One of `LOOPS`.
     """
     inputs = {}
 
     def loss_function(model, batch):
-        x, cotangents, numbers = batch  # the part of this thread
+        x, cotangents, numbers = batch  # the rows of this thread
         number = 0 if loop == "unsplit" else numbers[0].item()
         x = inputs[number] = x.detach().requires_grad_()
         return (model(x) * cotangents).sum() / len(x)
@@ -112,7 +112,7 @@ def _backward(model, loss_function, loop):
 
 
 def _wrapped(model, loop):
-    """Return the model in `nn.DataParallel` unless the batch stays whole."""
+    """Wrap the model in `nn.DataParallel`, unless the batch is not split."""
     return model if loop == "unsplit" else mt.nn.DataParallel(model, threads=THREADS)
 
 

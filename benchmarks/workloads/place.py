@@ -1,4 +1,4 @@
-"""The device on which the workloads build their models and batches; by default, the CPU."""
+"""The device (place) on which workloads build their models and batches. By default, the CPU."""
 
 from contextlib import contextmanager
 

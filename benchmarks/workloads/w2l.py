@@ -1,4 +1,4 @@
-"""W2L: training step of W2's model on one text long enough to show quadratic memory use."""
+"""W2L: training step of W2's model on one long text, which shows the quadratic memory use."""
 
 from . import gpt_step
 

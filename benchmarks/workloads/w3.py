@@ -10,7 +10,7 @@ LEARNING_RATE = 3e-4
 
 
 def _batch():
-    """Return source, target and next target tokens, each of shape (batch, token)."""
+    """Return source tokens, target tokens and next target tokens, each of shape (batch, token)."""
     rng = np.random.default_rng(3)
     source = rng.integers(0, VOCABULARY, (BATCH, LENGTH))
     target = rng.integers(0, VOCABULARY, (BATCH, LENGTH + 1))
@@ -18,7 +18,7 @@ def _batch():
 
 
 def ours(loop="commands"):
-    """Build the training step in this library, with one of `ours.LOOPS`."""
+    """Build the training step in this library. `loop` is one of `ours.LOOPS`."""
     from minitorch_attn.models.transformer import Transformer
     from minitorch_attn.nn import functional as F
 
@@ -42,7 +42,7 @@ def positions():
 
 
 def _torch_model():
-    """Build the model in PyTorch. One matrix serves as both embeddings and output projection."""
+    """Build the model in PyTorch. Both embeddings and the output projection share one matrix."""
     import torch
     from torch import nn
     from torch.nn import functional as F

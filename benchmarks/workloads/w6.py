@@ -6,7 +6,7 @@ from . import Step
 from .place import device
 
 TITLE = "1,000 chained elementwise operations on (8, 8), forward + backward"
-ROUNDS = 125  # each has eight operations
+ROUNDS = 125  # each round has eight operations
 
 
 def _chain(tanh, x, a, b, c, d):

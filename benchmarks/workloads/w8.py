@@ -9,7 +9,7 @@ BLOCKS, CHANNELS, STEM = (2, 2, 2, 2), (32, 64, 128, 256), 32
 WIDTH, HEADS, HIDDEN, LAYERS, QUERIES, CLASSES = 256, 8, 1024, 3, 50, 20
 SIDE, BATCH, OBJECTS = 160, 4, 6
 LEARNING_RATE, CLIP = 1e-4, 0.1
-NO_OBJECT, COSTS = 0.1, (1.0, 5.0, 2.0)  # of class, box and generalized IoU; also the loss weights
+NO_OBJECT, COSTS = 0.1, (1.0, 5.0, 2.0)  # class, box, generalized IoU: in matching and loss
 
 
 def arrays():
@@ -29,7 +29,7 @@ def our_model():
     class Detector(DETR):
         def forward(self, images):
             logits, boxes = self.layer_outputs(images)
-            return logits.transpose(0, 1), boxes.transpose(0, 1)  # the batch first, as its parts
+            return logits.transpose(0, 1), boxes.transpose(0, 1)  # batch first, to be split
 
     backbone = FeatureExtractor(Bottleneck, BLOCKS, channels=CHANNELS, stem_channels=STEM)
     return Detector(
@@ -39,7 +39,7 @@ def our_model():
 
 
 def ours(loop="commands"):
-    """Build the training step in this library, with one of `ours.LOOPS`."""
+    """Build the training step in this library. `loop` is one of `ours.LOOPS`."""
     from minitorch_attn.models.detr import auxiliary_losses, total_loss
 
     from .ours import training_step
@@ -57,7 +57,7 @@ def ours(loop="commands"):
 
 
 def positions(side):
-    """Return the sines (place, embed) of the rows and columns of a square map, as in `DETR`."""
+    """Return the sinusoidal position embeddings (position, embed) of a square map, as in `DETR`."""
     places = 2 * math.pi * np.arange(1, side + 1) / (side + 1e-6)
     half = WIDTH // 2
     angles = places[:, None] * 10000.0 ** (-np.arange(0, half, 2) / half)

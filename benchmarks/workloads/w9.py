@@ -17,14 +17,14 @@ def arrays():
 
 
 def our_model():
-    """Build the model in this library. Patches and poolings have the defaults, as MViT-B has."""
+    """Build the model in this library. Patches and pooling are the defaults, as in MViT-B."""
     from minitorch_attn.models import MViT
 
     return MViT(CLIP, CLASSES, WIDTH, DEPTHS)
 
 
 def ours(loop="commands"):
-    """Build the training step in this library, with one of `ours.LOOPS`."""
+    """Build the training step in this library. `loop` is one of `ours.LOOPS`."""
     from minitorch_attn.nn import functional as F
 
     from .ours import training_step
@@ -38,7 +38,7 @@ def ours(loop="commands"):
 
 
 def plan():
-    """Return width, next width, heads, and strides of queries and of keys for each block."""
+    """Return (stage, width, next width, heads, query stride, key stride) of each block."""
     blocks, stride_kv = [], STRIDE_KV
     for stage, depth in enumerate(DEPTHS):
         stride_q = STRIDE_Q if stage else NONE

@@ -1,8 +1,8 @@
-"""Initial weights that depend only on a parameter's name, so all engines start with the same ones.
+"""Initial weights that depend only on a parameter's name, so that all engines start alike.
 
-The names are those of this library's modules. An engine may store several matrices as one packed
-matrix, such as `qkv_proj` for the projections of query, key and value. It then gets these matrices
-concatenated along the first axis.
+The names are the parameter names in this library's modules. An engine may store several matrices as
+one packed matrix, such as `qkv_proj` for the projections of query, key and value. The initial value
+of a packed matrix is the concatenation of these matrices along the first axis.
 """
 
 import zlib

@@ -115,7 +115,7 @@ def grad(
     outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=None,
     materialize_grads=False,
 ):  # fmt: skip
-    """Return the gradients of `outputs` with respect to `inputs`, and leave every `.grad` as it is.
+    """Return the gradients of `outputs` with respect to `inputs`, without changing any `.grad`.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ from .checkpoint import checkpoint  # noqa: E402
 
 __all__ += ["OpLog", "Step", "checkpoint", "op_log"]
 
-# PyTorch has these names in `torch.autograd`. Here, `gradcheck/` is imported on first use.
+# `torch.autograd` has these names, too. Here, `gradcheck/` has them and is imported on first use.
 _GRADCHECK = {
     "GradcheckError", "GradcheckItem", "GradcheckReport", "Hint", "gradcheck", "gradcheck_module",
     "gradcheck_module_report", "gradcheck_report", "gradgradcheck", "gradgradcheck_report",

@@ -11,7 +11,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def caller():
-    """Return the innermost stack frame outside this package: the user's line that called it.
+    """Return the innermost stack frame outside this package: the user's line that called into it.
 
     Returns
     -------
@@ -52,6 +52,6 @@ def check_backward(ctx, grads):
             raise NumericError(
                 f"{ctx.function.__name__}.backward returned NaN in the gradient of its input {i}",
                 got=f"a gradient of shape {grad.shape}{where}",
-                hint="look for an infinite derivative, such as that of sqrt at 0, "
+                hint="look for an infinite derivative, such as sqrt has at 0, "
                 "and for 0 * inf in a masked branch",
             )

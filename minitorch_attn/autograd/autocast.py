@@ -1,4 +1,4 @@
-"""Autocast in operations: mixed dtypes are allowed, and some functions are converted as a unit.
+"""Autocast in operations: accept mixed dtypes, and convert the inputs of some functions only once.
 
 `mt.autocast` stores an object with the rules in the thread's `state.autocast`. `Function.apply`
 consults it for each operation. Without autocast, `modes.watchers` is 0 and the state is not read.
@@ -15,8 +15,8 @@ __all__ = ["autocasts", "mixes", "using_casts"]
 class using_casts:
     """Set the rules of autocast inside a `with` block; None pauses autocast.
 
-    Autocast is paused in a backward pass, in an in-place operation and in the body of a function
-    from the lists, because their inputs already have the dtype chosen for them.
+    Autocast is paused in a backward pass, in an in-place operation and inside a function decorated
+    with `autocasts`. There, all inputs already have the chosen dtype.
 
     Parameters
     ----------
@@ -38,10 +38,11 @@ class using_casts:
 
 
 def autocasts(function):
-    """Decorate a public function that autocast converts as a unit: see `amp/op_lists.py`.
+    """Decorate a public function whose inputs autocast converts only once, at the call.
 
-    The inputs are converted once, to the dtype that the function's list requires, and its
-    operations run with autocast paused. Other functions are converted operation by operation.
+    The lists in `amp/op_lists.py` determine the dtype. After the conversion, the function runs with
+    autocast paused. In a function without this decorator, autocast converts the inputs of each
+    operation.
 
     Examples
     --------
@@ -62,7 +63,7 @@ def autocasts(function):
 
 
 def mixes(*tensors):
-    """Return True if autocast converts these tensors, so that their dtypes may differ.
+    """Return True if autocast converts these tensors to one dtype, so that their dtypes may differ.
 
     Operations check this before they reject operands of different dtypes.
 

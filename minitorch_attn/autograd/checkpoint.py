@@ -18,32 +18,32 @@ __all__ = ["checkpoint"]
 def checkpoint(fn, *args, **kwargs):
     """Call `fn(*args, **kwargs)` and keep only its arguments for the backward pass.
 
-    The arrays that an operation in `fn` saves are dropped as soon as it has run, and all are
-    recomputed at once when the backward pass first needs one of them. With a checkpoint around each
-    of n layers, memory holds n layer inputs and the activations of one layer, at the cost of a
-    second forward pass (Chen et al. 2016 [1]_, section 4). Checkpoints may be nested.
+    Each operation in `fn` drops its saved arrays as soon as it has run. When the backward pass
+    first needs one of these arrays, `fn` runs again and recomputes all of them. With a checkpoint
+    around each of n layers, memory holds n layer inputs and the activations of one layer, at the
+    cost of a second forward pass (Chen et al. 2016 [1]_, section 4). Checkpoints may be nested.
 
     Parameters
     ----------
     fn : callable
-        Module or function of tensors. It must run the same operations when called again; the
-        checkpoint gives it the same random numbers and the same arguments.
+        Module or function of tensors. When it is called again with the same random numbers and the
+        same arguments, it must run the same operations.
     *args, **kwargs
         Arguments of any type; tensors may be nested in tuples, lists and dicts.
 
     Returns
     -------
     whatever `fn` returns
-        Same values and same graph as without the checkpoint, so that every gradient, including
-        second derivatives, is the same to the last bit. Parameters that `fn` uses but does not
-        take as arguments also receive their gradients.
+        The same values and the same graph as without the checkpoint, so all gradients and second
+        derivatives are the same to the last bit. Parameters that `fn` uses but does not take as
+        arguments also receive their gradients.
 
     Raises
     ------
     GraphError
-        If `fn` changes an outside tensor in place, as batch normalization does in training, or runs
-        a backward pass itself. Also raised in the backward pass if a tensor that `fn` used has
-        since changed, or if the second call does not match the first.
+        If `fn` runs a backward pass, or changes a tensor from outside in place, as batch
+        normalization does in training. In the backward pass, if a tensor that `fn` used has changed
+        since, or if the second call of `fn` does not match the first.
 
     Notes
     -----
@@ -80,12 +80,12 @@ class _Segment(Listener):
         self.fn = fn
         self.versions = {}  # tensors from outside: id -> (counter, value, weak tensor)
         self.inside = {}
-        held = {}  # one tensor given twice stays one tensor when the function runs again
+        held = {}  # a tensor passed twice is one tensor in the second run, too
         self.inputs = mapped((args, kwargs), Tensor, lambda x: _once(held, x, self._hold))
         self.contexts = []  # weak references, because the graph keeps this object alive
         self.steps = []  # operations of the first run, for comparison
         self.start, self.end = Position(), None
-        # Without the cache of converted weights, both runs convert the same tensors.
+        # With a cache of converted weights, the second run would convert fewer tensors.
         self.autocast = state.autocast and state.autocast.without_cache()
 
     def _hold(self, tensor):
@@ -98,7 +98,7 @@ class _Segment(Listener):
             self.versions[id(counter)] = (counter, counter[0], weakref.ref(tensor))
 
     def record_forward(self, ctx, inputs, outputs):
-        """Drop the arrays that the operation saved, unless an outer checkpoint already has."""
+        """Drop the arrays that the operation saved, unless an outer checkpoint has dropped them."""
         for tensor in inputs:
             if isinstance(tensor, Tensor):
                 self._see(tensor)
@@ -124,7 +124,7 @@ class _Segment(Listener):
                     hint="checkpoint the parts before and after the change (batch normalization "
                     "changes its running statistics in training)",
                 )
-            del self.versions[id(counter)]  # created and changed inside, and already deleted
+            del self.versions[id(counter)]  # a tensor that fn created, changed and deleted
         self.end = Position()
         if self.end.seed != self.start.seed:
             raise GraphError(
@@ -152,7 +152,7 @@ class _Segment(Listener):
             old = self.contexts[place]()
             if old is not None and old.freed is self:
                 old.take_over(new)
-                if old.freed:  # by a checkpoint inside this one, which belongs to `old` from now on
+                if old.freed:  # an inner checkpoint freed the new context; it now serves `old`
                     old.freed.contexts[old.place] = weakref.ref(old)
                 for listener in state.listeners:
                     listener.record_refilled(old)

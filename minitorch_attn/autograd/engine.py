@@ -34,10 +34,11 @@ def run_backward(roots, grads, *, targets=None, stops=None, retain_graph=False, 
     grads : sequence of Tensor
         Gradient dL/d(root) for each root.
     targets : list of Tensor, optional
-        Tensors whose gradients are returned; without `targets`, they go to the leaves' `.grad`.
+        Tensors whose gradients are returned. Without `targets`, gradients are added to the `.grad`
+        of the leaves.
     stops : list of (node, output index), optional
-        Instead of `targets`: edges at which this pass stops. Their gradients are returned as they
-        arrive, before any hook.
+        Edges at which this pass stops, given instead of `targets`. Their gradients are returned
+        before any hook has run.
     retain_graph : bool
         Whether to keep the arrays that the operations saved, for another backward pass.
     create_graph : bool
@@ -61,18 +62,18 @@ def run_backward(roots, grads, *, targets=None, stops=None, retain_graph=False, 
         for listener in state.listeners:
             listener.start_backward(roots, grads)
     with enable_grad() if create_graph else no_grad():
-        latest = None  # last node reached, kept out of the heap: in a chain, it is the next one
+        latest = None  # last node reached, kept out of the heap: in a chain, it is visited next
         try:
             while waiting or latest is not None:
                 node = (heappop(waiting) if latest is None else heappushpop(waiting, latest))[1]
-                latest = None  # `node` is the newest
+                latest = None  # the previous `latest` is `node`, or is on the heap
                 grad = grads_of.pop(node)
                 if path is not None and node not in path:
                     continue
                 if stops is not None and node in last_nodes:
                     collected.update({(node, i): g for i, g in enumerate(_listed(grad))})
                     continue
-                if type(grad) is list:  # of a node with several outputs
+                if type(grad) is list:  # the node has several outputs
                     grad = _filled(node, grad)
                     node.retained = retain_graph
                 if node.hooks is not None:
@@ -105,13 +106,13 @@ def run_backward(roots, grads, *, targets=None, stops=None, retain_graph=False, 
                     if result.shape != shape or result.dtype is not source.dtype:
                         _check(node, results)
                     if source not in grads_of and source.outputs_like is None:
-                        grads_of[source] = result  # the first to arrive, and often the only one
+                        grads_of[source] = result  # the first gradient is often the only one
                         if latest is not None:
                             heappush(waiting, latest)
                         latest = (-source.number, source)
                     else:
                         add(edge, result)
-                results = result = None  # a gradient is alone once nothing else refers to it
+                results = result = None  # a gradient without other references needs no copy
                 if node.holds and not retain_graph:
                     node.free()
         except (AttributeError, TypeError) as error:
@@ -289,7 +290,7 @@ ALONE = _references_to_a_local()
 
 
 def accumulate(tensor, grad, create_graph, alone=False):
-    """If the tensor still exists, add `grad` to its `.grad` and call its post-accumulate hooks."""
+    """Add `grad` to a tensor's `.grad` and call its post-accumulate hooks; None is ignored."""
     if tensor is None:
         return
     add_to_grad(tensor, grad, create_graph, alone)
@@ -303,7 +304,7 @@ def accumulate(tensor, grad, create_graph, alone=False):
 
 
 def add_to_grad(tensor, grad, create_graph=False, alone=False):
-    """Add `grad` to a tensor's `.grad`. Without `create_graph`, `.grad` has its own memory.
+    """Add `grad` to a tensor's `.grad`. Without `create_graph`, `.grad` has memory of its own.
 
     Parameters
     ----------
@@ -311,8 +312,8 @@ def add_to_grad(tensor, grad, create_graph=False, alone=False):
     grad : array, or Tensor under `create_graph`
     create_graph : bool
     alone : bool
-        True if nothing else refers to `grad`: it then becomes `.grad` without a copy, unless it is
-        a view or its memory is not in C order.
+        True if nothing else refers to `grad`. Then `grad` becomes `.grad` without a copy, unless
+        `grad` is a view or is not in C order.
     """
     if tensor.grad is None:
         if not create_graph and not (alone and backend.is_whole(grad)):

@@ -23,14 +23,14 @@ __all__ = ["Context", "Function", "Leaf"]
 
 
 class _Shared(dict):
-    """Cache that replaces equal tuples by one shared tuple, so that a graph has fewer containers.
+    """Cache that replaces equal tuples by one shared tuple, so that a graph contains fewer objects.
 
-    Python's garbage collector visits every container. With one list of shapes per operation, the
-    collector accounts for 1/7 of the time of a small operation; with shared tuples, half of that.
+    Python's garbage collector visits every tuple and list. With one list of shapes per operation,
+    the collector takes 1/7 of the time of a small operation. Shared tuples halve this share.
     """
 
     def __missing__(self, record):
-        if len(self) > 10_000:  # a program whose shapes always change: start again
+        if len(self) > 10_000:  # the shapes of this program keep changing, so start again
             self.clear()
         self[record] = record
         return record
@@ -43,8 +43,8 @@ next_number = count().__next__  # creation order is a topological order: inputs 
 class Leaf:
     """Graph node of a leaf tensor, which adds gradients to the tensor's `.grad`.
 
-    The reference to the tensor is weak, so that a gradient that has a graph of its own
-    (`create_graph=True`) does not form a reference cycle with its tensor.
+    The reference to the tensor is weak. Otherwise, a gradient with a graph of its own
+    (`create_graph=True`) would form a reference cycle with its tensor.
     """
 
     edges = ()
@@ -62,7 +62,7 @@ class Leaf:
 
 
 class Context:
-    """Graph node of one application of a Function, which holds what it saves for `backward`.
+    """Graph node of one application of a Function, with the arrays saved for its `backward`.
 
     Attributes
     ----------
@@ -92,12 +92,12 @@ class Context:
     hooks = None
     created_at = None  # the line of the call, in anomaly mode
     retained = False  # for several outputs: whether the backward pass keeps the graph
-    as_tensors = False  # True while the backward pass itself is recorded: `saved` returns Tensors
+    as_tensors = False  # True while the backward pass is recorded; `saved` then returns Tensors
     holds = False  # True if something was saved for the backward pass
     freed = False  # True after a backward pass; in a checkpoint, the object that recomputes
     place = None  # in a checkpoint: the index of this operation
     _saved = ()
-    _sources = ()  # one per saved array: its index among the inputs, then the outputs
+    _sources = ()  # for each saved array: its index in the list of inputs, followed by outputs
     _counters = ()  # one per saved array: the version counter of its tensor
     _clock = 0  # number of in-place changes of all tensors when the operation ran
     _constant = ()
@@ -120,8 +120,9 @@ class Context:
     def save_intermediate(self, *arrays):
         """Save intermediate results of a fused operation.
 
-        They do not belong to a tensor, so a second derivative cannot flow through them. If
-        `create_graph=True`, the engine therefore differentiates the composed version.
+        These arrays do not belong to a tensor, so a second derivative cannot flow through them. If
+        `create_graph=True`, the engine therefore differentiates the composed version of the
+        operation.
         """
         self._intermediate = arrays
         self.holds = True
@@ -130,7 +131,7 @@ class Context:
     def saved(self):
         """Arrays stored by `save`, or Tensors of the graph if `create_graph=True`."""
         if changes[0] == self._clock and not self.as_tensors:
-            return self._saved  # arrays are wanted, and no tensor has been changed in place since
+            return self._saved  # fast path: arrays, and no in-place change since they were saved
         if self.freed:
             self._bring_back()
         self._check_versions()
@@ -194,7 +195,7 @@ class Context:
         self._clock = -1
         self._saved = self._constant = ()
         if self._intermediate is not None:
-            self._intermediate = ()  # not None: this marks a fused operation
+            self._intermediate = ()  # () instead of None marks a fused operation
 
     def take_over(self, other):
         """Take the saved arrays from `other`, the context of a recomputation of this operation."""
@@ -207,7 +208,7 @@ class Context:
     def _bring_back(self):
         """Recompute arrays that a checkpoint dropped; without a checkpoint, raise an error."""
         while self.freed and self.freed is not True:
-            self.freed.bring_back()  # perhaps only up to an inner checkpoint
+            self.freed.bring_back()  # in nested checkpoints, this may have to be repeated
         if not self.freed:
             return
         raise GraphError(
@@ -336,8 +337,8 @@ class Function:
         try:
             raw = runs.forward(ctx, *arrays, **settings) if settings else runs.forward(ctx, *arrays)
         except Exception as error:
-            backend.check_same_device(arrays, cls.__name__)  # a likely reason for the error
-            explain_call(error, cls, "forward")  # another one: a method that only tensors have
+            backend.check_same_device(arrays, cls.__name__)  # a likely cause: two devices
+            explain_call(error, cls, "forward")  # another one: a tensor's method called on an array
             raise
         outputs = wrap(raw) if type(raw) is ndarray else _wrapped(raw, arrays, cls)
         if ctx.number is not None:
@@ -352,7 +353,7 @@ class Function:
 def _arrays_of(inputs, ctx):
     """Return the inputs' arrays. Set the edges of `ctx`, and its number if it is recorded."""
     grad_enabled = state.grad_enabled
-    if not (grad_enabled or modes.watchers):  # no graph or listener needs the result's origin
+    if not (grad_enabled or modes.watchers):  # neither the graph nor a listener needs the edges
         ctx.needs_grad = [None] * len(inputs)
         return [x.array if isinstance(x, Tensor) else x for x in inputs]
     arrays, edges, shapes, recording = [], [], [], False
@@ -415,7 +416,7 @@ def _record(ctx, inputs, arrays, raw, outputs):
         ctx._clock = changes[0]
         sources, counters, last = [], [], len(arrays)
         for source, saved in enumerate(ctx._saved):
-            if source < last and saved is arrays[source]:  # most operations save in order
+            if source < last and saved is arrays[source]:  # the usual case: saved in order
                 tensor = inputs[source]
             elif saved is raw:
                 source, tensor = last, outputs

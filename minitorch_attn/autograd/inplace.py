@@ -1,8 +1,8 @@
 """In-place operations (inplace): change a tensor and keep its graph correct.
 
-An in-place operation runs its out-of-place form and writes the result into the memory of the
-tensor, which takes the result's place in the graph. Tensors that share memory share a version
-counter. Each change raises the counter, so a backward pass that needs the old values raises an
+An in-place operation runs its out-of-place form, writes the result into the memory of the tensor,
+and gives the tensor the graph node of the result. Tensors that share memory share a version
+counter, which every change increments. A backward pass that needs the old values then raises an
 error (`Context.saved`). A change to a view also changes its base.
 """
 
@@ -74,7 +74,7 @@ def change_shape(target, function, *args, **kwargs):
     if tracked:
         target._edge = result._edge
     if target._view is not None:
-        target._view = result._view  # of the same base
+        target._view = result._view  # a view of the same base
     return target
 
 
@@ -250,7 +250,7 @@ class _Blank(Function):
         seen = _follow(y, path)
         if shares_memory(seen, y):
             seen[...] = 0
-        else:  # a reshape in the path had to copy, because of the memory layout of y
+        else:  # a reshape in the path made a copy, because of the memory layout of y
             numbers = array_module(y).arange(y.size).reshape(y.shape)
             y.reshape(-1)[_follow(numbers, path)] = 0
         return y

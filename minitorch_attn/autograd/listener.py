@@ -1,7 +1,7 @@
 """Listener: the methods that the engine calls for a recorder, a counter or a profiler.
 
 The engine reports each operation, each `backward` and each gradient that reaches a leaf, and
-`nn.Module` reports each call. Without a listener (`modes.watchers` is 0) this costs nothing.
+`nn.Module` reports each call. Without a listener (`modes.watchers` is 0), the reports are skipped.
 """
 
 from . import modes

@@ -30,7 +30,7 @@ watchers = 0  # listeners, NaN detections and autocasts of all threads; 0 is the
 
 
 def watch(change):
-    """Add `change` to the count `watchers`; while it is 0, the engine does not read `state`."""
+    """Add `change` to `watchers`. While this count is 0, the engine does not read `state`."""
     global watchers
     with _lock:
         watchers += change
@@ -46,7 +46,7 @@ class _Switch(ContextDecorator):
         self.before = []  # a stack, because one object may be entered several times
 
     def __call__(self, function):
-        """Decorate a function; for a generator, the mode is set only while it runs."""
+        """Decorate a function. For a generator, the mode is set only while its own code runs."""
         if getattr(function, "__code__", None) and function.__code__.co_flags & CO_GENERATOR:
             return self._around_generator(function)
         return super().__call__(function)
@@ -68,7 +68,7 @@ class _Switch(ContextDecorator):
         return generate
 
     def _recreate_cm(self):
-        """Create a switch for each call of a decorated function, because threads may share it."""
+        """Create a switch for each call of a decorated function, which threads may call at once."""
         fresh = copy(self)
         fresh.before = []
         return fresh
@@ -125,7 +125,7 @@ class set_grad_enabled(_GradSwitch):
         return super().__enter__()
 
     def _restore_mode(self):
-        """Undo the change of the plain call, once."""
+        """Restore the mode from before a plain call, unless it has been restored already."""
         if self._outside is not None:
             state.grad_enabled, self._outside = self._outside, None
 

@@ -57,7 +57,7 @@ class Step:
     Attributes
     ----------
     number : int
-        Counted from 1.
+        Number of the step, counted from 1.
     function : type
         Function that ran.
     settings : dict

@@ -24,7 +24,7 @@ _SMALL = 1 << 17  # a sum of fewer numbers takes less time than starting a threa
 
 
 def in_parallel(calls):
-    """Run the calls in parallel, the first one on this thread, with one BLAS thread each.
+    """Run the calls in parallel threads with one BLAS thread each; this thread runs the first call.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ def in_parallel(calls):
     Notes
     -----
     Each call draws its dropout masks from its own range of random numbers, so the masks do not
-    depend on the order of the calls; drawing other random numbers raises an error. Under autocast,
-    and while this thread has a listener (a recording, a checkpoint, anomaly mode), the calls run
-    one after another on this thread, so that the listener sees every operation.
+    depend on the order of the calls. A call that draws other random numbers raises an error. The
+    calls run one after another on this thread under autocast, and while this thread has a listener
+    (a recording, a checkpoint, anomaly mode), which must see every operation.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def _joined_to_graph(results, parts, start):
 def _sources(outputs, start):
     """Return {edge: shape} for the tensors that the graph of `outputs` uses but did not compute.
 
-    They are leaves, or results of nodes whose number is below `start`.
+    These tensors are leaves, or results of nodes whose number is below `start`.
     """
     found, seen = {}, set()
     waiting = [(output._current_edge(), output.array.shape) for output in outputs]
@@ -114,11 +114,11 @@ def _sources(outputs, start):
 
 
 class Parallel(Function):
-    """The calls of `in_parallel` as one operation, whose inputs are the tensors that they used.
+    """The calls of `in_parallel` as one operation. Its inputs are the tensors that the calls used.
 
     Forward:  the calls, each on its own thread
     Backward: dL/dw = sum_k (dL/dy_k) (dy_k/dw)
-    Derivation: each y_k depends on w, so by the chain rule their contributions add up.
+    Derivation: each y_k depends on w, so by the chain rule the contributions of all y_k add up.
     Saved: the graph of each call.
     """
 

@@ -48,7 +48,7 @@ _IN_NUMPY = {  # tensor method -> what to write for an array x
     "type_as": "x.astype(y.dtype)",
     "unsqueeze": "np.expand_dims(x, axis)",
 }
-_OF_CONTEXT = {  # PyTorch's name on a ctx -> what to do here
+_OF_CONTEXT = {  # attribute of PyTorch's ctx -> what to write in this library
     "mark_dirty": "return a new array: an operation must not change its inputs",
     "mark_non_differentiable": "leave the call out: integer and boolean outputs have no gradient",
     "set_materialize_grads": "leave the call out: a missing gradient arrives as zeros",
@@ -156,7 +156,7 @@ def explain_backward(error, node, roots, create_graph):
     if isinstance(value, Number) and function is not None:
         refuse_output(function, value, "backward")
     suspects = _functions_of_users([root._edge[0] for root in roots if root._edge])
-    if isinstance(value, Tensor) and suspects:  # it came from an operation before this one
+    if isinstance(value, Tensor) and suspects:  # the Tensor came from an operation before this one
         refuse_output(suspects[0], value, "backward")
 
 

@@ -12,23 +12,24 @@ __all__ = ["keep_memory"]
 
 # mallopt parameters of glibc, from malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
-# Larger arrays get memory of their own, which is returned; glibc before 2.35 accepts up to 32 MiB.
+# Arrays above this size are returned to the system when freed. glibc before 2.35 accepts no more
+# than 32 MiB.
 _LARGEST = (1 << 30, 32 << 20)
 _DEFAULT = 128 << 10
 
 
 def keep_memory(keep=True):
-    """Tell the C library to keep freed memory for later arrays; importing the library does this.
+    """Tell the C library to keep freed memory for later arrays. `import minitorch_attn` does this.
 
-    The setting affects the whole process, including all its libraries: free memory at the end of
-    the heap is returned only above 2 GiB. With the environment variable `MINITORCH_KEEP_MEMORY=0`,
-    the call does nothing.
+    The setting affects the whole process, including all its libraries. The process then returns
+    free memory at the end of the heap only if it exceeds 2 GiB. If the environment variable
+    `MINITORCH_KEEP_MEMORY` is 0, the call does nothing.
 
     Parameters
     ----------
     keep : bool, default True
-        False: from now on, arrays of 128 KiB and more get memory of their own, which is returned
-        when they are freed.
+        If False, go back to glibc's initial threshold: an array of 128 KiB or more gets its own
+        memory mapping, which is returned to the system when the array is freed.
 
     Returns
     -------

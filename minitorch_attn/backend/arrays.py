@@ -27,7 +27,7 @@ def as_array(value):
 
 
 def host_array(array, dtype, copy):
-    """Convert a host array for NumPy's protocol: `copy` is True, False or None (if necessary)."""
+    """Return `numpy.array(array, dtype, copy=copy)` of a host array, for `__array__` methods."""
     return np.array(array, dtype=dtype, copy=copy)
 
 
@@ -163,7 +163,7 @@ def get_default_dtype():
 
 @names_arguments
 def set_default_dtype(d):
-    """Set the dtype of tensors made from Python floats, and of fractional results of integers.
+    """Set the dtype of tensors made from Python floats, and of quotients of integer tensors.
 
     Parameters
     ----------

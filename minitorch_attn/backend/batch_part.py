@@ -19,9 +19,9 @@ current = _Current()
 def batch_part(first, count, total):
     r"""Draw only the dropout masks of some rows of a batch inside the `with` block.
 
-    Processes that share a batch use this with the same seed and different rows. Each process then
-    draws its own rows of the mask that a single process would draw. It advances the counter by the
-    size of the full mask, so that later masks agree, too.
+    Several processes that share a batch use this function with the same seed and different rows.
+    Each process then draws its own rows of the mask that a single process would draw. Each mask
+    advances the counter by the size of the full mask, so later masks agree, too.
 
     Parameters
     ----------
@@ -33,21 +33,22 @@ def batch_part(first, count, total):
     Raises
     ------
     ArgumentError
-        If the rows are not a part of the batch; inside the block, if the first axis of a mask is
-        not a multiple of `count`.
+        If the rows are not a part of the batch. Inside the block, also if the first axis of a mask
+        is not a multiple of `count`.
     GraphError
         Inside the block, if random numbers other than masks are drawn, or if threads that draw
         masks are started.
 
     Notes
     -----
-    The first axis of every mask must be the batch, possibly times windows or heads, where the batch
-    is the slower index. If each row of the batch has n mask entries, the part has entries i with
+    The first axis of every mask must be the batch axis, or the batch axis merged with windows or
+    heads that vary faster. If each row of the batch has n mask entries, the part consists of the
+    entries i with
 
         n first <= i < n (first + count),
 
-    which are contiguous. One counter value gives 16 entries. If the part does not start or end at a
-    multiple of 16, the extra entries at its ends are computed and discarded.
+    which are contiguous. One counter value yields 16 entries. If the part does not start or end at
+    a multiple of 16, the surplus entries at its ends are computed and discarded.
 
     Examples
     --------

@@ -1,7 +1,8 @@
 """BLAS threads: read and set the number of threads of NumPy's matrix products at run time.
 
-The setting applies to the whole process; at the end of a `with` block, it is restored.
-If the BLAS library is unknown (Accelerate, a custom build), nothing changes.
+The number of threads applies to the whole process. `limited_blas_threads` changes the number inside
+a `with` block and restores it afterwards. If the BLAS library is unknown (Accelerate, a custom
+build), the number does not change.
 """
 
 import ctypes
@@ -55,7 +56,7 @@ def _functions():
 
 
 def blas_threads():
-    """Return the number of threads that one matrix product may use now; None if unknown.
+    """Return the number of threads that one matrix product may use now, or None if unknown.
 
     Returns
     -------
@@ -69,8 +70,8 @@ def blas_threads():
 def limited_blas_threads(count):
     """Limit each matrix product inside the `with` block to `count` threads.
 
-    Several threads may be inside such blocks at once; the end of the last block restores the
-    original setting.
+    Several threads may be inside such blocks at the same time. The end of the last block restores
+    the original number of threads.
 
     Parameters
     ----------

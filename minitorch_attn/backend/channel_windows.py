@@ -1,8 +1,9 @@
 """Weighted sums over windows of images whose channels are the last axis, for depthwise convolution.
 
-On the host, one `einsum` adds up a window while its sum stays in a register or the nearest cache.
-It takes a third to a half of the time of one pass over the images for each kernel position. On
-other devices, those passes are used, because their `einsum` would copy the windows.
+On the host, a single `einsum` computes all sums, and keeps each running sum in a register or in the
+nearest cache. This takes a third to a half of the time of a loop that makes one pass over the
+images for each kernel position. Other devices use the loop, because `einsum` would copy the windows
+there.
 """
 
 import itertools
@@ -16,7 +17,7 @@ __all__ = ["kernel_sums", "window_sums"]
 
 
 def window_sums(windows, kernels, out):
-    """Write the sum of each window, weighted by the kernel of its channel, to `out`.
+    """Write to `out` the sum of each window, weighted by the kernel of its channel.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ def window_sums(windows, kernels, out):
 
 
 def kernel_sums(windows, grads):
-    """Return, for each channel and kernel position, the sum over places of window times gradient.
+    """Return the gradient of the kernels: products of windows and `grads`, summed over the places.
 
     Parameters
     ----------

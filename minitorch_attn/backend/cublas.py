@@ -1,10 +1,11 @@
 """Matrix products of CUDA arrays with a single cuBLAS call that does not copy the operands.
 
-CuPy's product of arrays with more than two axes copies each operand that is not in C order, and
+For arrays with more than two axes, CuPy's product copies each operand that is not in C order, and
 computes float16 in float32. CuPy also refuses every call of cuBLAS while a CUDA graph is captured.
-This module calls `cublasGemmStridedBatchedEx` itself, in the library that CuPy uses.
-`product_layout` finds the flags and strides. Float16 is multiplied by the tensor cores and added
-up in float32. The workspace belongs to this module, as a capture requires.
+This module calls `cublasGemmStridedBatchedEx` itself, in the library that CuPy uses. The module
+`product_layout` finds the transpose flags and strides for the call. Tensor cores multiply float16
+numbers and add up the products in float32. This module also allocates cuBLAS's workspace, because
+the capture of a CUDA graph requires this.
 
 `settings.allow_tf32` is PyTorch's `backends.cuda.matmul.allow_tf32`.
 """
@@ -43,7 +44,7 @@ class _Settings:
 
     @property
     def allow_tf32(self):
-        """Whether the tensor cores may multiply float32 with 10-bit mantissas (TF32)."""
+        """Whether tensor cores may round float32 factors to 10-bit mantissas (TF32)."""
         return self.precision != "highest"
 
     @allow_tf32.setter
@@ -99,7 +100,7 @@ class _Library:
 
 
 def _function(functions, name, *types):
-    """Return a cuBLAS function; if its interface ever changed, its name ends in _v2."""
+    """Return a cuBLAS function. Its name ends in _v2 if its interface has ever changed."""
     found = getattr(functions, f"{name}_v2", None) or getattr(functions, name)
     found.argtypes, found.restype = types, _int
     return found
@@ -113,7 +114,7 @@ def check(status, name):
 
 @lru_cache(maxsize=1)
 def library():
-    """Return cuBLAS, or None where it cannot be loaded; CuPy then computes the products."""
+    """Return cuBLAS. If it cannot be loaded, return None, and CuPy computes the products."""
     for finder in ("cupysim.pathfinder", "cuda.pathfinder"):  # as CuPy finds it, simulated or real
         try:
             found = importlib.import_module(finder).load_nvidia_dynamic_lib("cublas")
@@ -173,7 +174,7 @@ def _plan(a, b):
 
 
 def _call(blas, handle, found, a, b, out):
-    """Call cuBLAS, whose matrices have contiguous columns: out^T = b^T @ a^T."""
+    """Call cuBLAS to compute out^T = b^T @ a^T, because it expects column-major matrices."""
     kind, compute, scalar = _TYPES[out.dtype.char]
     if kind == 0 and settings.allow_tf32:
         compute = _FAST_TF32

@@ -1,8 +1,8 @@
 """CUDA through CuPy: check whether it works, explain why not, and provide `mt.cuda`.
 
 Only this file imports CuPy, when CUDA is first used. The ops are tested on the strict device. The
-messages were tested with CuPy 14.2 without a driver, with two installed wheels, and with imitations
-of CuPy's other errors. The code that uses CuPy has not been tested on a GPU.
+error messages were tested with CuPy 14.2 without a driver, with two installed wheels, and with
+simulated versions of CuPy's other errors. The code that uses CuPy has not been tested on a GPU.
 """
 
 import importlib
@@ -249,7 +249,7 @@ class CudaPlatform(Platform):
         self.cupy = load()
         self.array_types = (self.cupy.ndarray,)
         kernel_table.array_types.update(self.array_types)
-        if importlib.util.find_spec("minitorch_attn.kernels"):  # the students' package has none
+        if importlib.util.find_spec("minitorch_attn.kernels"):  # not in the students' package
             importlib.import_module("minitorch_attn.kernels")  # fills the table
 
     def module(self, device):
@@ -272,7 +272,7 @@ class CudaPlatform(Platform):
             refuse("copies an array from the host to the device")
         with self.cupy.cuda.Device(_checked_index(device)):
             if array.ndim or array:
-                return self.cupy.array(array)  # of one number: filled, without a copy
+                return self.cupy.array(array)  # an array of one number is filled, not copied
             zero = self.cupy.empty((), array.dtype)
             zero.set(array)  # cupy.array(-0.0) would be 0.0
             return zero

@@ -1,8 +1,9 @@
 """Deferred range checks on a device, evaluated when the host next waits for the device.
 
-Reading the result of a check from a GPU makes the host wait, which a training step should never
-do. So each check stores its worst value in a slot of one small buffer on the device, as a running
-maximum. The next copy from that device to the host also reads the buffer, and raises the error.
+To read the result of a check from a GPU, the host would have to wait for the GPU. A training step
+should never wait. So each check stores its worst value in a slot of one small buffer on the device,
+as a running maximum. The next copy from that device to the host also reads the buffer, and raises
+an error if a check has failed.
 """
 
 from minitorch_attn.backend.devices import array_module, device_of, platform_of, with_every_read
@@ -38,10 +39,10 @@ def note_worst(kind, worst):
     Parameters
     ----------
     kind : hashable, callable
-        Kind of the check; checks of one kind share a slot. `kind(worst)` returns the exception to
+        Kind of the check. Checks of one kind share a slot. `kind(worst)` returns the exception to
         raise, or None if `worst` is in range.
     worst : 0-d uint64 array on a device
-        Worst value; larger is worse.
+        Worst value that the check has found. Larger values are worse.
     """
     here = _slot(kind, worst)
     array_module(worst).maximum(here, worst, out=here)
@@ -53,7 +54,8 @@ def note_largest(kind, index, lowest=0, allow=None):
     Parameters
     ----------
     kind : hashable, callable
-        See `note_worst`. A negative difference becomes very large.
+        Kind of the check, as in `note_worst`. A negative `index - lowest` becomes a very large
+        unsigned integer.
     index : integer array on a device, with at least one element
     lowest : int
     allow : int, optional
@@ -64,7 +66,7 @@ def note_largest(kind, index, lowest=0, allow=None):
 
 @with_kernel
 def store_largest(index, lowest, allow, here):
-    """Set `here` to the maximum of itself and all `index - lowest`."""
+    """Set `here`, in place, to the maximum of `here` and all `index - lowest`."""
     xp = array_module(index)
     if allow is not None:
         index = xp.where(index == allow, lowest, index)

@@ -1,8 +1,8 @@
 """Devices: find the device and the module of an array, and copy arrays between devices.
 
 Ops call `array_module(x)` and do not check which device they run on. Each kind of device has a
-`Platform` with everything that differs between devices (platforms.py, strict.py, cuda.py).
-strict.py and cuda.py are imported on first use.
+`Platform`, which contains everything that differs between devices: `HostPlatform` in platforms.py,
+and the platforms in strict.py and cuda.py, which are imported on first use.
 """
 
 import importlib
@@ -100,7 +100,7 @@ def _find_platform(array):
 
 
 def platform_of(array):
-    """Return the Platform of one array; numbers belong to the host."""
+    """Return the Platform of an array, or that of the host for a number."""
     if type(array) is ndarray:
         return _HOST
     return _find_platform(array) or _HOST
@@ -112,7 +112,7 @@ def array_module(first=None, *others):
     Parameters
     ----------
     first, *others : array, number or None
-        Numbers and None are ignored; NumPy's own scalars count as NumPy arrays.
+        Arrays. Numbers and None are ignored, but NumPy's own scalars count as NumPy arrays.
 
     Returns
     -------
@@ -252,7 +252,7 @@ def to_host(array):
         return array
     device = platform.device_of(array)
     finish = [start(device, platform) for start in _with_every_read]
-    host = platform.to_host(array)  # the one wait for all of them
+    host = platform.to_host(array)  # waits once, for this copy and all reads
     for end in finish:
         if end is not None:
             end()
@@ -260,13 +260,13 @@ def to_host(array):
 
 
 def with_every_read(start):
-    """Register a function that reads further values whenever an array is copied to the host.
+    """Register a function that starts another read whenever an array is copied to the host.
 
     Parameters
     ----------
     start : callable
-        `start(device, platform)` starts a read and returns a function to call once the host has
-        waited for the device, or None.
+        `start(device, platform)` starts a read. It returns None, or a function that finishes the
+        read and is called once the host has waited for the device.
     """
     _with_every_read.append(start)
 
@@ -319,7 +319,7 @@ def memory_of(array):
     Returns
     -------
     object
-        Owner shared by all views of a buffer; it supports weak references.
+        Owner of the memory, the same for all views of a buffer. It supports weak references.
     int
 
     Examples

@@ -21,7 +21,7 @@ _thread = _Thread()
 
 @contextmanager
 def dry_run():
-    """Start a dry run: inside the `with` block, matrix products on the host just return zeros.
+    """Start a dry run: inside the `with` block, matrix products on the host return only zeros.
 
     The cost of a model can then be counted without computing its outputs. A model with a billion
     parameters runs in a moment, and its weights are never read. The results are meaningless.
@@ -69,7 +69,7 @@ def matmul(a, b):
 
 
 def matmul_like(a, b, like):
-    """Return `a @ b`; on the host, its axes have the same memory order as those of `like`.
+    """Return `a @ b`. On the host, the axes of the result have the memory order of `like`.
 
     Attention splits heads with `x.reshape(batch, token, heads, dim).swapaxes(1, 2)`. An output
     with the memory order of the query can be merged back into tokens without a copy.
@@ -118,13 +118,15 @@ def matmul_host(a, b):
 def _few_rows(a, b):
     """Compute a @ b, with a faster method for a few rows times a large transposed matrix.
 
-    Generation computes such products, (rows, in) @ W^T: one token of each of a few texts times the
-    weights of a layer. BLAS takes 1.5 to 2.5 times as long for this product as for the transposed
-    one (measured for 2 to 32 rows and 256 to 3,072 features), and still 1.2 to 1.4 times as long
-    for 34 to 64 rows, as in the last stage of a model of images or videos. For one row, the time
-    is that of reading W from memory, because other layers have evicted W from the caches. If W has
-    less than half a million entries, BLAS uses one thread and reads 9 GB/s, while `einsum` reaches
-    16 GB/s (384 x 384). For larger W, BLAS uses several threads and is as fast as `einsum`.
+    Text generation computes such products, (rows, in) @ W^T: each row is one token of a text, and W
+    is the weight of a layer. The transposed product W @ (in, rows) is faster. BLAS takes 1.5 to 2.5
+    times as long without the transposition for 2 to 32 rows and 256 to 3,072 features. It takes 1.2
+    to 1.4 times as long for 34 to 64 rows, as in the last stage of a model of images or videos.
+
+    For one row, most of the time is spent on reading W from memory, because other layers have
+    evicted W from the caches. If W has less than half a million entries, BLAS uses one thread and
+    reads 9 GB/s, while `einsum` reads 16 GB/s (384 x 384). For larger W, BLAS uses several threads
+    and is as fast as `einsum`.
     """
     if a.shape[0] <= 64 and b.size >= 65536 and b.strides[0] == b.itemsize != b.strides[1]:
         if a.shape[0] > 1:
@@ -137,8 +139,9 @@ def _few_rows(a, b):
 def _straightened(b):
     """Return `b`, or a copy whose last axis is contiguous in memory if that is faster.
 
-    For small products such as query @ key^T of a short sequence, BLAS takes 25 % longer with a
-    transposed second operand, more than the copy costs (measured from 16 x 16 to 64 x 512).
+    For small products, such as query @ key^T of a short sequence, BLAS takes 25 % longer if the
+    second operand is transposed. The copy takes less time than this (measured from 16 x 16 to
+    64 x 512).
     """
     k, m = b.shape[-2:]
     if 32 < m <= 128 and k * m <= 6144 and b.strides[-2] == b.itemsize != b.strides[-1]:

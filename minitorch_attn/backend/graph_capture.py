@@ -1,10 +1,11 @@
 """CUDA graphs: record what must change each time the launches of a step are replayed.
 
-A graph repeats the launches of one step with their original arguments, and does not run Python.
-Everything that changes from step to step is stored in a `Capture`: numbers that a kernel reads from
-the device instead of its arguments (the learning rate, the first counter of the dropout masks), and
-actions of the host (the optimizer counts its updates). `mt.cuda.GraphedStep` writes the numbers and
-repeats the actions before each replay. Without a recorder, these functions do nothing.
+A graph repeats the kernel launches of one step with their original arguments, and does not run
+Python. Everything that changes from step to step is stored in a `Capture`. It stores numbers that a
+kernel must read from the device instead of its arguments, such as the learning rate and the first
+counter of the dropout masks. It also stores actions of the host: for example, the optimizer counts
+its updates. `mt.cuda.GraphedStep` writes the numbers and repeats the actions before each replay.
+Without a recorder, the functions of this module do nothing.
 """
 
 import threading
@@ -20,7 +21,7 @@ __all__ = [
     "on_replay", "recorded_by", "refuse", "write_numbers",
 ]  # fmt: skip
 
-LENGTH = 256  # numbers on the device, at most what a launch can take as one argument
+LENGTH = 256  # numbers on the device, the most that one launch argument can hold
 _RANDOM = 2  # the first two: seed and first counter
 
 
@@ -47,7 +48,7 @@ def is_recording():
 
 
 def refuse(what):
-    """Report an action that a graph cannot repeat; `what` completes the phrase "the step ...".
+    """Report an action that a graph cannot repeat. `what` completes the phrase "the step ...".
 
     Raises
     ------
@@ -65,20 +66,21 @@ def on_replay(action, undo):
     ----------
     action : callable
     undo : callable
-        Reverts the action after a failed capture, which has already performed it once.
+        Function that reverts the action if the capture fails, because the capture has then already
+        performed it once.
     """
     if _thread.recorder is not None:
         _thread.recorder.on_replay(action, undo)
 
 
 def guard(holds):
-    """Replay only while `holds()` is true; after that, the step must be captured again."""
+    """Allow replays only while `holds()` is true. Otherwise, the step must be captured again."""
     if _thread.recorder is not None:
         _thread.recorder.guards.append(holds)
 
 
 def live_numbers(function, dtype="float64"):
-    """Return numbers on the device that change with each replay; None without a capture.
+    """Return numbers on the device that change with each replay, or None outside a capture.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ __all__ = ["narrowed", "widened"]
 
 
 def widened(x):
-    """Return a float16 array as float32; return any other array, or None, itself.
+    """Convert a float16 array to float32. Return any other array, or None, unchanged.
 
     In float16, a sum of 4096 ones is 2048, and the exponential of 12 is infinite. Operations with
     internal sums or exponentials therefore compute in float32, like the kernels for GPUs.
@@ -23,5 +23,5 @@ def widened(x):
 
 
 def narrowed(x, like):
-    """Round `x` to the dtype of `like`; return it unchanged if it is None or has this dtype."""
+    """Round `x` to the dtype of `like`. Return `x` itself if it is None or has this dtype."""
     return x if x is None or x.dtype is like.dtype else x.astype(like.dtype, copy=False)

@@ -1,9 +1,9 @@
 """The inverse of the error function, by Wichura's rational functions for the Gaussian quantile.
 
 erfinv(x) = z((1 + x) / 2) / sqrt(2), where z(p) is the Gaussian quantile: a standard Gaussian
-variable is below z(p) with probability p. With q = x / 2, z is q times a rational function of q^2
-in the middle, and a rational function of sqrt(-log((1 - |x|) / 2)) in the tails. For |x| close to 1
-the difference 1 - |x| is exact, so the tails are as accurate as the middle.
+variable is below z(p) with probability p. For x near 0, with q = x / 2, z is q times a rational
+function of q^2. In the tails, z is a rational function of sqrt(-log((1 - |x|) / 2)). For |x| close
+to 1 the difference 1 - |x| is exact, so the tails are as accurate as the middle.
 
 M. J. Wichura, "Algorithm AS 241: The Percentage Points of the Normal Distribution", Applied
 Statistics 37 (1988), 477-484, PPND16.

@@ -1,8 +1,8 @@
-"""Table of the CUDA kernels: which operation has a kernel that replaces its forward and backward.
+"""Table of the CUDA kernels, which replace the forward and backward passes of operations.
 
-An operation does not mention its kernel. `Function.apply` calls `kernel_for`, but only for arrays
-that are not on the host; `with_kernel` does the same for a plain function on arrays. The package
-`kernels` fills the table when CUDA is first used.
+An operation does not mention its kernel. `Function.apply` calls `kernel_for` to find the kernel,
+but only for arrays that are not on the host. `with_kernel` does the same for a plain function on
+arrays. The package `kernels` fills the table when CUDA is first used.
 """
 
 from functools import wraps
@@ -18,10 +18,11 @@ def register(function):
 
     The class has the static methods `forward` and `backward` of a Function, and
     `accepts(*arrays, **settings)`, which returns False for inputs that the kernel does not handle.
-    They save the same arrays in the context as the operation, so that the composed version, the
-    second derivative and a checkpoint do not depend on whether the kernel or the operation ran. A
-    kernel that saves different arrays defines its own `composed`. A kernel of a plain function (see
-    `with_kernel`), or of an optimizer's update, defines `run` instead of `forward` and `backward`.
+    `forward` must save the same arrays in the context as the operation's `forward`. The composed
+    version, the second derivative and a checkpoint then work in the same way whether the kernel or
+    the operation ran. A kernel that saves different arrays must define its own `composed`. A kernel
+    of a plain function (see `with_kernel`), or of an optimizer's update, defines `run` instead of
+    `forward` and `backward`.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ def kernel_for(function, arrays, settings):
 
 
 def with_kernel(function):
-    """Let a plain function on arrays run its kernel, for CUDA arrays that the kernel accepts.
+    """Decorate a plain function on arrays: for CUDA arrays that its kernel accepts, run the kernel.
 
     The kernel's `accepts` and `run` take the arguments of the function, by position. The first
     argument, an array or a list of arrays, decides whether they are CUDA arrays.

@@ -1,7 +1,8 @@
 """Philox4x64-10: random bits as a function of a key and a counter (Salmon et al. 2011 [1]_).
 
-A block of four 64-bit words depends only on its counter, so any device can compute any part of
-the stream. NumPy implements it in C; on other devices, array operations compute the same words.
+Each counter value gives a block of four 64-bit words, which depends only on the key and the
+counter. So any device can compute any part of the stream. NumPy implements Philox in C. On other
+devices, array operations compute the same words.
 
 .. [1] "Parallel random numbers: as easy as 1, 2, 3", SC'11, section 5.2 and its reference code.
 """

@@ -69,7 +69,7 @@ CPU = Device("cpu")
 
 
 def memory_owner(array):
-    """Return the object at the end of an ndarray's chain of bases, which owns its memory."""
+    """Return the owner of an ndarray's memory: the last object in its chain of bases."""
     base = array.base
     while base is not None:
         array = base.obj if type(base) is memoryview else base
@@ -78,7 +78,7 @@ def memory_owner(array):
 
 
 class Platform:
-    """Interface to one kind of device; everything that differs between devices is in a subclass.
+    """Interface to one kind of device. Everything that differs between devices is in a subclass.
 
     `array_types` are the array types of this kind of device.
     """

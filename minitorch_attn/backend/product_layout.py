@@ -1,9 +1,10 @@
 """Layout of matrix products for BLAS: transpose flags, leading dimensions, batch strides.
 
-BLAS reads a matrix whose rows, or whose columns, are contiguous in memory; the distance between two
-rows (or columns), the leading dimension, may be larger than their length. In a batch, the distance
-between matrices must be constant; it is 0 if all products use the same matrix. So most views need
-no copy: a transposed matrix, the heads of attention, a slice of the features.
+BLAS can read a matrix in place if its rows, or its columns, are contiguous in memory. The distance
+between two rows (or columns) is called the leading dimension, and may be larger than their length.
+In a batch, the distance between matrices must be constant. It is 0 if all products use the same
+matrix. So most views do not need a copy, such as a transposed matrix, the heads of attention or a
+slice of the features.
 """
 
 import math
@@ -16,7 +17,7 @@ _LARGEST = 2**31 - 1  # BLAS takes sizes and leading dimensions as 32-bit intege
 
 
 class Plan(NamedTuple):
-    """How to compute a product.
+    """How BLAS should compute a product of two batches of matrices, a @ b.
 
     Attributes
     ----------
@@ -59,7 +60,8 @@ def matrix_layout(rows, columns, row_step, column_step):
     Returns
     -------
     (bool, int) or None
-        Whether the matrix is stored transposed, and its leading dimension; None if it needs a copy.
+        Whether the matrix is stored transposed, and its leading dimension. None if the matrix must
+        be copied first.
 
     Examples
     --------

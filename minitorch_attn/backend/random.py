@@ -1,8 +1,8 @@
 """Random numbers that are the same on every device.
 
-Weights and shuffles are drawn on the host by one generator and then moved. Dropout masks are
-counter-based: entry i of a mask is a function of (seed, offset, i), so every device computes the
-same mask and does not need a state.
+One generator on the host draws all weights and shuffles, which are then copied to the device.
+Dropout masks are counter-based: entry i of a mask is a function of (seed, offset, i). So every
+device computes the same mask, and a device does not need a generator state.
 """
 
 import math
@@ -81,7 +81,7 @@ def own_offsets(first):
 
 
 class Position:
-    """Position in this thread's random number stream; `again` draws the same numbers again.
+    """Position in this thread's random number stream, from which numbers can be drawn again.
 
     Examples
     --------
@@ -131,8 +131,8 @@ def manual_seed(seed):
     Returns
     -------
     Generator
-        The generator of the host, which draws weights and shuffles. Its own `manual_seed` does not
-        set the seed of dropout masks, which do not come from a generator.
+        The generator of the host, which draws weights and shuffles. Its method `manual_seed` does
+        not set the seed of dropout masks, because they do not come from a generator.
 
     Examples
     --------
@@ -233,8 +233,9 @@ def mask_offset(shape):
     Returns
     -------
     int
-        First counter value, to be passed to `keep_mask`. Inside `batch_part` it also knows where
-        the part begins, so it draws the same part again after the block, as in a backward pass.
+        First counter value, to be passed to `keep_mask`. Inside `batch_part`, the integer also
+        stores where the part begins. `keep_mask` can then draw the same part again after the block,
+        for example in a backward pass.
     """
     if current.rows is None:
         return next_offset(math.prod(shape))
@@ -297,8 +298,9 @@ def keep_mask(shape, keep_probability, module=np, seed=None, offset=None):
     module : module, default numpy
         Module for the device of the mask, as returned by `array_module` or `module_for`.
     seed, offset : int, optional
-        Seed and offset, which determine the mask on every device. Default: the current seed and
-        a new range of offsets, of which `batch_part` selects a part.
+        Seed and first counter value, which determine the mask on every device. By default, use the
+        current seed and reserve a new range of counter values. Inside `batch_part`, only the part
+        of this range that belongs to its rows is used.
 
     Returns
     -------
@@ -336,9 +338,9 @@ def keep_mask(shape, keep_probability, module=np, seed=None, offset=None):
 
 
 def keep_runs(starts, length, keep_probability, seed, offset):
-    """Draw parts of a mask of `keep_mask`: a run of consecutive entries from each start.
+    """Draw only parts of the mask that `keep_mask` draws: a run of entries from each start.
 
-    A process that holds only part of an array can thus draw the same part of the full array's mask.
+    A process that has only part of an array can draw the corresponding part of the full mask.
 
     Parameters
     ----------
@@ -378,20 +380,20 @@ def keep_runs(starts, length, keep_probability, seed, offset):
 
 
 def _run(start, length, threshold, seed, offset):
-    """Return one run of `keep_runs`, from consecutive counters, which NumPy draws faster."""
+    """Return one run of `keep_runs`. NumPy is faster here, because the counters are consecutive."""
     first, skip = divmod(start, _LANES)
     words = philox_words(np, seed, offset + first, -(-(skip + length) // _LANES))
     return words.view(np.uint16)[skip : skip + length] < threshold
 
 
 def as_threshold(keep_probability):
-    """Return the threshold: an entry is kept if its random 16-bit number is below it."""
+    """Return the threshold below which the random 16-bit number of an entry keeps the entry."""
     return round(keep_probability * 2**16)
 
 
 @with_kernel
 def draw_mask(mask, threshold, seed, offset):
-    """Fill a boolean array on a device as `keep_mask` does; `threshold` is from 0 to 2**16."""
+    """Fill a boolean array on a device like `keep_mask`. The threshold is from 0 to 2**16."""
     module = array_module(mask)
     words = philox_words(module, seed, offset, -(-mask.size // _LANES))
     mask[...] = (words.view(module.uint16)[: mask.size] < threshold).reshape(mask.shape)

@@ -1,10 +1,10 @@
 """Row reductions for softmax, norms and attention: maximum, sum and dot product of rows.
 
-They compute `x.max(-1)`, `x.sum(-1)`, `(a * b).sum(-1)` and `x.sum(0)`. NumPy's own reductions
-start a loop for every row, which dominates the time if rows are short (64 keys, 128 channels). One
-`argmax` or one matrix product over all rows is three to ten times as fast. For only a few rows,
-such as those of one token, NumPy's reductions are used, because they have less overhead. On other
-devices, the reductions of the device are used: they are one launch each.
+The functions compute `x.max(-1)`, `x.sum(-1)`, `(a * b).sum(-1)` and `x.sum(0)`. NumPy's own
+reductions start a loop for every row. If rows are short (64 keys, 128 channels), starting these
+loops takes most of the time, and a single `argmax` or matrix product over all rows is three to ten
+times as fast. For only a few rows, such as those of one token, NumPy's reductions are used, because
+they have less overhead. Other devices use their own reductions, each of which is one launch.
 """
 
 import math
@@ -21,7 +21,7 @@ _FEW = 32
 
 
 def row_max(x):
-    """Return the maximum of each row, NaN if it contains NaN; the last axis is kept with size 1.
+    """Return the maximum of each row, or NaN if the row has a NaN. The last axis has size 1.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def column_sum(x):
 
 
 def row_blocks(rows, size):
-    """Return slices of at most `size` rows, to fit a CPU cache; on a GPU, return one slice.
+    """Return slices of at most `size` rows, which fit in a CPU cache; on a GPU, return one slice.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def row_blocks(rows, size):
 
 
 def window_dots(a, windows, out):
-    """Write to `out` the dot products, over channels, of `a` with each position of its window.
+    """Write to `out` the dot product over channels of `a` and each position of its window.
 
     Parameters
     ----------

@@ -11,11 +11,11 @@ __all__ = ["scatter_add", "scatter_add_host"]
 # Measured for rows of 64 to 768 numbers: adding a run of equal indices as one sum takes about two
 # microseconds per run, and adding entry by entry about 1.5 nanoseconds per entry.
 _ENTRIES_WORTH_A_RUN = 1400
-_BLOCK = 1 << 18  # entries per block, so that their positions stay in the cache
+_BLOCK = 1 << 18  # entries per block; their positions fit in the cache
 
 
 def scatter_add(target, index, source):
-    """Add `source` to `target[index]` in place; rows for the same index add up.
+    """Add `source` to `target[index]` in place. For a repeated index, add all of its rows.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def scatter_add(target, index, source):
 
 
 def scatter_add_host(target, index, source):
-    """Add `source` to `target` at `index`, in place, for NumPy arrays; duplicate indices add up."""
+    """Add `source` to `target[index]` in place, for NumPy arrays, including duplicate indices."""
     if not isinstance(index, ndarray) or index.dtype.kind not in "iu":
         return _add_anywhere(target, index, source)
     if not target.flags.c_contiguous or target.ndim == 0:

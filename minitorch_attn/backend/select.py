@@ -8,14 +8,15 @@ from minitorch_attn.backend.devices import array_module
 __all__ = ["where"]
 
 _BITS = {2: np.dtype("int16"), 4: np.dtype("int32"), 8: np.dtype("int64")}
-_SMALL = 4096  # elements; below this, np.where is faster than several passes
+_SMALL = 4096  # for fewer elements, np.where is faster than several passes
 
 
 def where(condition, a, b):
     """Return `a` where `condition` holds, else `b`, like `xp.where`.
 
     NumPy's `where` branches at every element. For an irregular mask, it takes 10 times as long as
-    reading the arrays. On the host, this function uses bit operations for large arrays of floats.
+    reading the arrays. For large arrays of floats on the host, this function uses bit operations
+    instead.
 
     Parameters
     ----------

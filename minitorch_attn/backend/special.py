@@ -19,7 +19,8 @@ from minitorch_attn.backend.devices import platform_of
 
 __all__ = ["erf", "erf_host", "normal", "normal_host"]
 
-# Beyond the limit the result rounds to +-1. Coefficients of t^0, t^1, ...; Q also has 1 t^n.
+# Beyond the limit, erf(x) rounds to +-1. P and Q are lists of the coefficients of t^0, t^1, ...;
+# the last term of Q, t^n, has the coefficient 1 and is not in the list.
 # fmt: off
 _LIMIT = {"float32": 4.5, "float64": 5.93}
 _P = {
@@ -107,7 +108,7 @@ def normal(x):
 
 
 def erf_host(x, out=None):
-    """Return erf of a NumPy array, written to `out` if given (contiguous; it may be `x` itself)."""
+    """Return erf of a NumPy array, written to `out` if given: a contiguous array, possibly `x`."""
     return _in_blocks(_FITS, _erf_block, x, out)
 
 

@@ -1,9 +1,10 @@
 """Strict device: NumPy with the restrictions of a GPU, for tests on machines without a GPU.
 
-It rejects what CuPy rejects and what CuPy does silently but slowly; see strict_array.py (arrays),
-strict_index.py (indexing) and strict_namespace.py (functions). There are two devices, "strict:0"
-and "strict:1", so that tests detect an array on the wrong device. They do not model the speed,
-kernels, rounding, streams or memory of a real GPU.
+It rejects every operation that CuPy rejects, and also operations that CuPy performs silently but
+slowly. See strict_array.py (arrays), strict_index.py (indexing) and strict_namespace.py
+(functions). There are two strict devices, "strict:0" and "strict:1", so that tests detect an array
+on the wrong device. They do not model the speed, kernels, rounding, streams or memory of a real
+GPU.
 """
 
 from minitorch_attn.backend.gemm import matmul_host

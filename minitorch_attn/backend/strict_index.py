@@ -1,7 +1,7 @@
 """Indexing of strict arrays: read and write entries.
 
-Index arrays must be on the device. If several values are written or added to one position, the
-order is random, as on a GPU.
+Index arrays must be on the device. If several values are written or added at the same position,
+their order is random, as on a GPU.
 """
 
 import numpy as np
@@ -18,9 +18,9 @@ _state = {"chance": None}
 
 
 def named_index_errors(function):
-    """Decorate a function: on IndexError, run the pending range checks, which name the argument.
+    """Decorate a function: after an IndexError, run pending range checks, which name the argument.
 
-    NumPy, which the strict device uses, raises IndexError at once; a GPU would wrap the index.
+    The strict device uses NumPy, which raises IndexError immediately. A GPU would wrap the index.
     """
 
     def call(array, *args, **keywords):
@@ -66,7 +66,7 @@ def put_entries(array, index, value):
 
 @named_index_errors
 def scatter_entries(array, index, source, ufunc=np.add):
-    """Combine the raw `source` into `array[index]`; shuffle duplicate indices, like a GPU."""
+    """Apply `ufunc` in place to `array[index]` and `source`, duplicate indices in random order."""
     cls, raw = type(array), array._raw
     if raw.dtype.char not in _ATOMIC:
         raise TypeError(f"CuPy does not have an atomic {ufunc.__name__} for {raw.dtype}")

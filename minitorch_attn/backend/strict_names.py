@@ -94,8 +94,8 @@ FFT = _names("fft ifft rfft")
 
 STRIDE_TRICKS = _names("as_strided sliding_window_view")
 
-# Copies and new arrays, which have the memory order of the argument; all other results that are not
-# views have C order in CuPy, whatever the order of the arguments.
+# These functions copy or create an array with the memory order of the argument. In CuPy, all other
+# results that are not views have C order, whatever the order of the arguments.
 KEEPS_ORDER = _names("""
     array asarray astype copy empty_like full_like ones_like zeros_like
 """)

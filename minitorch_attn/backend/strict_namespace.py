@@ -229,7 +229,7 @@ def _is_view(result, raw):
 
 
 def _wrap_new(cls, result):
-    """Wrap computed results: as `_wrap_result`, with the memory in C order."""
+    """Wrap computed results like `_wrap_result`, with their memory in C order."""
     if type(result) is tuple:
         return tuple([wrap_new(cls, entry) for entry in result])
     return _wrap_result(cls, in_c_order(result))

@@ -25,9 +25,9 @@ def wrap(cls, raw):
 
 
 def wrap_new(cls, raw):
-    """Create a strict array from a computed result, whose memory is in C order as in CuPy.
+    """Create a strict array from a computed result, with its memory in C order as in CuPy.
 
-    NumPy's result has the memory order of the operands: `x.T * 1` is in column order.
+    In NumPy, a result has the memory order of the operands: `x.T * 1` is in column order.
     """
     return wrap(cls, in_c_order(raw))
 

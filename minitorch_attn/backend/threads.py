@@ -15,7 +15,7 @@ __all__ = ["shares", "threads_for", "together"]
 
 
 def threads_for(array):
-    """Return the number of threads to use for an array: as many as BLAS uses for it.
+    """Return the number of threads to use for an array: that of BLAS on the host, otherwise 1.
 
     Inside `together`, the number is 1, so that work that runs in parallel is not split again.
 
@@ -90,7 +90,7 @@ def shares(sizes, parts):
     ends, done, total = [], 0, sum(sizes)
     for number, size in enumerate(sizes, 1):
         done += size
-        # A piece ends a group if the sum reaches the next multiple of total / parts.
+        # A group ends with the piece at which the sum reaches the next multiple of total / parts.
         if done * parts >= total * (len(ends) + 1):
             ends.append(number)
     ends = sorted({*ends[: parts - 1], len(sizes)} - {0})

@@ -26,7 +26,7 @@ def main(arguments=None):
         code = run(arguments)
         distributed = sys.modules.get("minitorch_attn.distributed")
         if code and distributed is not None and distributed.is_initialized():
-            sys.exit(code)  # the one of `distributed`, which ends the other workers
+            sys.exit(code)  # replaced by `distributed`: also ends the other workers
         return code
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -68,9 +68,10 @@ def head_figures(weights):
     Returns
     -------
     list of dict
-        "entropy" (nats, mean over the queries), "keys" (exp(entropy): the number of equally
-        weighted keys with that entropy) and "first" (mean weight of the first key). Self-attention
-        also has "self" and "before" (mean weights of the query's own and of the previous token).
+        "entropy" is the mean entropy of the rows, in nats. "keys" is exp(entropy), the number of
+        equally weighted keys with that entropy. "first" is the mean weight of the first key. In
+        self-attention, "self" and "before" are the mean weights of the query's own token and of the
+        previous token.
 
     Examples
     --------
@@ -112,9 +113,9 @@ def _print_table(look, screen):
             ))  # fmt: skip
     screen.print(table(_aligned(rows)))
     screen.print(
-        "\nentropy is in nats, and keys = exp(entropy); then the mean attention weight of a token"
+        "\nThe entropy is in nats, and keys = exp(entropy). The other columns are mean weights"
     )
-    screen.print("on itself, on the previous token and on the first token.")
+    screen.print("of the token itself, of the previous token and of the first token.")
     for part in look.parts:
         if part.note:
             screen.print(f"{part.name}: {part.note}")

@@ -49,11 +49,12 @@ def attention_page(look):
 
 
 def opening(parts):
-    """Choose the row at which the page opens, so that there is something to see.
+    """Choose the row that the page shows first: neither uniform nor with all weight on one key.
 
     For a query that attends to n keys, a uniform row (1/n each) says as little as a row with all
-    weight on one key. The row that is farthest from both is chosen. The distance is half the sum of
-    the absolute differences; a row's distance from the nearest row with one key is 1 - max(row).
+    weight on one key. The function chooses the row that is farthest from both kinds of rows. The
+    distance between two rows is half the sum of the absolute differences. The distance to the
+    nearest row with one key is 1 - max(row).
 
     Parameters
     ----------

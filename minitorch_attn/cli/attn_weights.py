@@ -288,7 +288,7 @@ def _image_part(name, weights, look):
 def _watch(model, call):
     """Return the path and weights (batch, heads, query, key) of each attention layer that runs.
 
-    A recurrent decoder may attend token by token; its weights are then concatenated.
+    If a recurrent decoder attends token by token, its weights are concatenated.
     """
     paths = {id(m): path for path, m in model.named_modules() if hasattr(m, "weight_hooks")}
     with evaluating(model) if model.training else nullcontext(), no_grad():

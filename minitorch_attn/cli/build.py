@@ -42,7 +42,7 @@ class Desk:
         self.file = WorkFile(file, self.progress.file)
 
     def pick(self, number=None):
-        """Return the step with this number; by default the first that is not done, or None."""
+        """Return the step with this number. Default: the first step that is not done, or None."""
         if number is None:
             return self.progress.current(self.known)
         try:
@@ -51,7 +51,7 @@ class Desk:
             raise click.UsageError(str(error)) from None
 
     def start(self, step):
-        """Append the stubs of a step to the file unless they are there."""
+        """Append the stubs of a step to the file unless the file already contains them."""
         self.file.start(step)
         self.progress.use_file(self.file.path)
 
@@ -100,9 +100,10 @@ class Desk:
         return self.file.path
 
     def last_begun(self):
-        """Return the number of the last step that has a written function in the file; 0 if none.
+        """Return the number of the last step with a written function in the file, or 0.
 
-        A new progress file does not know which steps were done in an existing file.
+        This reads the file itself, because a new progress file does not list steps that were done
+        earlier.
         """
         text = self.file.path.read_text(encoding="utf-8", errors="replace")
         if not_python(text, self.file.path.name):
@@ -111,11 +112,11 @@ class Desk:
         return max(begun, default=0)
 
     def complete(self, steps):
-        """Return the path of the file, or raise an error if a step up to `steps` is unwritten."""
+        """Return the path of the file, or raise an error if a step up to `steps` is unfinished."""
         path = self.written()
         text = path.read_text(encoding="utf-8", errors="replace")
         if not_python(text, path.name):
-            return path  # running it shows the error, with its line
+            return path  # the error, with its line, appears when the file is run
         for step in self.known[:steps]:
             missing = unfinished(step, text)
             if missing:
@@ -312,8 +313,8 @@ def notebook(group_file, fresh, answers, no_viewer, file):
 def train(group_file, steps, alone, file):
     """Train your GPT, and the library's GPT of the same size, on the text of `mta tour`.
 
-    Both start with the same weights and get the same batches. It takes a few minutes; the weights
-    are written next to your file.
+    Both start with the same weights and get the same batches. Training takes a few minutes. The
+    weights are written next to your file.
     """
     desk = Desk(file or group_file)
     return _run("train", desk.complete(8), steps, "alone" if alone else "beside")

@@ -1,4 +1,4 @@
-"""`mta build notebook`: create the build notebook and those of its lessons, and open the first."""
+"""`mta build notebook`: create the build notebook and notebooks of its lessons, and open it."""
 
 import click
 
@@ -70,4 +70,4 @@ def _lessons(folder, name, known, out):
         write_notebook(made, folder / own_path(item))
     if new:
         count = f"{len(new)} lesson" + ("s" if len(new) > 1 else "")
-        out.print(f"made    {near(folder / 'runs' / 'lessons')}: {count} on the way")
+        out.print(f"made    {near(folder / 'runs' / 'lessons')}: {count} linked from the notebook")

@@ -146,7 +146,7 @@ def _refuse(submissions, out, shard, seed_file):
 
 @contextlib.contextmanager
 def like_ctrl_c():
-    """Handle SIGTERM and SIGHUP, which a closed terminal sends, like Ctrl-C."""
+    """Treat SIGTERM and SIGHUP like Ctrl-C. A terminal sends SIGHUP when it is closed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -348,8 +348,8 @@ def export(folder, kind, out):
 def gradescope(name, out, wheels, pythons):
     """Create the file autograder.zip to upload to Gradescope.
 
-    It contains this package, the assignment and NumPy wheels. On Gradescope, it installs only
-    bubblewrap and Python, if they are missing.
+    The file contains this package, the assignment and NumPy wheels. On Gradescope, it installs
+    bubblewrap and Python if they are missing, and nothing else.
     """
     from ..grader.build.assignment import find_assignment
     from ..grader.report.autograder import write_autograder

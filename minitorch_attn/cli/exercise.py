@@ -260,7 +260,7 @@ def hint(group_work, number, work, as_json):
     desk, out = Desk(work or group_work), console()
     item = desk.need(number)
     count, causes, file = desk.progress.hints(item.name) + 1, "", desk.work.file(item)
-    if file.exists():  # the guess counts as a hint from the first one on
+    if file.exists():  # the suggested cause is counted as one of the hints
         causes = check_file(item, file, columns=out.width).causes
     most = hint_count(item, causes)
     count = min(count, most)

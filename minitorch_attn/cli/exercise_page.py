@@ -128,7 +128,7 @@ def state_of(item, progress, work):
 
 
 def say_where(out, known, progress):
-    """Print the exercise that comes next, and the first unsolved one if it is a different one."""
+    """Print the next exercise, and also the first unsolved exercise if that is a different one."""
     following = progress.current(known)
     if following is None:
         out.print("all exercises are solved")

@@ -28,7 +28,7 @@ _FAST = click.option(
     short_help="List lessons, step through them, open them as notebooks.",
 )  # fmt: skip
 def lesson():
-    """Read and run lessons. Each explains one idea with short code and shows how it can fail.
+    """Read and run lessons. Each lesson explains one idea with code, and shows how it can fail.
 
     NN is the number of a lesson, or part of its name as in `mta lesson step sqrt`.
     """
@@ -113,7 +113,7 @@ def step(number, fast, start):
     paths are printed. Press = to type an expression and see its value.
 
     At "Your turn", press e to write the function in your editor. It is checked when you save it.
-    h shows the hint and a the answer. Your files are in the folder of your exercises.
+    Press h for the hint and a for the answer. Your files are in the folder of your exercises.
 
     Without a terminal, the whole lesson is printed, with the answers.
     """
@@ -153,7 +153,7 @@ def _say_next(out, progress):
 
 
 def _say_path(out, number):
-    """If a lesson is on the path to GPT, print what follows it there."""
+    """If a lesson is on the path to GPT, print the command for what comes next on the path."""
     following = BuildProgress().after(number, load_steps())
     if isinstance(following, str):
         out.print(f"on the path to a GPT of your own: {command('lesson', 'step', following)}")

@@ -19,9 +19,7 @@ from .source_line import Command
 
 __all__ = ["notebooks", "open_", "own_copy", "view"]
 
-_ANSWERS = click.option(
-    "--answers", is_flag=True, help='Fill in the functions of "Your turn" instead of leaving them.'
-)
+_ANSWERS = click.option("--answers", is_flag=True, help='Fill in the functions of "Your turn".')
 _VIEWERS = (("jupyter-lab", "jupyter-lab"), ("jupyter-notebook", "jupyter-notebook"))
 
 
@@ -34,8 +32,8 @@ _VIEWERS = (("jupyter-lab", "jupyter-lab"), ("jupyter-notebook", "jupyter-notebo
 def open_(number, fresh, answers, no_viewer):
     """Open your copy of a lesson as a notebook, in JupyterLab or Jupyter Notebook.
 
-    The notebook is in runs/lessons/NN. Your changes are kept. The cell below each function that you
-    write checks it and shows what is wrong.
+    The notebook is in runs/lessons/NN. Your changes are kept. Below each function that you write, a
+    cell checks the function and shows what is wrong.
     """
     from ..course.notebooks import notebook, own_path
 

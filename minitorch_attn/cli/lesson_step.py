@@ -21,7 +21,7 @@ __all__ = ["LEFT", "Stepper"]
 LEFT = 3  # the user quit before the end
 _WIDTH = 96
 _POLL_SECONDS = 0.3
-_SLOW_SECONDS = 2.0  # a cell that takes longer is said to be running
+_SLOW_SECONDS = 2.0  # after this time, a message says that the cell is running
 _KEYS = {
     **dict.fromkeys(["\r", "\n", " ", "n", "\x1b[C"], "next"),
     **dict.fromkeys(["b", "\x1b[D"], "back"),
@@ -45,8 +45,9 @@ class Stepper:
     """Shows the cells of a lesson and runs each one once, in order, in one namespace.
 
     Going back shows a cell with its stored output. In a terminal the stepper waits for a key after
-    each cell, asks for guesses, and lets the learner write the functions of the lesson; the three
-    cells of a function are shown together. Otherwise it does not wait, and runs the answers.
+    each cell, asks for guesses, and lets the learner write the functions of the lesson. It shows
+    the three cells of such a function together. Without a terminal, it does not wait, and runs the
+    answers.
 
     Parameters
     ----------
@@ -308,7 +309,7 @@ class Stepper:
             return "q"
 
     def _do(self, meant, at):
-        """Handle a key that does not leave the cell."""
+        """Do what a key asks for, if it does not lead to another cell."""
         turn = self.turns.get(at)
         if meant == "expression":
             expressions(self.lesson_run, self._write)

@@ -100,7 +100,7 @@ class Page:
         self.save("loss.png", figure, f"the loss curve{with_baselines}")
 
     def write_result(self, recipe, measured):
-        """Write the measured values, and whether the recipe reached its target, to result.json.
+        """Write result.json: the measured values, and whether the recipe reached its target.
 
         Parameters
         ----------

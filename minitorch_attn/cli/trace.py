@@ -39,8 +39,8 @@ _PAGE = "trace.html"
 def trace(file, arguments, output, table, expand, lines, max_steps):
     """Run FILE and record every operation, forward and backward.
 
-    Put the options of this command before FILE; everything after FILE is passed to the script. If
-    the script fails, its error is shown, and the steps recorded until then are still written.
+    Put the options of this command before FILE. Everything after FILE is passed to the script. If
+    the script fails, its error is shown, and the steps recorded before the error are written.
 
     With --lines, FILE need not use this package: the page shows each line of FILE that computes a
     NumPy array, with the arrays that it reads and makes.

@@ -20,7 +20,7 @@ _POSITIVE = click.IntRange(min=1)
 
 
 class _Finite(click.FloatRange):
-    """A range of finite numbers: `click.FloatRange` accepts NaN."""
+    """A range of finite numbers. Unlike `click.FloatRange`, it rejects NaN."""
 
     def convert(self, value, param, ctx):
         number = super().convert(value, param, ctx)
@@ -199,10 +199,10 @@ def _is_given(name):
 def _tour(**values):
     """Train a small GPT in about a minute, and look inside it.
 
-    It learns from English text; nothing is downloaded. The command compares the loss with unigram
-    and bigram baselines, checks the gradients of the trained model against finite differences, and
-    writes figures, metrics, a sample and checkpoints to a run folder. Ctrl-C saves and stops;
-    --resume continues.
+    The model learns from English text, which is not downloaded. The command compares the loss with
+    unigram and bigram baselines, checks the gradients of the trained model against finite
+    differences, and writes figures, metrics, a sample and checkpoints to a run folder. Ctrl-C saves
+    and stops; --resume continues.
     """
     return _run("tour", load_recipe("gpt"), values)
 

@@ -27,8 +27,8 @@ _NOISE = re.compile(
     r"=+$|=   |YOUR APPLICATION TERMINATED|This typically refers|Please see the FAQ|Abort\("
     r"|\[mpiexec@|\[proxy:|prterun|^-+$"
 )
-_POLL, _GRACE = 0.1, 1.0  # seconds between looks; from one worker's failure to the others' end
-_START = 20.0  # seconds between the starts of the first and the last worker
+_POLL, _GRACE = 0.1, 1.0  # seconds between checks; seconds until a failure ends the others
+_START = 20.0  # maximum seconds from the start of the first worker to that of the last
 _PARENT = Path(__file__).with_name("worker_parent.py")
 _PR_SET_PDEATHSIG = 1
 
@@ -56,7 +56,7 @@ class _Supervisor:
     def __init__(self, workers, arguments, folder):
         self.workers, self.arguments, self.folder = workers, arguments, folder
         self.stopping = None  # number of the first signal
-        self.started = self.failed = None  # times: of the first worker's start, of a failure
+        self.started = self.failed = None  # when the first worker started, and when one failed
 
     def run(self):
         self.process = subprocess.Popen(
@@ -88,7 +88,7 @@ class _Supervisor:
             self._end_all()
 
     def _watch(self):
-        """Look for a worker that failed; end the others soon, if mpiexec does not."""
+        """Watch for a failed worker. If mpiexec does not end the other workers soon, end them."""
         now, pids = time.monotonic(), self._pids()
         if self.started is None and pids:
             self.started = now
@@ -148,7 +148,7 @@ class _Supervisor:
         return None
 
     def _status(self):
-        """Return the exit status; if a worker died, say which, and how to continue."""
+        """Return the exit status. If a worker died, print which worker, and how to continue."""
         left = self._note("status")
         if left is not None:
             return int(left)
@@ -187,7 +187,7 @@ class _Supervisor:
 
 
 def _is_ours(pid, folder):
-    """Return True if a process has our note folder in its environment: its id may be reused."""
+    """Return True if a process is a worker of this run. Its id may belong to a new process."""
     try:
         return f"{FOLDER}={folder}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -195,7 +195,7 @@ def _is_ours(pid, folder):
 
 
 def _pass_on(source, target):
-    """Copy the workers' output, without what mpiexec adds to it."""
+    """Copy the workers' output without the lines that mpiexec adds."""
     for line in source:
         if not _NOISE.match(line):
             target.write(line)
@@ -203,7 +203,7 @@ def _pass_on(source, target):
 
 
 def mpiexec():
-    """Return the path of mpiexec; without one, the usage error says what to install."""
+    """Return the path of mpiexec. If there is none, raise an error that says what to install."""
     found = launch.mpiexec()
     if found is None:
         raise click.UsageError(

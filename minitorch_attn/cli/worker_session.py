@@ -30,7 +30,7 @@ _PATIENCE = 8.0  # seconds for worker 0 to report an error that all workers have
 def join():
     """Join the other workers, which mpiexec or srun started; return the number of workers.
 
-    From then on, this process does not outlive its parent, and an exception ends all workers.
+    After this call, this process ends when its parent ends, and an exception ends all workers.
     """
     from .. import distributed
 
@@ -91,7 +91,7 @@ def _leave(name, text):
 
 
 class WorkerSession(Session):
-    """`Session` on worker 0; the other workers only train, and do not write or print anything.
+    """Session of one worker. Worker 0 writes and prints everything; the others only train.
 
     The arguments are those of `Session`.
 
@@ -118,18 +118,18 @@ class WorkerSession(Session):
             code = super().run() if first else self._reported(self._train_along)
         noted = first and _leave("status", code)
         if self.aborts:
-            return code  # as the group is still there, this ends all workers
+            return code  # the process group still exists, so exiting ends all workers
         wait_for_all()
         destroy_process_group()
         return 0 if noted else code
 
     def _reported(self, call):
-        """Run `call`; if it fails, wait in case worker 0 reports the same error."""
+        """Run `call`. If it fails, wait, because worker 0 may be about to report the same error."""
         try:
             return call()
         except MiniTorchError:
-            time.sleep(_PATIENCE)  # if worker 0 has the same error, it prints it and ends us
-            sys.excepthook(*sys.exc_info())  # prints it with our number, and ends all workers
+            time.sleep(_PATIENCE)  # worker 0 may print the same error and end this worker
+            sys.excepthook(*sys.exc_info())  # prints the error with this rank, and ends all workers
             return FAILED
 
     def _stopped(self, how):

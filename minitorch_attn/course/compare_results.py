@@ -15,7 +15,9 @@ __all__ = ["Difference", "as_array", "difference", "leaves"]
 
 _TOLERANCE = {"float32": 1e-5, "float16": 1e-2}  # error relative to the largest entry
 _FLOAT64 = 1e-9
-_SMALL = 1e-3  # smaller entries are rounding errors of what cancels, so that none counts alone
+# If all correct entries are smaller than this, errors are relative to this number, because such
+# entries may be only the rounding errors of terms that cancel.
+_SMALL = 1e-3
 _LARGEST = 4096  # maximum number of entries; the search for causes tries many rearrangements
 
 
@@ -40,7 +42,7 @@ class Difference:
 
 
 def leaves(value, name=""):
-    """Yield (name, value) of everything in nested tuples, lists and dicts."""
+    """Yield (name, value) for each value in nested tuples, lists and dicts."""
     if isinstance(value, (tuple, list)):
         for index, item in enumerate(value):
             yield from leaves(item, f"{name}[{index}]")
@@ -177,7 +179,7 @@ def _value_hint(given, wanted, off, size, inputs):
 
 
 def _shape_hint(given, wanted):
-    """Name the step that leads from the result to the correct one, if there is one."""
+    """If one more step would make the result correct, describe that step."""
     if given.size == wanted.size and given.dtype.kind == "f":
         if given.ndim == wanted.ndim:
             for i in range(given.ndim):

@@ -13,7 +13,7 @@ START, BLANK = 10, 11  # ids after those of the digits
 
 
 def digit_batch(rng, length, size=64, reverse=True, blanks=0):
-    """Draw sources and targets for a decoder that is given the correct previous digit.
+    """Draw a batch for teacher forcing: the decoder is given the correct previous digit.
 
     Parameters
     ----------
@@ -57,8 +57,8 @@ def train_on_digits(model, steps, rate, lengths, reverse=True, blanks=False):
     Parameters
     ----------
     model : Module
-        Called with source and given digits, it returns scores (batch, target, class), or a tuple
-        that starts with them.
+        Called with the source and the given digits, the model returns scores (batch, target,
+        class), or a tuple whose first entry is the scores.
     steps : int
     rate : float
         Learning rate. In the last third of the steps it falls linearly to 0.
@@ -81,15 +81,15 @@ def train_on_digits(model, steps, rate, lengths, reverse=True, blanks=False):
 
 
 def train(model, steps, rate, draw):
-    """Train, with Adam, a model that is given the correct previous token; return the model.
+    """Train a model with Adam and teacher forcing on batches from `draw`; return the model.
 
     Parameters
     ----------
     model : Module
-        As in `train_on_digits`.
+        Model with the arguments and results described in `train_on_digits`.
     steps : int
     rate : float
-        As in `train_on_digits`.
+        Learning rate, as in `train_on_digits`.
     draw : callable
         Takes a random generator and returns source, given and target.
 

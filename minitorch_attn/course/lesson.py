@@ -15,7 +15,7 @@ __all__ = ["fails", "is_fast", "pick", "show", "where"]
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _KINDS = {"class": "class", "def": "function"}
-_WIDTH = 88  # of a caption in a notebook: longer lines would be wrapped within words
+_WIDTH = 88  # width of captions in a notebook, which would break longer lines within words
 _shown = {}  # lesson name -> captions of the figures it has shown
 
 
@@ -25,7 +25,7 @@ def is_fast():
 
 
 def pick(full, fast):
-    """Return the first argument, or the second one in fast mode.
+    """Return the first argument, or the second argument in fast mode.
 
     Parameters
     ----------
@@ -44,10 +44,10 @@ def pick(full, fast):
 def show(figure, caption):
     """Show a figure in a notebook, a script or a Sphinx-Gallery page.
 
-    A notebook displays it. Sphinx-Gallery finds it among pyplot's open figures. A script writes it
-    to `runs/lessons/NN/figure-K.png` below the working folder and prints the path. Figures are
-    numbered per lesson: "Figure 9.2" is the second one of lesson 9. In a notebook, a cell that runs
-    again keeps its numbers.
+    A notebook displays the figure. Sphinx-Gallery finds it among pyplot's open figures. A script
+    writes it to `runs/lessons/NN/figure-K.png` below the working folder and prints the path.
+    Figures are numbered per lesson: "Figure 9.2" is the second figure of lesson 9. If a notebook
+    cell runs again, its figures keep their numbers.
 
     Parameters
     ----------

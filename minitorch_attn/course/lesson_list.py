@@ -47,7 +47,7 @@ class Lesson:
 
     @cached_property
     def minutes(self):
-        """Estimated duration in minutes, from the lessons' `minutes.json`; None if unknown."""
+        """Estimated duration in minutes, from the lessons' `minutes.json`, or None if unknown."""
         try:
             table = json.loads((self.path.parent / "minutes.json").read_text(encoding="utf-8"))
             return int(table[self.number]["minutes"])
@@ -61,7 +61,7 @@ class Lesson:
 
     @property
     def question(self):
-        """Text of the first cell below its title, up to the last sentence that ends in `?`."""
+        """Question of the lesson: the text below the title, up to the last sentence with a `?`."""
         text = " ".join(" ".join(self._first[1:]).split())
         parts = _SENTENCE.split(text)
         asked = [i for i, part in enumerate(parts) if part.endswith("?")]

@@ -51,7 +51,8 @@ _CODE = re.compile(r"```.*?```|`[^`\n]+`", re.S)
 def unicode_math(latex):
     r"""Convert a LaTeX formula to Unicode text.
 
-    Exponents and indices that Unicode lacks keep `^` or `_`. Unknown commands keep their names.
+    Exponents and indices that do not exist in Unicode keep `^` or `_`. Unknown commands keep their
+    names.
 
     Parameters
     ----------

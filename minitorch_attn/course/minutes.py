@@ -1,4 +1,4 @@
-"""Minutes that a lesson or a step takes, estimated from what there is to read and to type."""
+"""Minutes that a lesson or a step takes, estimated from the amount of text and code."""
 
 __all__ = ["minutes"]
 

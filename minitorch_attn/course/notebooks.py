@@ -84,7 +84,7 @@ def _cells(lesson, answers):
     """Yield the cells of a notebook."""
     turns = {turn.at: turn for turn in lesson.turns}
     kept = {}  # index of a cell -> text that replaces it
-    # Whether `show` can find the number of the lesson, or is not called.
+    # True if no cell calls `show`. Otherwise, `show` needs `__file__` to number the figures.
     numbered = not any("show(" in cell.text for cell in lesson.cells)
     for at, cell in enumerate(lesson.cells):
         tags = list(cell.tags)
@@ -103,8 +103,8 @@ def _cells(lesson, answers):
             numbered = True
         text = kept.get(at, cell.text)
         if text.rpartition("\n")[2].startswith("mt.manual_seed("):
-            text += ";"  # otherwise, the generator that it returns is shown
-        # The code of a check contains the answer, so it is folded; what it prints is not.
+            text += ";"  # otherwise, the notebook shows the returned generator
+        # The code of a check contains the answer, so the code is folded, but not its output.
         yield make_cell(cell.kind, text, cell.line, tags, not {"plot", "check"}.isdisjoint(tags))
         if at - 2 in turns and not answers:
             turn = turns[at - 2]

@@ -79,12 +79,12 @@ class Progress:
         return bool(self.entry(number).get("done"))
 
     def cell(self, number):
-        """Return the index of the cell where the user stopped; 0 if the lesson was not started."""
+        """Return the index of the cell where the user stopped, or 0 for an unstarted lesson."""
         cell = self.entry(number).get("cell", 0)
         return cell if isinstance(cell, int) and cell > 0 else 0
 
     def when(self, number):
-        """Return when the entry last changed, in seconds since 1970; 0 for an unstarted lesson."""
+        """Return when the entry last changed, in seconds since 1970, or 0 if it does not exist."""
         when = self.entry(number).get("when", 0)
         return when if isinstance(when, (int, float)) else 0
 

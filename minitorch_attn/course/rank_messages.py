@@ -1,4 +1,4 @@
-"""Messages of a run on several ranks: who sent which values to whom, and in which round."""
+"""Messages of a run on several ranks: the sender, the receiver, the values and the round."""
 
 from collections import defaultdict, deque
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class MessageLog(Traffic):
         self.entries = []  # (kind, rank of the run, values)
 
     def note(self, kind, group, array, root):
-        """Keep a copy of each sent array; for a receive, keep only the source rank."""
+        """Record a send with a copy of its array, or a receive with only the source rank."""
         if kind in ("send", "recv") and root is not None:
             values = to_host(array).copy() if kind == "send" else None
             self.entries.append((kind, group.ranks[root], values))

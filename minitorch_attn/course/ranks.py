@@ -53,17 +53,19 @@ class RankRun(list):
 
 
 def run_ranks(ranks, function, *arguments, uses=(), limit=120.0):
-    """Call a function on several ranks at the same time, each a process of its own.
+    """Call a function on several ranks at the same time. Each rank is a process.
 
     Parameters
     ----------
     ranks : int
         Number of processes.
     function : function
-        Its source text may use `np`, `mt`, `dist` (`mt.distributed`) and the functions in `uses`,
-        and no other names from outside. The process group exists when the function is called.
+        Function to call. From outside its body, it may use only `np`, `mt`, `dist`
+        (`mt.distributed`) and the names in `uses`. The process group exists when the function is
+        called.
     *arguments
-        Numbers, strings, tensors, arrays, and lists and dicts of them; the same on every rank.
+        Arguments of the function, the same on every rank: numbers, strings, tensors, arrays, and
+        lists and dicts of them.
     uses : sequence of function or class
         Functions and classes that the function calls.
     limit : float, default 120
@@ -126,8 +128,9 @@ def _program(function, uses, folder):
 def _source(part):
     """Return the source text of a function or class.
 
-    Before Python 3.13, inspect looks for a class in the file of its module. A class from a cell of
-    a notebook or of `mta lesson step` is not in that file, but its methods' code names the cell.
+    Before Python 3.13, `inspect` looks for a class in the file of its module. A class from a cell
+    of a notebook or of `mta lesson step` is not in that file. The code objects of its methods name
+    the cell, so they are used to find it.
     """
     if inspect.isclass(part):
         for method in filter(inspect.isfunction, vars(part).values()):

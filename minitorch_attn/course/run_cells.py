@@ -22,8 +22,8 @@ _LONGEST = 4000  # characters of a value to show
 class LessonRun:
     """Runs each cell of a lesson once, in order, in one namespace, and stores what it prints.
 
-    What the learner does in between, such as a check or an expression, does not change the random
-    numbers of the later cells.
+    Checks and expressions that the learner runs between two cells do not change the random numbers
+    of the later cells.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ class LessonRun:
     ----------
     namespace : dict
     own : dict
-        Names that the learner has assigned in expressions. In expressions only, they hide the
-        lesson's names, until a cell assigns those again.
+        Names that the learner has assigned in expressions. They hide the lesson's names of the same
+        spelling, but only in expressions, and only until a cell assigns the name again.
     outputs : list of str
         Text printed by each cell that has run.
     """
@@ -74,7 +74,7 @@ class LessonRun:
         return self.outputs[-1]
 
     def check_turn(self, turn, file=None):
-        """Check the learner's version of a function. The first check counts as running the cells.
+        """Check the learner's version of a function. The first check marks its three cells as run.
 
         Parameters
         ----------
@@ -113,8 +113,8 @@ class LessonRun:
         Returns
         -------
         str
-            What was printed and the value, or an error in one line; and a note when a name of the
-            lesson is assigned for the first time.
+            Printed text, followed by the value or by an error in one line. If a name of the lesson
+            is assigned for the first time, a note follows.
         """
         printed, names = io.StringIO(), {**self.namespace, **self.own}
         before = dict(names)
@@ -219,7 +219,7 @@ def _assigned(before, after):
 
 
 def _shown(value):
-    """Format a value; for a tensor or an array with axes, add the shape on the next line."""
+    """Format a value. For a tensor or an array with axes, add the shape on the next line."""
     text = repr(value)
     if len(text) > _LONGEST:
         text = text[:_LONGEST] + " ..."

@@ -19,8 +19,8 @@ def environment(fast=None, windows=False):
     fast : bool, optional
         Whether to use small sizes, for a quick check. Default: the value of MTA_FAST.
     windows : bool
-        Whether Matplotlib chooses how `plt.show()` shows a figure. A notebook needs this: its
-        kernel then shows the figure in the page. By default, figures do not open windows.
+        Whether Matplotlib may choose how `plt.show()` shows a figure. A notebook needs this setting
+        to show figures in the page. By default, figures do not open windows.
 
     Returns
     -------

@@ -52,19 +52,17 @@ class CheckFailed(MiniTorchError, AssertionError):
 
     def _render_traceback_(self):
         """Return the message without a traceback, for notebooks."""
-        where = (
-            [] if self.is_written else ["  write it in the cell above; run that cell, then this"]
-        )
+        where = [] if self.is_written else ["  write it in the cell above, then run both cells"]
         return [*str(self).splitlines(), *where]
 
 
 def check(function, cases, expected, properties):
     """Test a function that a learner wrote, and print what was tested.
 
-    Values are compared with those of `expected`. Wherever `expected` is differentiable in a tensor,
-    the gradients are compared too, for a random gradient of the result. Floating-point inputs are
-    converted to float64 first. Both functions get copies of the arguments, and the same random
-    numbers.
+    The results of `function` are compared with the results of `expected`. For every tensor in which
+    `expected` is differentiable, the gradients are compared too, for a random gradient of the
+    result. Floating-point inputs are converted to float64 first. Both functions get copies of the
+    arguments, and the same random numbers.
 
     Parameters
     ----------
@@ -81,9 +79,9 @@ def check(function, cases, expected, properties):
     Raises
     ------
     CheckFailed
-        If the function is not written yet, raises an error, or returns something wrong. The
-        message names the case, the value that differs most, the properties that do not hold, and
-        the cause, if the difference shows it.
+        If the function is not written yet, raises an error, or returns something wrong. The message
+        names the case, the value that differs most and the properties that do not hold. It also
+        names the cause, if the difference reveals it.
 
     Examples
     --------
@@ -170,7 +168,7 @@ class _Call:
         return {name: y for name, y in found.items() if y.requires_grad}
 
     def gradients(self, cotangents):
-        """Return the gradient of each argument that requires one, by name; None if none arrives."""
+        """Return each gradient by the name of its argument, or None where no gradient arrives."""
         inputs = {n: x for n, x in leaves(self.arguments) if isinstance(x, Tensor) and x.is_leaf}
         inputs = {name: x for name, x in inputs.items() if x.requires_grad}
         outputs = self.differentiable()
@@ -251,7 +249,7 @@ class _Trial:
         """Return the statement of a property that does not hold, else ""."""
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the learner's function may run again here
+                warnings.simplefilter("ignore")  # a property may call the learner's function again
                 return "" if holds(_copied(result), *_copied(self.case)) else text
         except Exception as error:
             return "" if unlike else f"{text} ({type(error).__name__}: {error})"
@@ -345,7 +343,7 @@ def _comparable(value):
 
 
 def _jacobian(correct, name, outputs):
-    """Differentiate every entry of the correct result, for a hint. None if there are too many."""
+    """Return the Jacobian of the correct result, for a hint, or None if it is too large."""
     size = sum(y.numel() for y in outputs.values())
     if size * dict(leaves(correct.arguments))[name].numel() > _ENTRIES:
         return None

@@ -28,8 +28,8 @@ _BROKEN = (
 if lzma is not None:
     _OPENERS |= {b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
     _BROKEN += (lzma.LZMAError,)
-# Device names on Windows. They raise an error on every system, so that the same archives can be
-# unpacked on all systems.
+# Device names on Windows. They raise an error on every system, so an archive that can be unpacked
+# on one system can be unpacked on all of them.
 _DEVICE = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 
 
@@ -48,9 +48,9 @@ def unpack(path, folder, *, max_bytes=4 << 30, max_files=200_000):
     """Unpack an archive into a new folder. If an error occurs, the folder is not created.
 
     Every name is checked before use. Absolute paths, drives, "..", links, devices and duplicate
-    names raise an error. `max_bytes` limits the bytes actually written, not the sizes in the
-    archive's headers, which protects against decompression bombs. Owners, permissions and times
-    are ignored.
+    names raise an error. `max_bytes` limits the bytes actually written, not the sizes that the
+    archive states. This protects against decompression bombs. Owners, permissions and times are
+    ignored.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def _tar_members(archive, target):
 class _Careful:
     """Compressed stream with limits on reads and seeks.
 
-    A tar header may declare a length of gigabytes, which tarfile would read at once.
+    A tar header may declare a size of many gigabytes, and tarfile would read all of it at once.
     """
 
     def __init__(self, stream, target):

@@ -1,6 +1,6 @@
 """Audio features: frames, windows, the STFT, mel filters and the log-mel spectrogram.
 
-Every function takes arrays on any device and returns arrays of the same device and dtype. Leading
+Functions of a waveform accept NumPy and CuPy arrays, and return arrays on the same device. Leading
 axes, such as a batch or channel axis, are kept. `wav.py` reads and writes files.
 """
 
@@ -45,7 +45,7 @@ def window(size, kind="hann"):
     Notes
     -----
     A periodic window is one period of its cosine, so the last sample is not a copy of the first.
-    `numpy.hanning` is the symmetric window, which ends in a second zero.
+    `numpy.hanning` returns the symmetric window, whose last sample is zero, too.
 
     Examples
     --------
@@ -73,8 +73,8 @@ def frames(waveform, size, hop, center=False):
     hop : int
         Number of samples between the starts of two frames.
     center : bool, default False
-        Whether to extend the waveform by `size // 2` samples on both sides first, by reflection, so
-        that frame t is centered on sample t * hop.
+        If True, frame t is centered on sample t * hop. To make this possible, the waveform is first
+        extended by `size // 2` reflected samples at both ends.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def stft(waveform, window_size=400, hop=160, fft_size=None, kind="hann", center=
     kind : {"hann", "hamming", "rectangular"}
         Window function.
     center : bool, default False
-        As in `frames`.
+        Whether frame t is centered on sample t * hop; see `frames`.
 
     Returns
     -------
@@ -140,17 +140,17 @@ def stft(waveform, window_size=400, hop=160, fft_size=None, kind="hann", center=
             got=f"fft_size={fft_size!r}, window_size={window_size}",
         )
     pieces = pieces * like(window(window_size, kind), pieces)
-    return array_module(pieces).fft.rfft(pieces, fft_size)  # zeros behind the frame
+    return array_module(pieces).fft.rfft(pieces, fft_size)  # zeros after the frame
 
 
 @names_arguments
 def power_spectrogram(waveform, window_size=400, hop=160, fft_size=None, kind="hann", center=False):
-    """Power of every frequency in every frame: |STFT|^2. The parameters are those of `stft`.
+    """Power of every frequency in every frame: |STFT|^2. See `stft` for the parameters.
 
     Returns
     -------
     array of shape (..., frame, fft_size // 2 + 1)
-        Frequency k is k * sample_rate / fft_size in Hz.
+        Entry k is the power at the frequency k * sample_rate / fft_size, in Hz.
 
     Examples
     --------
@@ -237,7 +237,7 @@ def mel_filters(
         Lower edge of the first and upper edge of the last filter in Hz. `high` is half the sample
         rate by default.
     mel_scale : {"htk", "slaney"}
-        Scale on which the filters are equally spaced, as in `hertz_to_mel`.
+        Mel scale on which the filters are equally spaced; see `hertz_to_mel`.
     norm : {None, "slaney"}
         None: every triangle has height 1. "slaney": every triangle has area 1 in Hz, so wider
         filters have lower peaks.
@@ -301,13 +301,13 @@ def log_mel_spectrogram(
     window_size, hop : int, default 400 and 160
         Length of a frame, and distance between frames, in samples: 25 ms and 10 ms at 16 kHz.
     fft_size : int, optional
-        Length of the Fourier transform, at least `window_size`, which is the default.
+        Length of the Fourier transform, at least `window_size`. Default: `window_size`.
     low, high, mel_scale, norm
-        As in `mel_filters`.
+        Edges, scale and normalization of the mel filters; see `mel_filters`.
     center : bool, default False
-        As in `frames`.
+        Whether frame t is centered on sample t * hop; see `frames`.
     floor : float, default 1e-10
-        Lower bound of the values before the logarithm. It must be positive.
+        Positive lower bound, to which smaller values are raised before the logarithm.
 
     Returns
     -------

@@ -8,7 +8,7 @@ from ..named_errors import names_arguments
 
 __all__ = ["COUNTING", "baselines"]
 
-# What the models that only count characters know.
+# What each of the three counting models knows about a text.
 COUNTING = {
     "uniform": "every character is equally likely",
     "unigram": "how often each character occurs",
@@ -22,11 +22,12 @@ def baselines(training, validation, vocab_size):
 
     * uniform: every token is equally likely, :math:`\log V`.
     * unigram: :math:`p(b) = (n_b + 1) / (N + V)`, the frequency of each token (add-one smoothing).
-    * bigram: :math:`p(b \mid a) = (n_{ab} + p(b)) / (n_a + 1)`, the frequency of a token after the
-      previous token (Dirichlet smoothing with one pseudo-count, distributed like the unigram).
+    * bigram: :math:`p(b \mid a) = (n_{ab} + p(b)) / (n_a + 1)`, the frequency of token b after
+      token a (Dirichlet smoothing with one pseudo-count, distributed like the unigram).
 
-    V is the vocabulary size. N, :math:`n_a` and :math:`n_{ab}` count all tokens, token a and the
-    pair ab in `training`. The loss is the mean of :math:`-\log p` over `validation`, in nats.
+    V is the vocabulary size. N, :math:`n_a` and :math:`n_{ab}` are the numbers of tokens, of tokens
+    a and of pairs ab in `training`. The loss is the mean of :math:`-\log p` over `validation`, in
+    nats.
 
     Parameters
     ----------
@@ -36,7 +37,7 @@ def baselines(training, validation, vocab_size):
     Returns
     -------
     dict of float
-        "uniform", "unigram" and "bigram".
+        Losses under the keys "uniform", "unigram" and "bigram".
 
     Examples
     --------

@@ -10,9 +10,10 @@ __all__ = ["BatchStream"]
 
 
 class BatchStream(NamedErrors):
-    """Base class for infinite streams. Subclasses define `__next__`, which increments `position`.
+    """Base class for infinite streams of batches. Subclasses define `__next__`.
 
-    A batch depends only on `seed` and `position`, so a checkpoint stores only the position.
+    `__next__` must increment `position`. A batch depends only on `seed` and `position`, so a
+    checkpoint stores only the position.
 
     Parameters
     ----------

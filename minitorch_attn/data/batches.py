@@ -12,9 +12,9 @@ __all__ = ["TextBatches", "windows"]
 
 
 class TextBatches(BatchStream):
-    """Infinite stream of random text windows, with the windows one token later as targets.
+    """Infinite stream of random text windows. A target is the same window, one token later.
 
-    Batch n depends only on (seed, n), so a checkpoint stores one number to resume the stream.
+    Batch n depends only on (seed, n), so a checkpoint stores only n.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class TextBatches(BatchStream):
 
 @names_arguments
 def windows(ids, batch_size, context_length, device=None, limit=None):
-    """Yield the windows of a text in order, without overlap, in batches.
+    """Yield batches of inputs and targets that cover a text in order, without overlap.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def windows(ids, batch_size, context_length, device=None, limit=None):
     batch_size, context_length : int
     device : str or Device, optional
     limit : int, optional
-        Maximum number of windows, evenly spaced over the text.
+        Maximum number of windows. If there are more, evenly spaced windows are chosen.
 
     Yields
     ------

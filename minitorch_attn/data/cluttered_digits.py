@@ -1,4 +1,4 @@
-"""Cluttered digits: images of one handwritten digit among fragments of others."""
+"""Cluttered digits: images of a handwritten digit among fragments of other digits."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ __all__ = ["ClutteredDigits", "draw_cluttered"]
 
 
 class ClutteredDigits(NamedTuple):
-    """Images of one digit among clutter, with the label and the position of the digit.
+    """Images of one digit among clutter, with the digit's label and position.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ def draw_cluttered(count, images, labels, generator, side=32, size=12, margin=6,
             "draw_cluttered: the digits do not fit into the images",
             got=f"{len(images)} digits, {len(labels)} labels, side={side}, size={size}, "
             f"margin={margin}",
-            expected="as many labels as digits, at least 1; size from 5 to side - 2 * margin",
+            expected="one label per digit, at least 1 digit, size from 5 to side - 2 * margin",
         )
     chosen = generator.integers(len(images), size=count)
     whole = np.tile([0, 0, *images.shape[2:]], (count, 1))

@@ -1,4 +1,4 @@
-"""Color clusters: a palette from k-means, and images as sequences of its entries."""
+"""Color clusters: a palette from k-means, and images as sequences of palette indices."""
 
 from pathlib import Path
 
@@ -23,8 +23,8 @@ class ColorClusters(NamedErrors):
 
     References
     ----------
-    .. [1] Chen et al. 2020, "Generative Pretraining from Pixels", ICML 2020, section 3.2: with 512
-       clusters of RGB values, a sequence is a third as long as one of channel values.
+    .. [1] Chen et al. 2020, "Generative Pretraining from Pixels", ICML 2020, section 3.2: with a
+       palette of 512 RGB colors, sequences are three times shorter than with one token per channel.
 
     Examples
     --------
@@ -155,13 +155,13 @@ def _rows(images, channels=None):
 
 
 def _distances(colors, centers):
-    """Return the squared distances of all pairs, of shape (color, cluster)."""
+    """Return the squared distance of each color to each center, of shape (color, cluster)."""
     squares = (colors**2).sum(1)[:, None] + (centers**2).sum(1)
     return squares - 2 * colors @ centers.T
 
 
 def _first_centers(colors, counts, number, generator):
-    """Draw centers, each with a probability proportional to its distance to the earlier ones."""
+    """Draw centers with k-means++. Weight: count times squared distance to the earlier centers."""
     chosen = [generator.choice(len(colors), p=counts / counts.sum())]
     distance = _distances(colors, colors[chosen])[:, 0]
     while len(chosen) < number:

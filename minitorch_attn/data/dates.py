@@ -17,8 +17,9 @@ _ORDINALS = (
 ).split()
 _ORDINALS += [f"twenty-{word}" for word in _ORDINALS[:9]] + ["thirtieth", "thirty-first"]
 
-# `write_date` fills in the names in braces. Formats are unambiguous: the day comes first with dots
-# (as in Germany), the month with slashes (as in the United States), and years have four digits.
+# `write_date` fills in the names in braces. Formats are unambiguous. The day comes first in formats
+# with dots (as in Germany), the month in formats with slashes (as in the United States). Years have
+# four digits.
 FORMATS = (
     "{day} {month} {year}, a {weekday}",
     "{weekday}, {day} {month} {year}",
@@ -124,7 +125,9 @@ def date_pair(ordinal, style):
     Parameters
     ----------
     ordinal : int
+        Day, as in `datetime.date.fromordinal`.
     style : int
+        Index of the format in `FORMATS`.
 
     Returns
     -------

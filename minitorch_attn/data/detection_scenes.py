@@ -36,7 +36,7 @@ class DetectionScenes(NamedTuple):
 def draw_detection_scenes(
     count, images, labels, generator, *, side=64, smallest=12, largest=24, most=4, clutter=8
 ):
-    """Draw scenes: one to four digits that do not overlap, and fragments of others.
+    """Draw scenes of one to `most` digits that do not overlap, among fragments of other digits.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def _resized(digit, height, stretch, largest):
 
 
 def _free_place(boxes, shape, side, generator):
-    """Return a random box of this (height, width) that does not touch the others, or None."""
+    """Return a random box of this (height, width) that does not touch `boxes`, or None."""
     height, width = shape
     for _ in range(_TRIES):
         top, left = generator.integers([side - height + 1, side - width + 1])

@@ -21,10 +21,10 @@ class Scenes(NamedTuple):
     images : float32 array of shape (scene, 1, 32, 32)
         0 is the background, 1 is ink.
     digits : int64 array of shape (scene, 3)
-        Digits in reading order; -1 where a scene has fewer.
+        Digits in reading order; -1 where a scene has fewer than three digits.
     corners : int64 array of shape (scene, 3, 2)
-        Row and column of the top left pixel of each digit, which has 8 x 8 pixels; -1 where a
-        scene has fewer digits.
+        Row and column of the top left pixel of each digit; -1 where a scene has fewer than three
+        digits. A digit has 8 x 8 pixels.
     """
 
     images: np.ndarray
@@ -48,13 +48,13 @@ def scene_words():
 
 
 def caption_of(digits, corners):
-    """Describe a scene: the first digit in reading order, and its position relative to the others.
+    """Describe a scene: the first digit in reading order, and its position relative to others.
 
     Parameters
     ----------
     digits : sequence of int
     corners : sequence of (row, column)
-        As in `Scenes`. A digit of -1 is absent.
+        Top left pixel of each digit, as in `Scenes`. A digit of -1 is absent.
 
     Returns
     -------
@@ -94,7 +94,9 @@ def cell_of(corner):
 
 @names_arguments
 def draw_scenes(count, images, labels, generator, noise=0.0, most=3, least=1):
-    """Draw scenes: one to three digits in different cells of a 3 x 3 grid, shifted at random.
+    """Draw scenes of `least` to `most` digits in different cells of a 3 x 3 grid.
+
+    Each digit is shifted at random within its cell.
 
     Parameters
     ----------

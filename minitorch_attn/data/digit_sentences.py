@@ -34,7 +34,7 @@ def sentence_of(digits, corners, opening=(), places=False):
     digits : sequence of int
         Digits from 0 to 9. A digit of -1 is absent.
     corners : sequence of (row, column)
-        As in `Scenes`.
+        Top left pixel of each digit, as in `Scenes`.
     opening : sequence of str, default ()
         First words of the sentence, one of `OPENINGS`.
     places : bool, default False
@@ -72,6 +72,7 @@ def draw_sentences(scenes, generator, places=False):
     scenes : Scenes
     generator : numpy.random.Generator
     places : bool, default False
+        Whether the sentences name the cell of each digit.
 
     Returns
     -------
@@ -102,13 +103,13 @@ def prompts(places=False):
     Parameters
     ----------
     places : bool, default False
-        Whether each sentence also names a place. There is then one sentence for each of the
-        nine cells.
+        Whether each sentence also names a place. If True, each digit has one sentence for each of
+        the nine cells.
 
     Returns
     -------
     list of list of list of str
-        Sentences of each digit.
+        Sentences for each digit.
 
     Examples
     --------
@@ -123,7 +124,7 @@ def prompts(places=False):
 
 
 def as_ids(sentences):
-    """Return ids (sentence, `LONGEST`) from the start token to the end token, padded with 0.
+    """Convert sentences to ids (sentence, `LONGEST`), with start and end tokens, padded with 0.
 
     Examples
     --------

@@ -15,8 +15,8 @@ from .archives import is_archive, unpack
 __all__ = ["cache_folder", "download", "local_path", "shown_path", "single_file"]
 
 _CHUNK = 1 << 20
-_SHOWN = re.compile("[^:@]*(://[^:@]*)?")  # a user name, but not the password that follows it
-_PASSWORD = re.compile("[^/]:[^/]")  # where it may begin
+_SHOWN = re.compile("[^:@]*(://[^:@]*)?")  # the part of a URL before any password
+_PASSWORD = re.compile("[^/]:[^/]")  # a password may begin here
 _SAFE = "/%:=&?+~,;!$'()*[]@"  # characters of a path and a query that are not quoted
 
 
@@ -108,7 +108,7 @@ def _checked_url(url):
 
 
 def shown_path(path):
-    """Return a path for a message. A mistyped URL is taken for a path; its password is left out.
+    """Return a path as text for a message. Leave out the password, in case it is a mistyped URL.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def local_path(source, sha256=None):
 
 
 def single_file(source, sha256=None):
-    """Return the path of the single file that `source` is or contains. See `local_path`."""
+    """Return the path of one file: `source`, or the only file in it. See `local_path`."""
     found = local_path(source, sha256)
     if not os.path.isdir(found):
         return found

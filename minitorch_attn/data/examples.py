@@ -13,10 +13,10 @@ __all__ = ["ShuffledBatches", "in_batches"]
 
 
 class ShuffledBatches(BatchStream):
-    """Infinite stream of batches. Each epoch contains every example once, in random order.
+    """Infinite stream of batches. Each epoch takes the examples in a new random order.
 
-    The order of epoch n depends only on (seed, n), so a checkpoint stores one number to resume the
-    stream. An epoch drops the examples that do not fill a batch; these differ between epochs.
+    The order of epoch n depends only on (seed, n), so a checkpoint stores only the position in the
+    stream. The last examples of an epoch are dropped if they are too few for a complete batch.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class ShuffledBatches(BatchStream):
         super().__init__(batch_size, seed, device)
         self.order = EpochSampler(examples, seed)
         self.loader = DataLoader(examples, batch_size, sampler=self.order, drop_last=True)
-        self._next, self._batches = None, None  # position of the next batch, the rest of its epoch
+        self._next, self._batches = None, None  # next position, rest of the epoch
 
     def __next__(self):
         """Return one Tensor for each array, of shape (batch, ...)."""
@@ -66,12 +66,12 @@ class ShuffledBatches(BatchStream):
 
 @names_arguments
 def in_batches(arrays, batch_size, device=None, dtype=None):
-    """Yield each example once, in order.
+    """Yield batches that contain each example once, in order.
 
     Parameters
     ----------
     arrays, batch_size, device, dtype
-        As in `ShuffledBatches`.
+        See `ShuffledBatches`.
 
     Yields
     ------
@@ -88,7 +88,7 @@ def in_batches(arrays, batch_size, device=None, dtype=None):
 
 
 def _examples(arrays, dtype):
-    """Return a data set of arrays of the same length, the floating-point ones in `dtype`."""
+    """Return the arrays as one data set. Convert floating-point arrays to `dtype`."""
     arrays = [np.asarray(array) for array in arrays]
     return TensorDataset(
         *[

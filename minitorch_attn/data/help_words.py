@@ -1,7 +1,7 @@
 """Words of Python's help topics: sentences for language models, and words with two meanings.
 
-Many Python keywords are also English words: `for` starts a loop, or is a preposition; `class`
-starts a definition, or is a noun. The help topics use both. The meaning of each occurrence is
+Many Python keywords are also English words. `for` starts a loop or is a preposition. `class` starts
+a definition or is a noun. The help topics use both meanings. The meaning of each occurrence is
 determined by a rule about the text, not by neighboring words; see `HelpWords`.
 """
 
@@ -27,9 +27,10 @@ _OUTPUT = re.compile(r"^(?!\s*(?:>>>|\.\.\.)(?: |$)).*$", re.M)  # a line withou
 class HelpWords:
     """Sentences of words from the help topics, and occurrences of words with two meanings.
 
-    A sentence is a paragraph between "<S>" and "</S>", cut into parts of equal length if it is
-    longer than `longest`. Words and single punctuation marks are tokens, in lower case. A paragraph
-    that occurs twice is used once. Every tenth group of five paragraphs is for validation.
+    A sentence is a paragraph, or part of one, between "<S>" and "</S>". Paragraphs that are longer
+    than `longest` are cut into parts of equal length. Tokens are words in lower case and single
+    punctuation marks. Repeated paragraphs are used once. Every tenth group of five paragraphs is
+    for validation.
 
     A word has the meaning `KEYWORD` if it occurs in a paragraph that Python's parser accepts,
     or after the prompt of an interactive session, but not in a comment or a string. It has the
@@ -43,7 +44,7 @@ class HelpWords:
     longest : int, default 60
         Maximum number of tokens of a sentence, not counting the "<S>" and "</S>" marks.
     fewest : int, default 6
-        Minimum number of occurrences in each meaning. Rarer keywords are not used.
+        Minimum number of occurrences in each meaning. Keywords that occur less often are not used.
 
     Attributes
     ----------
@@ -132,7 +133,7 @@ def _blank(pattern, text):
 
 
 def _balanced(found, fewest):
-    """Keep the same number of occurrences of each meaning, or none if one is too rare."""
+    """Keep the same number of occurrences of each meaning, or none if a meaning is too rare."""
     by_meaning = [[entry for entry in found if entry[2] == meaning] for meaning in (0, 1)]
     count = min(map(len, by_meaning))
     if count < fewest:

@@ -22,7 +22,7 @@ class ImageFolder:
     Parameters
     ----------
     source : str or path
-        The folder, an archive of the folder, or the archive's URL.
+        Folder of images, an archive of it, or the archive's URL.
     sha256 : str, optional
         Checksum of an archive, required for a URL.
 

@@ -1,4 +1,4 @@
-"""Image sizes: rules for the size of an image after resizing, from the settings of a model."""
+"""Image sizes: functions that compute the size of an image after resizing."""
 
 from ..errors import DataError
 
@@ -6,7 +6,7 @@ __all__ = ["exactly", "in_proportion", "rule_for", "shortest_edge", "two"]
 
 
 def two(size):
-    """Return (height, width) of a size, which is one number, a pair or an object."""
+    """Convert a size, which is a number, a pair or a JSON object, to (height, width)."""
     if isinstance(size, int):
         return size, size
     if not isinstance(size, dict):
@@ -50,7 +50,7 @@ def shortest_edge(edge):
 
 
 def in_proportion(size, choose):
-    """Return a rule that keeps the aspect ratio: edges at least (min) or at most (max) `size`."""
+    """Return a rule that keeps the aspect ratio, with edges >= `size` (min) or <= `size` (max)."""
 
     def rule(height, width):
         ratio = choose(height / size[0], width / size[1])

@@ -85,8 +85,8 @@ class ImageProcessor(NamedErrors):
     Parameters
     ----------
     mean, std : sequence of float, optional
-        Mean and standard deviation of each channel for normalization; one entry converts images
-        to grayscale. Default: no normalization.
+        Mean and standard deviation of each channel for normalization. If they have one entry,
+        images are converted to grayscale. Default: no normalization.
     new_size : callable, optional
         Function from an image's (height, width) to the (height, width) after resizing.
     resample : int or str, default "bilinear"
@@ -119,7 +119,7 @@ class ImageProcessor(NamedErrors):
         self.channels = channels if mean is None else len(mean)
         if self.channels not in (1, 3) or (mean is not None and len(std) != self.channels):
             raise ArgumentError(
-                "ImageProcessor: the number of channels must be 1 or 3, the same in mean and std",
+                "ImageProcessor: the number of channels must be 1 or 3, and equal in mean and std",
                 got=f"{self.channels} channels, std {std}",
             )
         self.new_size = new_size
@@ -167,7 +167,7 @@ class ImageProcessor(NamedErrors):
         Returns
         -------
         ImageProcessor
-            Processor with the same results as its class in transformers, if that class uses Pillow.
+            Processor with the same results as the class in transformers, if it uses Pillow.
         """
         check(config, PREPROCESSOR, where)
         kind = config.get("image_processor_type") or config.get("feature_extractor_type") or "ViT"
@@ -177,11 +177,11 @@ class ImageProcessor(NamedErrors):
             raise DataError(
                 "ImageProcessor: this image processor configuration is not supported",
                 got="do_pad" if kind in _DEFAULTS else kind,
-                expected=f"a processor for one of {', '.join(_DEFAULTS)}, and do_pad not set",
+                expected=f"a processor for one of {', '.join(_DEFAULTS)}, without do_pad",
             )
         config = _DEFAULTS[kind] | {k: v for k, v in config.items() if v is not None}
         normalize, crop = config["do_normalize"], config.get("do_center_crop")
-        if crop and "crop_size" not in config:  # ViT has no default for it
+        if crop and "crop_size" not in config:  # ViT does not have a default
             raise DataError(
                 f"{where}: crop_size is missing",
                 got="do_center_crop: true", expected="crop_size, as do_center_crop is true",

@@ -20,7 +20,7 @@ def painting_baselines(training, images, hidden, ridge=1e-3):
     hidden : bool array of shape (test image, pixel)
         True where a pixel is hidden.
     ridge : float, default 1e-3
-        Constant added to the variances, because some pixels are constant.
+        Constant added to the variances, so that the variance of a constant pixel is not 0.
 
     Returns
     -------

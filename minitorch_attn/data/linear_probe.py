@@ -1,4 +1,4 @@
-"""Linear probe: how well can a linear classifier read the labels from fixed features?"""
+"""Linear probe: the accuracy of a linear classifier on fixed features."""
 
 from ..errors import DataError
 
@@ -11,10 +11,10 @@ def probe_accuracy(features, labels, test_features, test_labels, strength=1.0):
     Parameters
     ----------
     features, test_features : array of shape (example, feature)
-        They are standardized with the mean and the standard deviation of `features`.
+        Features, which are standardized with the mean and standard deviation of `features`.
     labels, test_labels : int array of shape (example,)
     strength : float, default 1
-        Inverse strength of the L2 penalty, scikit-learn's `C`.
+        Inverse of the weight of the L2 penalty (`C` in scikit-learn).
 
     Returns
     -------

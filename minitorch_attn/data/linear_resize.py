@@ -11,9 +11,9 @@ def linear_weights(start, length, size, total, dtype="float64"):
     Parameters
     ----------
     start, length : float or array of shape (image,)
-        First pixel of the part, and its number of pixels.
+        First pixel of the part, and number of pixels in the part.
     size : int
-        New number of pixels.
+        Number of pixels of the part after resizing.
     total : int
         Number of pixels of the whole axis.
     dtype : str or dtype, default "float64"
@@ -22,8 +22,8 @@ def linear_weights(start, length, size, total, dtype="float64"):
     -------
     array of shape (size, total) or (image, size, total)
         Row i contains the weights for new pixel i. The center of this pixel lies at the fraction
-        (i + 1/2) / size of the part, and its value is interpolated from the two nearest old
-        pixels. Beyond an edge, the outermost pixel is repeated.
+        (i + 1/2) / size of the part. Its value is interpolated from the two nearest old pixels.
+        Beyond the edges of the axis, the outermost pixel is repeated.
 
     Examples
     --------

@@ -56,7 +56,7 @@ def read_idx(path):
 
 
 def _read(file, name):
-    """Read two zero bytes, a dtype code, the number of axes, sizes and values (big-endian)."""
+    """Read a file: two zero bytes, dtype code, number of axes, sizes, values (all big-endian)."""
     magic = file.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _TYPES or not magic[3]:
         raise DataError(
@@ -93,7 +93,7 @@ def mnist(source, *, sha256=None, dtype="float32"):
     ----------
     source : str or path
         Folder with `train-images-idx3-ubyte`, `train-labels-idx1-ubyte` and the corresponding two
-        `t10k` files, with or without `.gz`; or an archive of this folder, or the archive's URL.
+        `t10k` files, with or without `.gz`. Also an archive of this folder, or the archive's URL.
     sha256 : str, optional
         Checksum of an archive, required for a URL.
     dtype : dtype, default "float32"

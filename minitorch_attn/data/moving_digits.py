@@ -10,7 +10,7 @@ from .linear_resize import linear_weights
 
 __all__ = ["DIRECTIONS", "Clips", "draw_clips", "enlarged_digits"]
 
-# Names of the directions, and the step in rows (down) and columns (right).
+# For each direction, the step in rows (positive is down) and in columns (positive is right).
 DIRECTIONS = {
     "up": (-1, 0), "up right": (-1, 1), "right": (0, 1), "down right": (1, 1), "down": (1, 0),
     "down left": (1, -1), "left": (0, -1), "up left": (-1, -1),
@@ -41,6 +41,7 @@ def enlarged_digits(images, sizes=(12, 14, 16)):
     images : array of shape (image, 1, side, side)
         Handwritten digits, as from `digits_split`.
     sizes : sequence of int
+        Heights and widths of the enlarged images in pixels.
 
     Returns
     -------
@@ -79,9 +80,9 @@ def draw_clips(
     noise : float, default 0
         Standard deviation of Gaussian noise on all pixels.
     spread : float from 0 to 1, default 1
-        Share of the free space over which the paths are spread. With 0, all paths are centered.
+        Fraction of the free space that the paths may use. If 0, all paths are centered.
     speeds : sequence of int, default (1, 2)
-        Numbers of pixels per frame, one of which is drawn for each clip.
+        Possible speeds in pixels per frame. One of them is drawn for each clip.
 
     Returns
     -------

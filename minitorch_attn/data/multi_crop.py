@@ -17,7 +17,7 @@ def crop_and_resize(images, boxes, size):
     ----------
     images : array of shape (image, channel, height, width)
     boxes : array of shape (image, 4)
-        Top, left, height and width of each box, in pixels, which need not be integers.
+        Top, left, height and width of each box in pixels. Fractions are allowed.
     size : int
         Height and width of the result.
 
@@ -27,7 +27,7 @@ def crop_and_resize(images, boxes, size):
 
     Notes
     -----
-    A pixel's value belongs to its center, as in `interpolate` with `align_corners=False`.
+    The value of a pixel is at the pixel's center, as in `interpolate` with `align_corners=False`.
     Beyond the centers of the outermost pixels, the value of the nearest pixel is used.
 
     Examples
@@ -62,8 +62,8 @@ def random_views(images, sides, size, generator, contrast=0.0, noise=0.0):
         Height and width of a view.
     generator : numpy.random.Generator
     contrast : float, default 0
-        The pixels of a view are multiplied by a random number between 1 - contrast and 1 +
-        contrast.
+        The pixels of each view are multiplied by one random number, between 1 - contrast and
+        1 + contrast.
     noise : float, default 0
         Standard deviation of Gaussian noise on all pixels.
 

@@ -1,4 +1,4 @@
-"""Nearest neighbors: classify features by the labels of the most similar known ones."""
+"""Nearest neighbors: classify features by a vote of the most similar labeled features."""
 
 import numpy as np
 
@@ -19,7 +19,9 @@ def nearest_accuracy(known, labels, features, correct, neighbors=20, temperature
     labels : int array of shape (example,)
     features : array of shape (test example, feature)
     correct : int array of shape (test example,)
+        Correct labels of `features`.
     neighbors : int, default 20
+        Number of neighbors that vote.
     temperature : float, default 0.07
         A neighbor's vote has the weight exp(cosine similarity / temperature).
 

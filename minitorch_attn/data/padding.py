@@ -68,10 +68,10 @@ def pad(sequences, pad_id=0, *, side="right", multiple_of=1, device=None):
 class BucketedBatches(NamedErrors):
     """Infinite stream of batches. The examples in a batch have similar lengths.
 
-    Each epoch shuffles the examples, cuts the order into pools of `pool` batches, sorts each pool
-    by length, cuts it into batches and shuffles the batches. Every example occurs once in an epoch,
-    batches need little padding, and the batches differ between epochs. Epoch n depends only on
-    (seed, n), so the stream can resume at any position.
+    Each epoch shuffles the examples and cuts them into pools of `pool` batches. Each pool is sorted
+    by length and cut into batches. Finally, the batches of all pools are shuffled. Every example
+    occurs once in an epoch, batches need little padding, and the batches differ between epochs.
+    Epoch n depends only on (seed, n), so the stream can resume at any position.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class BucketedBatches(NamedErrors):
         Maximum number of tokens in a batch, including padding. An alternative to `batch_size`.
     seed : int, default 0
     pool : int, default 100
-        Number of batches that are sorted together. 1 means that examples are not sorted.
+        Number of batches whose examples are sorted together. If 1, examples are not sorted.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class BucketedBatches(NamedErrors):
             raise ArgumentError(
                 "BucketedBatches: batch_size, max_tokens or pool is invalid",
                 got=f"batch_size={batch_size}, max_tokens={max_tokens}, pool={pool}",
-                expected="exactly one of batch_size and max_tokens; no value below 1",
+                expected="exactly one of batch_size and max_tokens; all values at least 1",
             )
         if not len(self.lengths) or (max_tokens and self.lengths.max() > max_tokens):
             raise DataError(
@@ -128,7 +128,7 @@ class BucketedBatches(NamedErrors):
         self.batch_size, self.max_tokens = batch_size, max_tokens
         self.seed, self.pool = operator.index(seed) % 2**64, pool
         self.position = (0, 0)
-        self._batches = (None, [])  # (number of an epoch, its batches)
+        self._batches = (None, [])  # (epoch, batches of this epoch)
 
     def __iter__(self):
         return self
@@ -164,7 +164,7 @@ class BucketedBatches(NamedErrors):
             generator = np.random.default_rng([self.seed, number])
             order = generator.permutation(len(self.lengths))
             mean = self.lengths.mean() or 1.0
-            tokens = min(self.max_tokens or 0, int(self.lengths.sum()))  # of a batch
+            tokens = min(self.max_tokens or 0, int(self.lengths.sum()))  # per batch
             in_a_batch = self.batch_size or max(1, int(tokens / mean))
             size = in_a_batch * self.pool
             pools = [order[first : first + size] for first in range(0, len(order), size)]

@@ -10,7 +10,7 @@ __all__ = ["GeneratedBatches", "PairTokenizer"]
 
 
 class PairTokenizer:
-    """Tokenizer with one token for each character, and padding, start and end tokens.
+    """Tokenizer with one token per character, and with padding, start and end tokens.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class PairTokenizer:
         return 3 + len(self.characters)
 
     def encode(self, texts):
-        """Encode texts. Each row has END after its ids, then PAD up to the longest row.
+        """Encode texts. END follows the ids of each text, and PAD fills the shorter rows.
 
         Parameters
         ----------
@@ -68,7 +68,7 @@ class PairTokenizer:
         Returns
         -------
         str
-            Text in which PAD and START, which an untrained model may generate, become "_".
+            Text. PAD and START, which an untrained model may generate, become "_".
         """
         ids = np.asarray(ids, dtype=np.int64).reshape(-1)
         ends = np.flatnonzero(ids == self.END)
@@ -79,7 +79,7 @@ class PairTokenizer:
 class GeneratedBatches(BatchStream):
     """Infinite stream of batches of pairs that are generated on demand.
 
-    Batch n depends only on (seed, n), so a checkpoint stores one number to resume the stream.
+    Batch n depends only on (seed, n), so a checkpoint stores only n.
 
     Parameters
     ----------

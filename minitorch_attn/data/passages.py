@@ -9,16 +9,16 @@ from ..errors import DataError
 __all__ = ["HelpPassages"]
 
 _RUN = 5  # paragraphs per run
-_SHARE = 4  # one run in this many is held out
+_SHARE = 4  # one in four runs is held out
 
 
 class HelpPassages:
     """Passages from the longest help topics, each labeled with its topic.
 
-    A topic's paragraphs form runs of five, and one run in four is held out. Passages are cut
-    within runs, so that training and held-out passages do not share sentences. Some paragraphs
-    occur in several topics. Such a paragraph counts once, for the longest topic that contains it.
-    Held-out paragraphs do not occur in the pre-training text.
+    The paragraphs of a topic are grouped into runs of five. One run in four is held out. A passage
+    never crosses the border of a run, so training and held-out passages do not share sentences. A
+    paragraph that occurs in several topics is used once, for the longest of these topics. Held-out
+    paragraphs do not occur in the pre-training text.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class HelpPassages:
         Parameters
         ----------
         runs : list of list of str
-            `training` or `held_out`.
+            The attribute `training` or `held_out`.
         tokenizer : WordTokenizer
         length : int
             Number of tokens in a passage.

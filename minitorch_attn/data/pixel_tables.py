@@ -6,8 +6,8 @@ import numpy as np
 
 __all__ = ["NEIGHBORHOODS", "pixel_table_bits"]
 
-# Row and column offsets of neighbors that come before a pixel in raster order, from the least to
-# the most informative table. A table with fewer neighbors is the prior of the next one.
+# Row and column offsets of neighbors that come before a pixel in raster order. The table that knows
+# least comes first.
 NEIGHBORHOODS = {
     "left": [(0, -1)],
     "above": [(-1, 0)],
@@ -19,10 +19,11 @@ _STRENGTHS = (0.5, 1, 2, 4, 8, 16)
 
 
 def pixel_table_bits(training, test, levels, offsets, position=False):
-    """Return the bits per pixel of the best table for the given neighbors.
+    """Return the bits per pixel when a table of counts predicts each pixel from its neighbors.
 
-    The table counts how often each level occurs after each combination of the neighbors' levels.
-    A table's prior is the table without the last neighbor; without neighbors, it is uniform:
+    The table counts how often each level x occurs in each context, which is a combination of the
+    neighbors' levels. The prior of this table is the table without the last neighbor, and so on.
+    The last prior is uniform. With the strength s of the priors,
     p(x | context) = (count(context, x) + s p(x | shorter context)) / (count(context) + s).
 
     Parameters
@@ -40,8 +41,8 @@ def pixel_table_bits(training, test, levels, offsets, position=False):
     Returns
     -------
     float
-        Bits per pixel of the test images, for the prior strength s that minimizes them. Because s
-        is chosen on the test images, the result is slightly too good.
+        Bits per pixel of the test images, for the strength s that minimizes them. Because s
+        is chosen on the test images, the result is slightly optimistic.
 
     Examples
     --------
@@ -55,14 +56,14 @@ def pixel_table_bits(training, test, levels, offsets, position=False):
     found = []
     for strength in _STRENGTHS:
         p = np.full((test.size, levels), 1 / levels)
-        for count in counts:  # (pixel, level), of no neighbor, of the first, of two, ...
+        for count in counts:  # (pixel, level), for 0, 1, 2, ... neighbors
             p = (count + strength * p) / (count.sum(1, keepdims=True) + strength)
         found.append(-np.log(p[correct]).mean())
     return float(min(found) / math.log(2))
 
 
 def _contexts(images, levels, offsets, position):
-    """Return each pixel's context index for 0, 1, ... neighbors: a list of (image * pixel,)."""
+    """Return the index of each pixel's context of 0, 1, ... neighbors: list of (image * pixel,)."""
     count, height, width = images.shape
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)), constant_values=levels)
     found = [np.zeros(images.size, np.int64)]
@@ -76,7 +77,7 @@ def _contexts(images, levels, offsets, position):
 
 
 def _counts(contexts, training, wanted, levels):
-    """Count each level's occurrences in training after the `wanted` contexts: (pixel, level)."""
+    """Count how often each level follows each `wanted` context in `training`: (pixel, level)."""
     _, numbers = np.unique(np.concatenate([contexts, wanted]), return_inverse=True)
     known, wanted = numbers[: len(contexts)], numbers[len(contexts) :]
     cells = known * levels + training.reshape(-1)

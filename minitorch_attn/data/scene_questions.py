@@ -1,7 +1,7 @@
 """Scene questions: digits as image regions, with captions and questions about their places.
 
-One of the questions is "what is left of the seven ?". The regions are crops of the digits; they
-stand in for the objects that UNITER obtains from a detector (Chen et al. 2020,
+One of the questions is "what is left of the seven ?". A region is a crop of one digit. The regions
+replace the objects that UNITER obtains from an object detector (Chen et al. 2020,
 arXiv:1909.11740v3).
 """
 
@@ -20,7 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 RELATIONS = ("left of", "right of", "above", "below")
-ROWS, COLUMNS = ("top", "bottom"), ("left", "right")  # of a grid of 2 x 2 cells
+ROWS, COLUMNS = ("top", "bottom"), ("left", "right")  # in a grid of 2 x 2 cells
 ANSWERS = (*scene_words()[:10], *RELATIONS)
 WORDS = (
     "[PAD]", "[CLS]", "[SEP]", "[MASK]", *scene_words()[:10], *RELATIONS, *ROWS, *COLUMNS, ",",
@@ -29,7 +29,7 @@ WORDS = (
 _IDS = {word: i for i, word in enumerate(WORDS)}
 PAD, CLS, SEP, MASK = range(4)
 _DIGIT, _RELATION, _ROW, _COLUMN = (_IDS[w] for w in ("zero", "left of", "top", "left"))
-SIDE, _MARGIN = 32, 1  # pixels of a scene and of the margin around its cells
+SIDE, _MARGIN = 32, 1  # of a scene and its margin, in pixels
 
 
 class RegionScenes(NamedTuple):
@@ -38,13 +38,13 @@ class RegionScenes(NamedTuple):
     Attributes
     ----------
     crops : float32 array of shape (scene, region, 64)
-        Pixels of each digit: the features of a region. 0 where a scene has fewer digits.
+        Pixels of each digit, which are the features of a region. 0 where a region is missing.
     boxes : float32 array of shape (scene, region, 4)
-        Left, top, right and bottom in pixels; 0 where a scene has fewer digits.
+        Left, top, right and bottom in pixels; 0 where a region is missing.
     digits : int64 array of shape (scene, region)
-        -1 where a scene has fewer digits.
+        Digit in each region; -1 where a region is missing.
     cells : int64 array of shape (scene, region, 2)
-        Row and column in the grid; -1 where a scene has fewer digits.
+        Row and column in the grid; -1 where a region is missing.
     """
 
     crops: np.ndarray
@@ -114,10 +114,10 @@ def draw_region_scenes(count, images, labels, generator, *, fewest=1, most=4, no
 
 
 def true_relations(scenes):
-    """Return the true relations: whether one digit is directly left of, right of, ... another.
+    """For each pair of digits, return which relations are true: left of, right of, above, below.
 
-    The relations are left of, right of, above and below. Two digits of a row or column are
-    neighbors if no digit is between them.
+    A relation is true only between neighbors, which are two digits of one row or column with no
+    digit between them.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def _drawn_relation(true, generator):
 
 
 def draw_captions(scenes, generator):
-    """Describe each scene: "seven top left , two below seven", or only half of this.
+    """Draw a caption for each scene, such as "seven top left , two below seven".
 
     Parameters
     ----------
@@ -164,11 +164,11 @@ def draw_captions(scenes, generator):
     Returns
     -------
     ids : int64 array of shape (scene, 9)
-        [CLS], the place of a digit, a comma, a relation of two digits, [SEP] and padding. Three in
-        eight captions do not name a place. One in eight does not state a relation, nor does any
-        caption of a scene without relations.
+        [CLS], the place of a digit, a comma, the relation of two digits, [SEP], padding. Three of
+        eight captions omit the place. One of eight omits the relation, and so does every caption
+        of a scene in which no relation is true.
     regions : int64 array of shape (scene, 9)
-        Region that each word refers to; -1 if it refers to none or to two.
+        Region that each word refers to; -1 if the word refers to no region or to two.
     """
     scene, number = np.arange(len(scenes.digits)), (scenes.digits >= 0).sum(1)
     c = (generator.random(len(scene)) * number).astype(int)
@@ -188,7 +188,7 @@ def draw_captions(scenes, generator):
 
 
 def draw_questions(scenes, generator):
-    """Ask about each scene: "what is top left ?", or about two digits that are neighbors.
+    """Draw questions such as "what is top left ?", and questions about neighboring digits.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def draw_questions(scenes, generator):
     answers : int64 array of shape (question,)
         Indices into `ANSWERS`.
     scene : int64 array of shape (question,)
-        Index of the scene of each question. There are no questions about scenes without neighbors.
+        Index of each question's scene. Scenes without neighboring digits have no questions.
     kind : int64 array of shape (question,)
         0: "what is top left ?"; 1: "what is left of the seven ?"; 2: "where is the four from the
         seven ?".

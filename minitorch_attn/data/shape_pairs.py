@@ -19,7 +19,7 @@ _LINES = [line.split() for line in _ROWS.split("\n") if line]
 _SHAPES = np.array(
     [[[pixel == "#" for pixel in row[i]] for row in _LINES] for i in range(6)], np.float32
 )
-SIDE, SHAPE, GAP = 24, 5, 9  # pixels of an image, of a shape, and at least between two shapes
+SIDE, SHAPE, GAP = 24, 5, 9  # in pixels: image, shape, smallest distance of shapes
 
 
 class ShapePairs(NamedTuple):
@@ -31,7 +31,7 @@ class ShapePairs(NamedTuple):
     same : int64 array of shape (image,)
         1 if both shapes are the same, otherwise 0.
     corners : int64 array of shape (image, 2, 2)
-        Row and column of the first pixel of each shape, which has 5 x 5 pixels.
+        Row and column of the top left pixel of each shape. A shape has 5 x 5 pixels.
     """
 
     images: np.ndarray
@@ -41,7 +41,7 @@ class ShapePairs(NamedTuple):
 
 @names_arguments
 def draw_shape_pairs(count, generator, noise=0.1):
-    """Draw images of two shapes, at least 9 pixels apart; in half of them, the shapes are equal.
+    """Draw images of two shapes, at least 9 pixels apart. About half of the pairs are equal.
 
     Parameters
     ----------

@@ -26,9 +26,9 @@ def spec_augment(
     frequency_masks, time_masks : int, default 2
         Number of masks of each kind. They may overlap.
     frequency_width, time_width : int
-        Largest width of a mask, F and T in the paper: 27 mel bands and 100 frames.
+        Largest width of a mask, F and T in the paper. Default: 27 mel bands and 100 frames.
     time_fraction : float, default 1
-        Upper bound of the width of a time mask as a fraction of the length, p in the paper.
+        Largest width of a time mask as a fraction of the length, p in the paper.
     fill : float, default 0
         Value of the masked entries. It should be the mean of the features.
 
@@ -40,8 +40,8 @@ def spec_augment(
     Notes
     -----
     The width of a mask is uniform in 0, 1, ..., F (or T), and its start is uniform among the
-    positions where the mask fits. The paper's time warping, its least useful part (section 5),
-    is omitted.
+    positions where the mask fits. Time warping is omitted, because it contributed least to the
+    results of the paper (section 5).
 
     References
     ----------

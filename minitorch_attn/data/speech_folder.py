@@ -24,7 +24,7 @@ class SpeechFolder(NamedErrors):
     `*.csv` or `*.tsv`. Each line of a `*.trans.txt` consists of the name of a WAV file in the
     same folder, without its extension, and the text. The first line of a table names its
     columns. One column is called file, file_name, path or audio, and contains paths relative to
-    the table. Another is called text, transcript, transcription or sentence.
+    the table. Another column is called text, transcript, transcription or sentence.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def _table_lines(path):
                 raise DataError(
                     f"{place}: the number of columns is wrong",
                     got=f"{len(row)}", expected=f"{len(names)}, as in the first line",
-                    hint=None if tabs else "put a text with a comma in quotation marks",
+                    hint=None if tabs else "put texts that contain a comma in quotation marks",
                 )  # fmt: skip
             file, text = (row[column].strip() for column in columns)
             yield place, _inside(path, file, place), text

@@ -1,13 +1,13 @@
 """Spoken digits: synthetic speech of ten words by different speakers, at 8 kHz.
 
-A source excites a filter, as in the human vocal tract. The source is a series of pulses:
-regular ones at the speaker's pitch for vowels, random ones for the noise of consonants. Every
-pulse makes the mouth ring at its resonances, the formants. Each formant responds with a damped
-sinusoid; their sum is
+A source excites a filter, as in the human vocal tract. The source is a series of pulses. For
+vowels, the pulses are regular, at the speaker's pitch. For the noise of consonants, they are
+random. The resonances of the mouth are called formants. Each formant responds to a pulse with a
+damped sinusoid. The response to one pulse is the sum over the formants:
 
     h(t) = sum_k a_k exp(-pi b_k t) sin(2 pi f_k t)
 
-The frequencies f_k, bandwidths b_k and amplitudes a_k change from sound to sound. The sum of
+Every sound has its own frequencies f_k, bandwidths b_k and amplitudes a_k. The sum of
 the responses to all pulses is the waveform ("formant wave functions", Rodet 1984 [1]_).
 
 References
@@ -33,7 +33,7 @@ __all__ = [
 SAMPLE_RATE = 8000
 DIGIT_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
-# Formants of men in Hz [2, 3] and duration in ms of each sound; loudness of voice and noise.
+# For each sound: men's formants in Hz [2, 3], duration in ms, loudness of voice and of noise.
 _SOUNDS = {
     "iy": (270, 2290, 3010, 130, 0.8, 0), "ih": (390, 1990, 2550, 90, 0.9, 0),
     "eh": (530, 1840, 2480, 100, 1, 0), "ah": (640, 1190, 2390, 100, 1, 0),
@@ -51,7 +51,7 @@ _WORDS = (
     "z ih r ao uh", "w ah n", "- t uw", "th r iy", "f ao r", "f aa ih v", "s ih - k s",
     "s eh v ah n", "eh ih - t", "n aa ih n",
 )  # fmt: skip
-_BANDWIDTHS = np.array([[70.0], [100.0], [150.0]])  # of the formants of a voice, in Hz
+_BANDWIDTHS = np.array([[70.0], [100.0], [150.0]])  # of a voice's formants, in Hz
 _LEVELS = np.array([1.0, 0.5, 0.25])  # amplitudes of the formants of a voice
 _NOISE_BANDWIDTH = 400.0
 _VOICE, _NOISE = 128, 40  # samples after which the response to a pulse has faded
@@ -65,11 +65,11 @@ class Speaker(NamedTuple):
     pitch : float
         Mean pitch in Hz.
     tempo : float
-        Speed, by which durations are divided.
+        Relative speed. Durations are divided by this number.
     formants : float array of shape (3,)
-        Factors of the formant frequencies. A shorter throat has higher formants.
+        Factors that multiply the formant frequencies. A shorter throat has higher formants.
     levels : float array of shape (3,)
-        Amplitudes of the formants, the timbre.
+        Amplitudes of the formants, which determine the timbre.
     breath : float
         Loudness of the noise in vowels.
     """
@@ -82,14 +82,14 @@ class Speaker(NamedTuple):
 
 
 class Utterance(NamedTuple):
-    """Spoken digits.
+    """Utterance of several digits, with the position of each word in the waveform.
 
     Attributes
     ----------
     waveform : float32 array of shape (sample,)
     digits : int64 array of shape (word,)
     spans : int64 array of shape (word, 2)
-        First sample of each word, and the sample after its last one.
+        First sample of each word, and first sample after the word.
     speaker : int
         Index of the speaker.
     """
@@ -120,11 +120,11 @@ def draw_speakers(count, generator):
     """
     speakers = []
     for _ in range(count):
-        size = generator.uniform(0, 1)  # 0: a long throat, 1: a short one
+        size = generator.uniform(0, 1)  # from 0, a long throat, to 1, a short throat
         pitch = 95 * 2.6**size * np.exp(generator.normal(0, 0.08))
         throat = (0.92 + 0.3 * size) * np.exp(generator.normal(0, 0.03))
         tempo = np.exp(generator.uniform(-0.25, 0.25))
-        formants = throat * np.exp(generator.normal(0, 0.03, 3))  # and an accent
+        formants = throat * np.exp(generator.normal(0, 0.03, 3))  # individual accent
         levels = _LEVELS * np.exp(generator.normal(0, 0.35, 3))
         breath = generator.uniform(0, 0.1)
         speakers.append(Speaker(float(pitch), float(tempo), formants, levels, float(breath)))
@@ -149,7 +149,7 @@ def say_digits(digits, speaker, generator, gap=(0.03, 0.2)):
     waveform : float32 array of shape (sample,)
         The words have a root mean square of 0.05, which keeps the peaks below 1.
     spans : int64 array of shape (word, 2)
-        First sample of each word, and the sample after its last one.
+        First sample of each word, and first sample after the word.
 
     Examples
     --------
@@ -224,7 +224,7 @@ def add_noise(waveform, snr, generator):
     ----------
     waveform : float array of shape (..., sample)
     snr : float
-        10 log10(P / N) in dB, where P is the mean power of the waveform and N that of the noise.
+        10 log10(P / N) in dB, where P and N are the mean powers of the waveform and the noise.
     generator : numpy.random.Generator
 
     Returns
@@ -273,7 +273,7 @@ def _tracks(digits, speaker, generator, gap):
 
 
 def _word(sounds, time, pitch, speaker, generator):
-    """Draw the knots of a word and their values; the word begins and ends in silence."""
+    """Draw the knots of a word, and the values at the knots. A word begins and ends in silence."""
     loudness = np.exp(generator.normal(0, 0.2))
     times, rows = [time], []
     for sound in sounds:
@@ -281,7 +281,7 @@ def _word(sounds, time, pitch, speaker, generator):
         duration *= SAMPLE_RATE / 1000 / speaker.tempo * np.exp(generator.normal(0, 0.12))
         formants = formants * speaker.formants * np.exp(generator.normal(0, 0.02, 3))
         pitch *= np.exp(generator.normal(-0.01, 0.03))
-        times += [time + 0.25 * duration, time + 0.75 * duration]  # steady between these two
+        times += [time + 0.25 * duration, time + 0.75 * duration]  # constant between these times
         rows += [[*formants, voice * loudness, noise * loudness, pitch]] * 2
         time += duration
     silence = [[*row[:3], 0.0, 0.0, row[5]] for row in (rows[0], rows[-1])]
@@ -294,7 +294,7 @@ def _voice(tracks, speaker, generator, length):
     *_, pitch = tracks.at(steps)
     periods = np.cumsum(pitch * 16 / SAMPLE_RATE)  # number of pulses so far
     times = np.interp(np.arange(periods[-1]), periods, steps)
-    times += generator.normal(0, 0.01, len(times)) * SAMPLE_RATE / speaker.pitch  # a real voice
+    times += generator.normal(0, 0.01, len(times)) * SAMPLE_RATE / speaker.pitch  # jitter
     formants, voice, _, _ = tracks.at(times)
     heard = voice > 0.01
     levels = voice[heard, None] * speaker.levels
@@ -320,7 +320,7 @@ def _ring(times, formants, levels, bandwidths, size, length):
     rings = np.empty((len(pole), size, len(times)), np.complex64)
     rings[:, 0] = levels.T * pole ** (first - times)  # a pulse may begin between two samples
     done = 1
-    while done < size:  # twice as many powers of the pole in each step
+    while done < size:  # each step doubles the number of powers
         more = min(done, size - done)
         factor = (pole**done).astype(np.complex64)[:, None]
         np.multiply(rings[:, :more], factor, out=rings[:, done : done + more])

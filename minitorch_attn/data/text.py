@@ -12,7 +12,7 @@ _BYTE_ORDER_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 def default_text():
     """Return Python's help topics: about 460,000 characters of English, without a download.
 
-    These are the texts that `help("if")` and the like print, in alphabetical order. They differ
+    These are the texts that calls such as `help("if")` print, in alphabetical order. They differ
     slightly between versions of Python, so a trained model must store its vocabulary.
 
     Returns
@@ -63,7 +63,7 @@ def read_text(path, *, sha256=None):
         reason = getattr(error, "strerror", None) or str(error)
         raise DataError(f"{name} could not be read", got=reason) from None
     if not raw:
-        raise DataError(f"{name} is empty", expected="a text to learn from")
+        raise DataError(f"{name} is empty", expected="a file that contains text")
     encoding = _BYTE_ORDER_MARKS.get(raw[:2])
     if encoding:
         raise DataError(
@@ -101,7 +101,7 @@ def split_text(text, context_length, *, validation_fraction=0.1, name="the text"
     ----------
     text : str
     context_length : int
-        Length of a window. Each part must contain at least one window and the next character.
+        Length of a window. Each part must contain at least one window and one more character.
     validation_fraction : float, default 0.1
         Fraction of the text to use for validation.
     name : str

@@ -18,8 +18,8 @@ class TextTasks:
     * "vowels: train" -> "ai", "vowels: rhythm" -> "none"
     * "add: 37 + 58" -> "95", for numbers from 0 to 99
 
-    The words consist of random letters. A held-out input never occurs in training, nor does a
-    held-out sum with its terms exchanged.
+    The words consist of random letters. A held-out input never occurs in training. If "37 + 58" is
+    held out, "58 + 37" does not occur in training either.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class TextTasks:
 
 
 def _key(prefix, given):
-    """Return a key for an input. No key occurs in both training and held-out inputs."""
+    """Return a key, such that held-out inputs and training inputs never have the same key."""
     if prefix == "add":
         given = " + ".join(sorted(given.split(" + ")))
     return f"{prefix}: {given}"

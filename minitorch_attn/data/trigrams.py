@@ -13,8 +13,8 @@ class InterpolatedTrigram:
     """Trigram model: a mixture of uniform, unigram, bigram and trigram probabilities.
 
     The weights of the mixture are fitted to held-out sentences by expectation-maximization (Jelinek
-    and Mercer 1980). If a context never occurred, its weight is given to the other parts of the
-    mixture.
+    and Mercer 1980). If a context did not occur in training, the weight of its part is
+    distributed among the other parts.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class InterpolatedTrigram:
                 self.contexts[gram[3 - length : -1], length] += 1
 
     def _parts(self, sentences):
-        """Yield each word's probability in every part of the mixture; None for unknown contexts."""
+        """Yield each word's probabilities in all parts of the mixture; None for a new context."""
         for gram in _grams(sentences):
             parts = [1 / self.vocab_size]
             for length in (1, 2, 3):
@@ -65,9 +65,10 @@ class InterpolatedTrigram:
 class KneserNeyTrigram:
     """Trigram model with interpolated Kneser-Ney smoothing, the strongest count-based model here.
 
-    A discount is subtracted from each count, and the freed probability goes to the shorter
-    context. The counts of shorter contexts are the numbers of distinct words that precede them
-    (Chen and Goodman 1998, section 2.7). The discounts are chosen on held-out sentences.
+    A discount is subtracted from each count. The freed probability is given to the model with
+    a shorter context. For shorter contexts, the count of an n-gram is the number of distinct
+    words that precede it (Chen and Goodman 1998, section 2.7). The discounts are chosen on held-out
+    sentences.
 
     Parameters
     ----------
@@ -96,7 +97,7 @@ class KneserNeyTrigram:
     def _count(self, sentences):
         trigrams = Counter(_grams(sentences))
         self.counts, self.totals, self.kinds = Counter(trigrams), Counter(), Counter()
-        for gram in trigrams:  # shorter contexts count different words before
+        for gram in trigrams:  # count distinct preceding words
             self.counts[gram[1:]] += 1
         for gram in [gram for gram in self.counts if len(gram) == 2]:
             self.counts[gram[1:]] += 1

@@ -14,8 +14,8 @@ from .download import shown_path
 __all__ = ["Sound", "read_wav", "write_wav"]
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
-_GUID = bytes.fromhex("000000001000800000aa00389b71")  # of a subformat, after its two bytes
-_UNKNOWN = 0xFFFFFFFF  # size that a program writes if it cannot go back and correct the header
+_GUID = bytes.fromhex("000000001000800000aa00389b71")  # ends every subformat
+_UNKNOWN = 0xFFFFFFFF  # size written by a program that cannot correct the header afterwards
 _MAX_CHUNKS = 10_000
 _NAMES = {
     2: "Microsoft ADPCM", 6: "A-law", 7: "mu-law", 17: "IMA ADPCM", 49: "GSM 6.10", 80: "MPEG",
@@ -53,7 +53,7 @@ class _Format(NamedTuple):
     kind: int  # _PCM or _FLOAT
     channels: int
     rate: int
-    bits: int  # of one sample, padding included
+    bits: int  # per sample, including padding
 
 
 @names_arguments
@@ -84,7 +84,7 @@ def read_wav(path, *, dtype="float32", allow_truncated=False):
 
     Notes
     -----
-    Memory is proportional to the length of the file, whatever its header says.
+    Memory use is proportional to the length of the file, even if the header declares a larger size.
 
     References
     ----------
@@ -153,7 +153,7 @@ def _chunks(file, name, file_size):
     for _ in range(_MAX_CHUNKS):
         file.seek(position)
         header = file.read(8)
-        if len(header) < 8:  # a last byte of padding, or less than a chunk
+        if len(header) < 8:  # a padding byte, or an incomplete chunk
             return
         kind, size = struct.unpack("<4sI", header)
         yield kind, position + 8, size
@@ -322,7 +322,7 @@ def _encoded(samples, kind, bits):
     if not largest <= (1 if kind == _PCM else np.finfo(f"f{bits // 8}").max):
         raise ArgumentError(
             "write_wav: samples are out of range",
-            got=f"a largest magnitude of {largest}", expected="finite numbers, at most 1 "
+            got=f"largest magnitude {largest}", expected="finite numbers, from -1 to 1 "
             "for integer formats", hint="samples / np.abs(samples).max()",
         )  # fmt: skip
     if kind == _FLOAT:

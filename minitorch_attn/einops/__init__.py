@@ -1,8 +1,8 @@
 """Let einops compute with tensors of this library: `einops.rearrange(x, "b t d -> t b d")`.
 
 einops recognizes a library by its backend, a class that must exist when einops first sees a tensor.
-It is defined as soon as both packages are imported, in either order. Programs that do not use
-einops never import it. `minitorch_attn.einops.layers` has the layers.
+This package defines its backend as soon as both packages are imported, in either order. It does not
+import einops itself. `minitorch_attn.einops.layers` has the layers.
 """
 
 import sys
@@ -21,11 +21,11 @@ def define_backend():
 
 
 class _WhenImported:
-    """An import hook that waits for the module of einops that holds its backends."""
+    """Import hook that defines the backend when einops imports its own `_backends` module."""
 
     def find_spec(self, name, path=None, target=None):
         if name != "einops._backends":
-            return None  # other finders look for this module
+            return None  # leave the module to the other finders
         sys.meta_path.remove(self)
         spec = find_spec(name)
         execute = spec.loader.exec_module

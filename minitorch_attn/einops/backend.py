@@ -9,7 +9,7 @@ __all__ = ["MiniTorchBackend"]
 
 
 class MiniTorchBackend(AbstractBackend):
-    """The operations of `rearrange`, `reduce`, `repeat`, `einsum`, `pack` and `unpack`."""
+    """Tensor operations behind `rearrange`, `reduce`, `repeat`, `einsum`, `pack` and `unpack`."""
 
     framework_name = "minitorch_attn"
 

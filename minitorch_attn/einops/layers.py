@@ -18,7 +18,7 @@ class Rearrange(RearrangeMixin, nn.Module):
     Parameters
     ----------
     pattern : str
-        Axes before and after, such as "b c h w -> b (c h w)".
+        Axes of the input and of the output, such as "b c h w -> b (c h w)".
     **axes_lengths : int
         Sizes of axes that the shape of the input does not determine.
 
@@ -39,7 +39,7 @@ class Reduce(ReduceMixin, nn.Module):
     Parameters
     ----------
     pattern : str
-        Axes before and after; the axes that are missing after "->" are reduced.
+        Axes of the input and of the output; the axes that are missing after "->" are reduced.
     reduction : str
         "max", "min", "sum", "mean", "prod", "any" or "all".
     **axes_lengths : int

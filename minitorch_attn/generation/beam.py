@@ -1,8 +1,8 @@
 """Beam search: keep the best unfinished sequences and the best finished sequences.
 
-Sutskever et al. 2014, arXiv:1409.3215v3, section 3.2. The length penalty divides the sum of log
-probabilities by length ** penalty. All arrays keep their shapes from step to step. Each step reads
-only one value from the device, the flag that ends the search.
+Sutskever et al. 2014, arXiv:1409.3215v3, section 3.2. The score of a sequence is the sum of its log
+probabilities, divided by length ** length_penalty. All arrays have the same shape at every step.
+Each step reads only one value from the device, the flag that ends the search.
 """
 
 import math
@@ -13,7 +13,7 @@ from ..errors import ArgumentError
 
 __all__ = ["BeamSearch"]
 
-WORST = -1e9  # score of choices that are not allowed; finite, so that sums can be compared
+WORST = -1e9  # score of forbidden choices; finite, so that sums can be compared
 
 
 def _gather(x, index):
@@ -32,8 +32,8 @@ class BeamSearch:
     config : GenerationConfig
         Uses `num_beams`, `num_return_sequences`, `length_penalty`, `early_stopping`, `max_length`.
     candidates : int
-        Number of continuations considered for each input. With (1 + number of end tokens) * beams
-        candidates, at least `beams` of them do not end, even if every possible ending is included.
+        Number of continuations considered for each input. If it is (1 + number of end tokens) *
+        beams, at least `beams` candidates do not end, even if every possible end is a candidate.
     fill : int
         Token id that fills positions after the end of a sequence.
     dtype : dtype
@@ -42,8 +42,8 @@ class BeamSearch:
     Attributes
     ----------
     running, finished : tuple
-        Ids (batch, beam, max_length), scores (batch, beam) and the row from which each token comes
-        (batch, beam, max_length - prompt). `finished` also has bools, True for used slots.
+        Ids (batch, beam, max_length), scores (batch, beam), and the row in which each token was
+        chosen (batch, beam, max_length - prompt). `finished` also has bools, True for used slots.
     """
 
     def __init__(self, ids, config, candidates, fill, dtype):
@@ -58,7 +58,7 @@ class BeamSearch:
             (batch, self.beams, config.max_length - self.prompt), -1, dtype="int64", device=device
         )
         scores = ops.full((batch, self.beams), WORST, dtype=dtype, device=device)
-        # All beams are equal at the start, so only the first one counts in the first step.
+        # All beams are equal at the start, so the first step uses only the first beam.
         first = scores.clone()
         first[:, 0] = 0.0
         taken = ops.zeros(batch, self.beams, dtype="bool", device=device)
@@ -84,12 +84,12 @@ class BeamSearch:
         choose : Draw or None
             Sampler of the continuations. If None, the most probable continuations are kept.
         kept_scores : tuple or None
-            Scores of the steps so far, passed to `stopping`. None if they are not recorded.
+            Scores of the steps so far, which `stopping` receives. None if they are not recorded.
 
         Returns
         -------
         rows : int64 Tensor of shape (batch * beam,)
-            Index of the row that each beam continues.
+            For each beam, the index of the row that it continues.
         over : bool
             True if the search is over.
         """
@@ -128,7 +128,7 @@ class BeamSearch:
         self.running = (_gather(ids, index), scores, _gather(origins, index))
 
     def _keep_finished(self, continued, ends):
-        """Update `finished` with those of the first `beams` candidates that end in this step."""
+        """Add to `finished` the sequences, among the first `beams`, that end in this step."""
         ids, scores, origins = continued
         config, taken = self.config, self.finished[3]
         ended = ends & self.in_beams  # (batch, candidate)
@@ -143,10 +143,11 @@ class BeamSearch:
         self.finished = tuple([_gather(x, index) for x in merged])
 
     def _may_improve(self):
-        """Return bools (batch, 1): can the best beam outscore the worst finished sequence?
+        """Return bools (batch, 1), True if the best beam may outscore the worst finished sequence.
 
-        With a positive length penalty, a beam's score may increase when it gets longer. The result
-        is an estimate for the current length or, with early_stopping="never", the maximum length.
+        With a positive length penalty, the score of a beam may increase as the beam gets longer.
+        The result is an estimate: it uses the beam's score at the current length or, with
+        early_stopping="never", at the maximum length.
         """
         config = self.config
         longest = config.early_stopping == "never" and config.length_penalty > 0
@@ -171,7 +172,7 @@ class BeamSearch:
         ids : int64 Tensor of shape (batch * returned, token)
         scores : Tensor of shape (batch * returned,)
         origins : int64 Tensor of shape (batch * returned, new token)
-            Index of the row (of batch * beam) from which each token was chosen, -1 after the end.
+            Row, from 0 to batch * beam - 1, in which each token was chosen. -1 after the end.
         """
         count = self.config.num_return_sequences
         ids, scores, origins, _ = [x[:, :count].flatten(0, 1) for x in self.finished]
@@ -221,7 +222,7 @@ def search(step, ids, *, config, processors, stopping, choose, fill, ends, recor
 
 
 def _weight(length, penalty):
-    """Return length^penalty in floating point: a power of integers could take forever."""
+    """Return length^penalty in floating point, because a power of integers may take very long."""
     try:
         weight = float(length) ** float(penalty)
     except OverflowError:

@@ -23,7 +23,7 @@ from ..schema import (
 
 __all__ = ["GenerationConfig"]
 
-# Default value of each field. A field whose default is None is off.
+# Default value of each field. None means that the field has no effect.
 DEFAULTS = {
     "max_length": 20, "max_new_tokens": None, "min_length": 0, "min_new_tokens": None,
     "early_stopping": False, "max_time": None, "stop_strings": None, "do_sample": False,
@@ -40,7 +40,7 @@ DEFAULTS = {
     "decoder_start_token_id": None,
 }  # fmt: skip
 
-# Unsupported fields of Hugging Face -> values other than None at which they have no effect.
+# Unsupported fields of Hugging Face, and values (besides None) for which they have no effect.
 INERT = {
     "assistant_early_exit": (), "assistant_ensemble_weight": (), "cache_config": ({},),
     "cache_implementation": ("dynamic", "static"), "compile_config": (), "constraints": ([],),
@@ -58,13 +58,13 @@ WITHOUT_EFFECT = {
     "target_lookbehind", "transformers_version", "_from_model_config", "_commit_hash",
 }  # fmt: skip
 
-# Fields for which None means the default; for the others None means off.
+# Fields for which None means the default value. In other fields, None disables the feature.
 NEVER_NONE = {
     "early_stopping", "length_penalty", "max_length", "min_length", "num_beams",
     "num_return_sequences", "use_cache",
 }  # fmt: skip
 
-# Kind of each field in a file. null means the same as a missing field.
+# Kind of each field in a file. A null is treated like a missing field.
 _SOME = Kind("a list of token ids", lambda ids: bool(ids) and not list_of(INTEGER).problem(ids, ""))
 _IDS = either(INTEGER, _SOME)
 _BEAMS = Kind("an integer from 1 to 10000", lambda n: SIZE.accepts(n) and n <= 10_000)
@@ -108,12 +108,12 @@ EXTRAS = ("output_attentions", "output_hidden_states", "output_scores", "output_
 
 
 class GenerationConfig(NamedErrors):
-    """Fields of `generation_config.json` as attributes; fields that are not set are None.
+    """Fields of `generation_config.json` as attributes. A field that is not set is None.
 
     Parameters
     ----------
     **fields
-        See `generate`. Unknown fields, which occur in published files, are kept and have no effect,
+        See `generate`. Unknown fields occur in published files. They are kept and have no effect,
         as in Hugging Face.
 
     Examples
@@ -159,7 +159,7 @@ def stored_fields(model):
 
 
 def resolve(model, given, arguments):
-    """Merge settings in the order of precedence `arguments`, `given`, model, defaults.
+    """Merge settings, in decreasing priority: `arguments`, `given`, the model's, the defaults.
 
     Parameters
     ----------

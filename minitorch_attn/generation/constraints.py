@@ -44,11 +44,12 @@ class MinLengthLogitsProcessor(LogitsProcessor):
 
 
 class MinNewTokensLengthLogitsProcessor(MinLengthLogitsProcessor):
-    """Forbid end tokens until `min_new_tokens` tokens follow the prompt.
+    """Forbid end tokens until the prompt is followed by `min_new_tokens` new tokens.
 
     Parameters
     ----------
     prompt_length_to_skip : int
+        Number of tokens in the prompt.
     min_new_tokens : int
     eos_token_id : int or list of int
     """
@@ -67,7 +68,7 @@ def _only(tokens, scores):
 
 
 class ForcedBOSTokenLogitsProcessor(LogitsProcessor):
-    """Force the first token after a prompt of a single token, such as a decoder's start token.
+    """If the prompt is a single token, such as a decoder's start token, force the next token.
 
     Parameters
     ----------
@@ -145,12 +146,12 @@ class InfNanRemoveLogitsProcessor(LogitsProcessor):
 
 
 class ExponentialDecayLengthPenalty(LogitsProcessor):
-    """Increase the scores of end tokens exponentially once the text exceeds a given length.
+    """Increase the scores of end tokens exponentially after a given number of new tokens.
 
     Parameters
     ----------
     exponential_decay_length_penalty : (int, float)
-        Number of new tokens after which the increase starts, and the factor for each further token.
+        Number of new tokens before the increase starts, and factor for each further token.
     eos_token_id : int or list of int
     input_ids_seq_length : int
         Number of tokens in the prompt.
@@ -173,7 +174,7 @@ class ExponentialDecayLengthPenalty(LogitsProcessor):
 
 
 class SuppressTokensLogitsProcessor(LogitsProcessor):
-    """Forbid given tokens at every position.
+    """Forbid the given tokens at every position.
 
     Parameters
     ----------
@@ -188,7 +189,7 @@ class SuppressTokensLogitsProcessor(LogitsProcessor):
 
 
 class SuppressTokensAtBeginLogitsProcessor(SuppressTokensLogitsProcessor):
-    """Forbid given tokens as the first new token.
+    """Forbid the given tokens as the first new token.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""CTC decoding: labels from the log-probabilities of frames, greedy or by prefix beam search.
+"""CTC decoding: find the labels of a sequence of frames, greedily or by prefix beam search.
 
-Greedy decoding takes the most probable alignment (Graves et al., ICML 2006, section 3.2, "best path
-decoding"). A label sequence has many alignments, and prefix beam search (Hannun et al. 2014,
-arXiv:1408.2873v2, algorithm 1, without a language model) adds up their probabilities.
+Greedy decoding takes the most probable alignment of labels to frames (Graves et al., ICML 2006,
+section 3.2, "best path decoding"). Prefix beam search (Hannun et al. 2014, arXiv:1408.2873v2,
+algorithm 1, without a language model) sums over all alignments of a label sequence.
 """
 
 import numpy as np
@@ -28,17 +28,17 @@ def ctc_decode(log_probs, input_lengths=None, blank=0, beam_width=None):
     input_lengths : integer Tensor, or tuple or list of int, of length batch, optional
         Number of frames of each sequence. By default, all frames are used.
     blank : int, default 0
-        Class that stands for no label.
+        Class that means "no label".
     beam_width : int, optional
         Number of prefixes that prefix beam search keeps after each frame. By default, decoding is
-        greedy: the best label of each frame, the first one in a tie.
+        greedy: it takes the best label of each frame and, in a tie, the first of the best labels.
 
     Returns
     -------
     list of (Tensor, float)
-        For each sequence, its labels (int64, shape (length,), on the device of `log_probs`) and its
-        score: the log-probability of the best alignment (greedy), or the logarithm of the summed
-        probability of the alignments that the search kept (beam).
+        Labels (int64 of shape (length,), on the device of `log_probs`) and score of each sequence.
+        With greedy decoding, the score is the log-probability of the best alignment. With beam
+        search, it is the logarithm of the summed probability of all alignments that were kept.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def _frames_of(input_lengths, times, batch):
 def _best_path(rows, blank):
     """Return the labels of the most probable alignment, and its log-probability."""
     path = rows.argmax(axis=1)
-    first = np.ones(len(path), dtype=bool)  # of a run of equal labels
+    first = np.ones(len(path), dtype=bool)  # start of each run of equal labels
     first[1:] = path[1:] != path[:-1]
     return path[first & (path != blank)].tolist(), float(rows.max(axis=1).sum())
 
@@ -135,13 +135,13 @@ def _best_path(rows, blank):
 def _beam(rows, blank, width):
     """Return the labels and the log-probability of the best prefix after the last frame.
 
-    For each prefix, `ends_blank` is the log-probability of its alignments that end in a blank, and
-    `ends_label` of those that end in its last label.
+    For each prefix, `ends_blank` is the log-probability of all its alignments that end in a blank.
+    `ends_label` is the log-probability of all its alignments that end in its last label.
     """
     prefixes, ends_blank, ends_label = [()], np.zeros(1), np.full(1, -np.inf)
     for row in rows:
         stay_blank, stay_label, grown = _step(prefixes, ends_blank, ends_label, row, blank)
-        # Candidates: the prefixes themselves, then each prefix with each label.
+        # Candidates: the unchanged prefixes, then each prefix extended by each label.
         ends_blank = np.concatenate([stay_blank, np.full(grown.size, -np.inf)])
         ends_label = np.concatenate([stay_label, grown.reshape(-1)])
         score = np.logaddexp(ends_blank, ends_label)
@@ -159,10 +159,10 @@ def _beam(rows, blank, width):
 
 
 def _step(prefixes, ends_blank, ends_label, row, blank):
-    """Read one frame: log-probabilities of the prefixes, and of the prefixes with one more label.
+    """Read one frame. Return log-probabilities of the prefixes, unchanged and with one more label.
 
-    A blank leaves a prefix unchanged. Repeating the prefix's last label also leaves it unchanged if
-    no blank came in between; otherwise the label extends the prefix, as every other label does.
+    A blank leaves a prefix unchanged. A label extends the prefix, with one exception: if the label
+    repeats the last label of the prefix with no blank in between, the prefix is unchanged.
     """
     total = np.logaddexp(ends_blank, ends_label)
     grown = total[:, None] + row  # (prefix, class)
@@ -175,7 +175,7 @@ def _step(prefixes, ends_blank, ends_label, row, blank):
         stay_label[i] = ends_label[i] + row[last]
     for i, (*parent, last) in longer:
         if (parent := place.get(tuple(parent))) is not None:
-            # This prefix is also its parent with one more label.
+            # An extension of the parent by one label gives the same prefix.
             stay_label[i] = np.logaddexp(stay_label[i], grown[parent, last])
             grown[parent, last] = -np.inf
     return total + row[blank], stay_label, grown

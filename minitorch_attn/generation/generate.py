@@ -16,7 +16,7 @@ from .token_by_token import Stepper
 
 __all__ = ["generate"]
 
-INITIAL_CAPACITY = 1024  # maximum number of new tokens that the cache has memory for at the start
+INITIAL_CAPACITY = 1024  # largest initial capacity of the cache, in new tokens
 
 
 @names_arguments
@@ -26,19 +26,20 @@ def generate(
 ):  # fmt: skip
     """Generate tokens that continue prompts, or a target sequence for an encoder's input.
 
-    Arguments and defaults are the same as in transformers' `generate`. Missing values come from
-    `generation_config`, the model's `generation_config.json` (or `config.json` if that is missing),
-    and the defaults below, in this order. Unknown arguments raise an error.
+    Arguments and defaults are the same as in transformers' `generate`. A missing argument is taken
+    from `generation_config`, or else from the model's `generation_config.json` (`config.json` if
+    that file is missing), or else from the defaults below. Unknown arguments raise an error.
 
     Parameters
     ----------
     model : PretrainedModel
         Model to run. Its mode does not change, so dropout is active in training mode.
     inputs : int64 Tensor of shape (batch, token), optional
-        Prompts, padded on the left; also accepted as `input_ids`. Default: `bos_token_id`.
+        Prompts, padded on the left. `input_ids` is another name for this argument. Default:
+        `bos_token_id`.
     generation_config : GenerationConfig or dict, optional
     logits_processor, stopping_criteria : list of callable, optional
-        Processors and criteria in addition to those that the settings select.
+        Additional processors and criteria. The settings select the others.
     prefix_allowed_tokens_fn : callable, optional
         Function from (index of the input, ids of a row) to a list of the ids that may follow.
     streamer : object, optional
@@ -49,17 +50,18 @@ def generate(
         Random seed for sampling. Default: the generator seeded by `mt.manual_seed`.
     attention_mask, position_ids, token_type_ids, inputs_embeds, past_key_values : optional
         Arguments passed to the model. `attention_mask` is 0 at padding. Models with an encoder also
-        take `encoder_outputs`, `decoder_input_ids` and `decoder_attention_mask`.
+        accept `encoder_outputs`, `decoder_input_ids` and `decoder_attention_mask`.
     max_new_tokens, max_length, min_new_tokens, min_length, max_time, stop_strings : optional
         Stopping rules. `max_length` includes the prompt; its default is the prompt length plus 20.
     do_sample : bool, default False
-        Whether to sample tokens instead of taking the most likely ones. Arguments for sampling are
+        Whether to sample tokens instead of taking the most likely token. Arguments for sampling are
         temperature (default 1.0), top_k (50), top_p (1.0), min_p, typical_p, epsilon_cutoff,
         eta_cutoff and top_h.
     num_beams : int, default 1
         Number of beams. Values above 1 select beam search, which uses length_penalty (default 1.0)
         and early_stopping (False, True or "never"; default False).
     num_return_sequences : int, default 1
+        Number of sequences to return for each prompt.
     repetition_penalty, encoder_repetition_penalty, no_repeat_ngram_size,
     encoder_no_repeat_ngram_size, bad_words_ids, sequence_bias, suppress_tokens,
     begin_suppress_tokens, forced_bos_token_id, forced_eos_token_id,
@@ -68,9 +70,10 @@ def generate(
     eos_token_id, pad_token_id, bos_token_id, decoder_start_token_id : int, optional
         Ids of special tokens. `eos_token_id` may be a list.
     use_cache : bool, default True
+        Whether to keep the keys and values of earlier tokens, so that each token is read once.
     return_dict_in_generate : bool, default False
-        Whether to return a `GenerateOutput`. output_scores, output_logits, output_attentions and
-        output_hidden_states select further results.
+        Whether to return a `GenerateOutput`. The arguments output_scores, output_logits,
+        output_attentions and output_hidden_states add results to it.
 
     Returns
     -------
@@ -132,7 +135,7 @@ class _Run:
     def _set_lengths(self):
         """Set `max_length` and `min_length` in tokens, including the prompt."""
         config, embedded = self.config, self.prompt.embedded
-        unseen = 0  # number of prompt tokens that are given as embeddings, not as ids
+        unseen = 0  # number of prompt tokens given as embeddings instead of ids
         if embedded is not None and embedded.shape[1] != self.length:
             unseen = embedded.shape[1]
         if config.max_new_tokens is not None:
@@ -200,7 +203,7 @@ class _Run:
             raise ArgumentError(
                 "generate: streamer is not supported with beam search",
                 got=f"num_beams={self.config.num_beams}",
-                hint="pass num_beams=1, because a beam search knows its tokens only at the end",
+                hint="pass num_beams=1: beam search chooses the final tokens only at the end",
             )
         # As in Hugging Face, pad_token_id=0 is ignored. Without end tokens, no padding is needed.
         fill = -1 if self.ends is None else self.config.pad_token_id or self.ends[0]

@@ -1,4 +1,4 @@
-"""Greedy search and sampling: append the most likely token, or a sampled one, to each row."""
+"""Greedy search and sampling: append the most likely token or a sampled token to each row."""
 
 from .. import ops
 from ..computes import computes
@@ -7,7 +7,7 @@ __all__ = ["likeliest", "search"]
 
 
 def likeliest(scores):
-    """Return the best token for each row of `scores` (row, vocabulary), the first one in a tie."""
+    """Return the best token of each row of `scores` (row, vocabulary): the first in a tie."""
     return scores.argmax(-1)
 
 
@@ -28,6 +28,7 @@ def search(step, ids, *, processors, stopping, choose, fill, record, streamer=No
     fill : int or None
         Token id that fills positions after the end of a row.
     record : Record
+        Collects the requested results of every step.
     streamer : object, optional
         Object that receives the tokens of every step.
 

@@ -1,4 +1,4 @@
-"""Mask-Predict: decode all tokens at once, then mask and predict the least probable ones again.
+"""Mask-Predict: decode all tokens at once, then mask and predict the least probable tokens again.
 
 Ghazvininejad et al. 2019, "Mask-Predict: Parallel Decoding of Conditional Masked Language Models",
 arXiv:1904.09324v2, section 3. The number of passes does not depend on the length of the target.
@@ -18,14 +18,14 @@ __all__ = ["length_candidates", "mask_predict", "num_masks", "translate_in_paral
 
 @names_arguments
 def num_masks(length, iteration, iterations):
-    """Return how many tokens are masked before a pass: floor(N (T - t) / T).
+    """Return the number of tokens that are masked before a pass: floor(N (T - t) / T).
 
     Parameters
     ----------
     length : int
         Number of tokens of the target, N.
     iteration : int
-        Number of passes so far, t. Before the first pass all tokens are masked.
+        Number of passes so far, t. Before the first pass, t is 0 and all tokens are masked.
     iterations : int
         Number of passes in total, T.
 
@@ -53,7 +53,7 @@ def num_masks(length, iteration, iterations):
 
 @names_arguments
 def length_candidates(length_logits, num_candidates):
-    """Return the most probable lengths of each target, the most probable first.
+    """Return the most probable lengths of each target, in order of decreasing probability.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def length_candidates(length_logits, num_candidates):
     Returns
     -------
     int64 Tensor of shape (batch, num_candidates)
-        Lengths, with the shorter of equally probable lengths first.
+        Lengths. If two lengths are equally probable, the shorter length comes first.
 
     References
     ----------
@@ -94,11 +94,11 @@ def mask_predict(predict, lengths, mask_token_id, pad_token_id=0, iterations=10)
     Parameters
     ----------
     predict : callable
-        Function `predict(ids)` from token ids, int64 of shape (batch, target), some of which are
-        `mask_token_id`, to logits of shape (batch, target, vocabulary).
+        Function `predict(ids)` that returns logits of shape (batch, target, vocabulary). `ids` is
+        int64 of shape (batch, target), and is `mask_token_id` at masked tokens.
     lengths : int64 Tensor of shape (batch,), or sequence of int
-        Number of tokens of each target. Padding follows the tokens, up to the longest target. If
-        a tensor, it also determines the device of `ids`.
+        Number of tokens of each target. Shorter targets are padded at the end. If this is a Tensor,
+        `ids` are on its device.
     mask_token_id : int
     pad_token_id : int, default 0
     iterations : int, default 10
@@ -108,7 +108,7 @@ def mask_predict(predict, lengths, mask_token_id, pad_token_id=0, iterations=10)
     -------
     ids : int64 Tensor of shape (batch, target)
     log_probs : Tensor of shape (batch, target)
-        Log-probability of each token in the pass that predicted it, log p_i; 0 at padding.
+        Log-probability log p_i of each token, from the pass that predicted it. 0 at padding.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def mask_predict(predict, lengths, mask_token_id, pad_token_id=0, iterations=10)
     tokens. Each later pass t = 1, ..., T - 1 computes
 
         n = floor(N (T - t) / T)                          number of masks
-        Y_mask = the n tokens with the smallest p_i       (Eq. 1; earliest first in a tie)
+        Y_mask = the n tokens with the smallest p_i       (Eq. 1; in a tie, the earliest)
         y_i = argmax_w P(y_i = w | X, Y_obs)              for i in Y_mask (Eq. 3)
         p_i = max_w P(y_i = w | X, Y_obs)                 for i in Y_mask (Eq. 4)
 
@@ -207,20 +207,20 @@ def translate_in_parallel(model, source, iterations=10, num_candidates=5, source
     Parameters
     ----------
     model : ConditionalMaskedLM
-        It is in eval mode while this runs.
+        Model, which is in eval mode while this runs.
     source : int64 Tensor of shape (batch, source)
     iterations : int, default 10
         Number of passes of the decoder.
     num_candidates : int, default 5
-        Number of lengths that are decoded for each source, all at once.
+        Number of target lengths to try for each source. All of them are decoded at once.
     source_mask : Mask or bool Tensor, optional
         Mask for `model.encode`. Default: `model.padding_mask(source)`.
 
     Returns
     -------
     int64 Tensor of shape (batch, target)
-        For each source, the candidate with the highest mean log-probability of its tokens,
-        (1/N) sum_i log p_i. `model.pad_id` follows the tokens. A predicted length of 0 counts as 1.
+        Translations, padded with `model.pad_id`. Each is the candidate with the highest mean
+        log-probability of its tokens, (1/N) sum_i log p_i. A predicted length of 0 is changed to 1.
 
     Raises
     ------
@@ -254,7 +254,7 @@ def translate_in_parallel(model, source, iterations=10, num_candidates=5, source
         memory, length_logits = model.encode(source, source_mask)
         lengths = length_candidates(length_logits, num_candidates).clamp(1)
         attend = getattr(source_mask, "attend", source_mask)
-        # Candidates of one source are neighbors: (batch * candidate, ...)
+        # The candidates of one source are adjacent rows: (batch * candidate, ...)
         memory = memory.repeat_interleave(num_candidates, 0)
         if attend.ndim == 4 and attend.shape[0] > 1:
             attend = attend.repeat_interleave(num_candidates, 0)

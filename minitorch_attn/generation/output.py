@@ -1,10 +1,10 @@
-"""Output of `generate`: the ids, and the scores, attentions and states requested for each step."""
+"""Output of `generate`: the ids, and the requested scores, attentions and states of each step."""
 
 __all__ = ["GenerateOutput"]
 
 
 class GenerateOutput(dict):
-    """Dict of results without None values; also accessible as attributes and by position.
+    """Dict of results that are not None. Results are also accessible as attributes and by index.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class Record:
                 kept.append(scores if name == "scores" else logits)
 
     def result(self, sequences, cache=None, **more):
-        """Return the ids or, with `return_dict_in_generate`, all recorded results."""
+        """Return the ids or, if `return_dict_in_generate` is set, all recorded results."""
         if not self.is_wanted:
             return sequences
         kept = {name: tuple(steps) for name, steps in self.steps.items()}

@@ -32,8 +32,8 @@ def processors_for(config, *, ends, prompt_length, encoder_ids, padding, allowed
     allowed : callable or None
         The argument `prefix_allowed_tokens_fn`.
     custom : list
-        The caller's processors. Each replaces a built-in processor of the same class. The others
-        follow the built-in processors and precede those for sampling.
+        The caller's processors. They replace built-in processors of the same class. All others
+        run after the built-in processors, but before the processors for sampling.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def processors_for(config, *, ends, prompt_length, encoder_ids, padding, allowed
 
 
 def merge(own, custom):
-    """Replace items of `own` with `custom` ones of the same class; append the rest of `custom`."""
+    """Replace items of `own` by `custom` items of the same class. Append the rest of `custom`."""
     classes = {type(c): c for c in custom}
     merged = [classes.get(type(o), o) for o in own]
     return merged + [c for c in custom if not any(c is m for m in merged)]
@@ -125,7 +125,7 @@ def _forced(config, ends, prompt_length):
     if config.suppress_tokens is not None:
         yield constraints.SuppressTokensLogitsProcessor(config.suppress_tokens)
     if config.begin_suppress_tokens is not None:
-        # A forced first token precedes the first token that is chosen freely.
+        # If the first token is forced, the first free choice is the second token.
         free = prompt_length > 1 or config.forced_bos_token_id is None
         yield constraints.SuppressTokensAtBeginLogitsProcessor(
             config.begin_suppress_tokens, prompt_length if free else prompt_length + 1
@@ -133,7 +133,7 @@ def _forced(config, ends, prompt_length):
 
 
 def _drawing(config, ends):
-    # A beam needs a candidate that continues, even if all end tokens are among the likeliest.
+    # Keep enough tokens that a beam can continue, even if all end tokens are the most likely.
     keep = 1 if config.num_beams == 1 else 2 if ends is None else len(ends) + 1
     if config.temperature not in (None, 1.0):
         yield warpers.TemperatureLogitsWarper(config.temperature)
@@ -160,6 +160,7 @@ def stopping_for(config, *, ends, tokenizer, custom):
     ----------
     config : GenerationConfig
     ends : list of int or None
+        End tokens.
     tokenizer : object or None
         Tokenizer, required for `stop_strings`.
     custom : list

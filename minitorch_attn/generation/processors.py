@@ -4,7 +4,7 @@ Processors are called as `processor(input_ids, scores)` with the ids so far (row
 next token's scores (row, vocabulary). They return new scores and do not modify their arguments.
 Forbidden tokens get -inf. Names and results are the same as in transformers.
 
-Processors do not make the host wait for a device unless their docstrings say so.
+Unless its docstring says so, a processor does not make the host wait for a device.
 """
 
 import math
@@ -60,7 +60,7 @@ def positive(value, name, where):
 
 
 def whole(value, name, where, least=1):
-    """Return `value` as an int; raise ArgumentError unless it is an integer of at least `least`."""
+    """Return `value` as an int. Raise an ArgumentError if it is not an integer >= `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ArgumentError(
             f"{where}: {name} must be an integer of at least {least}", got=f"{name}={value!r}"
@@ -110,14 +110,15 @@ def _penalized(scores, penalty):
 class RepetitionPenaltyLogitsProcessor(LogitsProcessor):
     """Decrease the scores of tokens that already occurred.
 
-    Keskar et al. 2019, arXiv:1909.05858v2, section 4.1, who also divide negative scores.
+    Keskar et al. 2019, arXiv:1909.05858v2, section 4.1. Their formula divides negative scores too,
+    which increases them. Here, negative scores are multiplied.
 
     Parameters
     ----------
     penalty : float
         Divisor of positive scores, and factor for negative scores. 1 has no effect.
     prompt_ignore_length : int or int64 Tensor of shape (row,), optional
-        Number of tokens to ignore at the start of all rows or, with a Tensor, of each row.
+        Number of tokens to ignore at the start of each row: one number, or a Tensor of them.
 
     Examples
     --------
@@ -141,7 +142,7 @@ class RepetitionPenaltyLogitsProcessor(LogitsProcessor):
                 1, input_ids, _penalized(scores.gather(1, input_ids), self.penalty)
             )
         positions = ops.arange(input_ids.shape[1], device=input_ids.device)
-        # An extra column receives the writes for ignored tokens.
+        # Ignored tokens write to an extra column.
         input_ids = input_ids.masked_fill(positions < ignore.unsqueeze(1), vocabulary)
         wider = ops.cat((scores, ops.zeros_like(scores[:, :1])), 1)  # (row, vocabulary + 1)
         wider = wider.scatter(1, input_ids, _penalized(wider.gather(1, input_ids), self.penalty))
@@ -170,7 +171,7 @@ class EncoderRepetitionPenaltyLogitsProcessor(LogitsProcessor):
 
 
 def _without_followers(windows, prefix, scores):
-    """Set the scores of tokens that follow `prefix` in one of the windows to -inf.
+    """Set the scores of tokens to -inf if they follow `prefix` in one of the windows.
 
     Parameters
     ----------
@@ -183,7 +184,7 @@ def _without_followers(windows, prefix, scores):
     if windows.shape[-1] > 1:
         matches = (windows[..., :-1] == prefix.unsqueeze(1)).all(-1)  # (row, window)
         followers = ops.where(matches, followers, vocabulary)
-    shape = (scores.shape[0], vocabulary + 1)  # the last column receives non-matching windows
+    shape = (scores.shape[0], vocabulary + 1)  # other windows write to the last column
     banned = ops.zeros(*shape, dtype=np.dtype(bool), device=scores.device)
     banned = banned.scatter(1, followers, True)
     return scores.masked_fill(banned[:, :vocabulary], -math.inf)
@@ -192,7 +193,7 @@ def _without_followers(windows, prefix, scores):
 class NoRepeatNGramLogitsProcessor(LogitsProcessor):
     """Forbid tokens that would repeat an n-gram of the sequence.
 
-    Paulus et al. 2017, arXiv:1705.04304v3, section 2.5, with n = 3.
+    Paulus et al. 2017, arXiv:1705.04304v3, section 2.5, use n = 3.
 
     Parameters
     ----------

@@ -12,18 +12,19 @@ from .output import GenerateOutput
 __all__ = ["Prompt", "decoder_prompt", "encoder_decoder_prompt"]
 
 NOT_FROM_OUTSIDE = {"labels", "logits_to_keep", "return_dict"}  # not accepted from callers
-GROWING = {"token_type_ids"}  # arguments with a value for each token, extended for new tokens
+GROWING = {"token_type_ids"}  # have a value for each token, and grow with new tokens
 
 
 @dataclass
 class Prompt:
-    """Arguments of the first generation step. Tensors (row, ...) have one row for each sequence.
+    """Arguments of the first generation step. A tensor (row, ...) has one row for each sequence.
 
     Attributes
     ----------
     ids : int64 Tensor of shape (row, token)
         The decoder's first ids.
     mask, positions : int64 Tensor of shape (row, token), or None
+        Attention mask (0 at padding), and positions of the tokens.
     constants, growing, embedded, covered
         See `Stepper`.
     source : int64 Tensor of shape (batch, token), or None
@@ -91,7 +92,7 @@ def _numbers(mask):
 
 
 def _constants(model, arguments):
-    """Return the arguments that are not None. Raise an error if the model does not accept one."""
+    """Return the arguments that are not None. Raise an error if the model does not accept them."""
     unknown = sorted(
         name for name in arguments if name not in accepted(model) or name in NOT_FROM_OUTSIDE
     )
@@ -163,7 +164,7 @@ def _first_tokens(config, mask, device):
 
 
 def _mask_of_padding(config, ids):
-    """Return a mask (0 at padding); None without padding or if the pad token is an end token."""
+    """Return a mask, 0 at padding; None without padding, or if the pad token is an end token."""
     pad, ends = config.pad_token_id, config.eos_token_id
     ends = ends if isinstance(ends, (list, tuple)) else [ends]
     if pad is None or pad in ends:
@@ -193,7 +194,7 @@ def _positions(mask, rows, length, device):
 
 
 def encoder_decoder_prompt(model, config, ids, arguments, device):
-    """Encode the input and prepare the decoder's first ids; arguments as in `decoder_prompt`."""
+    """Encode the input and prepare the decoder's first ids. See `decoder_prompt` for arguments."""
     mask = _take_mask(arguments, "attention_mask", device)
     decoder_mask = _take_mask(arguments, "decoder_attention_mask", device)
     begun = arguments.pop("decoder_input_ids", None)

@@ -22,9 +22,9 @@ def sample(model, ids, num_tokens, *, temperature=1.0, top_k=None, top_p=None, s
     Parameters
     ----------
     model : Module
-        Model that maps ids (1, token) to logits (1, token, vocabulary) and has `context_length`. If
-        it takes a `cache`, as `GPT` does, it reads each token only once while the text fits in the
-        context. The model is in eval mode while this runs.
+        Model that maps ids (1, token) to logits (1, token, vocabulary), with an attribute
+        `context_length`. If it accepts a `cache`, like `GPT`, it reads each token once, as long as
+        the text fits in the context. The model is in eval mode while this runs.
     ids : sequence of int
         Prompt, at least one token.
     num_tokens : int
@@ -34,7 +34,8 @@ def sample(model, ids, num_tokens, *, temperature=1.0, top_k=None, top_p=None, s
     top_k : int, optional
         Sample only from the k most likely tokens.
     top_p : float, optional
-        Sample only from the most likely tokens that together have at least this probability.
+        Sample only from the smallest set of most likely tokens with at least this total
+        probability.
     seed : int, default 0
         Random seed for sampling. It does not affect other random numbers.
 
@@ -57,7 +58,7 @@ def sample(model, ids, num_tokens, *, temperature=1.0, top_k=None, top_p=None, s
 
 @names_arguments
 def sample_stream(model, ids, num_tokens, temperature=1.0, top_k=None, top_p=None, seed=0):
-    """Yield the tokens of `sample`'s continuation as they are sampled.
+    """Yield the new tokens of `sample` one by one, as soon as they are sampled.
 
     Yields
     ------
@@ -105,7 +106,7 @@ class _Reader:
         self.cache = StaticKVCache(self.context) if caches else None
 
     def __call__(self, ids):
-        # When the window moves, every token's position changes, so all tokens are read again.
+        # When the window moves, all tokens change position, so all tokens are read again.
         if self.cache is None or len(ids) > self.context:
             logits = self.model(tensor([ids[-self.context :]], device=self.device))
         else:

@@ -13,9 +13,9 @@ __all__ = ["Draw", "draw_several"]
 def draw_several(scores, count, generator):
     """Draw `count` distinct candidates from each row, without replacement.
 
-    Gumbel noise is added to the scores. The candidate with the largest sum is then a sample from
-    softmax(scores), and the `count` largest sums give `count` samples without replacement (Kool et
-    al. 2019, arXiv:1903.06059v2, section 2.3).
+    Gumbel noise is added to the scores. The candidate with the largest noisy score is then a sample
+    from softmax(scores), and the `count` largest noisy scores are `count` samples without
+    replacement (Kool et al. 2019, arXiv:1903.06059v2, section 2.3).
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Draw:
 
     def __call__(self, scores):
         """Draw one token for each row of `scores` (row, vocabulary)."""
-        refuse("draws a token with a random number of the host")
+        refuse("draws a token with a random number from the host")
         levels = self.generator.random((len(scores), 1))  # on the CPU: equal on every device
         return wrap(draw_tokens(scores.array, levels, self.temperature))
 

@@ -1,7 +1,7 @@
 """Stopping criteria: decide when a sequence is finished.
 
-A criterion is called as `criterion(input_ids, scores)` with the ids so far (row, token) and the
-scores of the steps, which are None unless they are recorded.
+A criterion is called as `criterion(input_ids, scores)`. `input_ids` are the ids so far, of shape
+(row, token). `scores` are the scores of all steps so far, or None if they are not recorded.
 """
 
 import time
@@ -77,7 +77,7 @@ class EosTokenCriteria(StoppingCriteria):
 
 
 class StopStringCriteria(StoppingCriteria):
-    """Finish when the text contains a given string that ends in the last token.
+    """Finish when the last token completes one of the given strings.
 
     The ids are decoded on the host, so the host waits for the device at every step.
 
@@ -140,5 +140,5 @@ class StoppingCriteriaList(list, NamedErrors):
 
     @property
     def only_length(self):
-        """True if all criteria are maximum lengths, which the host can check without the device."""
+        """True if all criteria are maximum lengths. The host can check these without the device."""
         return all(isinstance(criterion, MaxLengthCriteria) for criterion in self)

@@ -1,7 +1,7 @@
 """Streaming: show tokens as soon as they are chosen.
 
-A streamer has two methods. `put(ids)` is called with the prompt (row, token) and then with the
-tokens (row,) of every step, as host arrays. `end()` is called at the end.
+A streamer has two methods. `put(ids)` is called first with the prompt (row, token), and then after
+every step with the new tokens (row,). All ids are arrays on the host. `end()` is called at the end.
 """
 
 import queue
@@ -14,7 +14,7 @@ from ..named_errors import NamedErrors
 
 __all__ = ["TextIteratorStreamer", "TextStreamer", "TokenStreamer"]
 
-UNKNOWN = "\ufffd"  # decoders return it for invalid or incomplete UTF-8
+UNKNOWN = "\ufffd"  # decoders return this character for invalid or incomplete UTF-8
 LONGEST = 4  # maximum number of bytes of a character in UTF-8
 
 
@@ -48,13 +48,15 @@ class TokenStreamer(NamedErrors):
 class TextStreamer(NamedErrors):
     """Write text as it is generated, one or more complete characters at a time.
 
-    Several tokens may form one character. An incomplete character is buffered until it is complete.
+    One character may consist of several tokens. The streamer keeps an incomplete character in a
+    buffer until it is complete.
 
     Parameters
     ----------
     tokenizer : object
         Object whose `decode(list of int)` returns text.
     skip_prompt : bool, default False
+        Whether to omit the prompt.
     write : callable, optional
         Function that receives each piece of text. Default: write to standard output.
     **decode_kwargs
@@ -101,7 +103,7 @@ class TextStreamer(NamedErrors):
         self._ids.extend(ids.reshape(-1).tolist())
         text = self._text()
         ready = text.rstrip(UNKNOWN)
-        # An incomplete character gives fewer than LONGEST replacement characters.
+        # An incomplete character is decoded to fewer than LONGEST replacement characters.
         ready = text if len(text) - len(ready) >= LONGEST else ready
         self._give(ready)
         if ready == text and text.endswith("\n"):  # start a new buffer at each line
@@ -133,9 +135,11 @@ class TextIteratorStreamer(TextStreamer):
     Parameters
     ----------
     tokenizer : object
+        Object whose `decode(list of int)` returns text.
     skip_prompt : bool, default False
+        Whether to omit the prompt.
     timeout : float, optional
-        Maximum time in seconds to wait for the next piece, after which queue.Empty is raised.
+        Maximum time in seconds to wait for the next piece. After this time, queue.Empty is raised.
     **decode_kwargs
         Further arguments passed to `decode`.
     """

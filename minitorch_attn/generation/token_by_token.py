@@ -21,12 +21,12 @@ class Stepper:
     constants : dict
         Arguments that are the same at every step.
     growing : dict
-        Arguments with a value for each token (row, token). New tokens repeat the last value.
+        Arguments of shape (row, token). The values of new tokens repeat the last value.
     embedded : Tensor of shape (row, token, embed), optional
         Embeddings to use instead of ids at the first step.
     covered : int, optional
-        Length of the caller's mask. If it equals the number of ids, the ids include the tokens that
-        an earlier call left in the cache. Otherwise all ids are new.
+        Length of the attention mask that the caller gave. If it equals the number of ids, the first
+        ids are already in the cache, from an earlier call. Otherwise all ids are new.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Stepper:
         self._first = True
 
     def __call__(self, ids):
-        """Return the model's output for `ids` (row, token), some of which may be in the cache."""
+        """Return the model's output for `ids` (row, token). The first ids may be in the cache."""
         new = self._new_tokens(ids)
         arguments = dict(self.constants)
         if self.embedded is not None and self._first:

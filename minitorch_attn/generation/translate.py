@@ -21,24 +21,25 @@ def translate(
     Parameters
     ----------
     model : Transformer or Seq2Seq
-        Model with `padding_mask`, `encode` and `decode`, and `new_cache` if its cache is not a
-        `KVCache`. It is in eval mode while this runs.
+        Model with the methods `padding_mask`, `encode` and `decode`, and also `new_cache` if its
+        cache is not a `KVCache`. The model is in eval mode while this runs.
     source : int64 Tensor of shape (batch, source)
     start_id, end_id : int
         Ids of the tokens that start and end a target.
     max_new_tokens : int, default 64
+        Maximum number of tokens of a target.
     source_mask : Mask or bool Tensor, optional
         Mask for `model.encode`. Default: `model.padding_mask(source)`.
     num_beams : int, default 1
         Number of beams. 1 selects greedy search.
     length_penalty : float, default 1
-        Exponent of the length in beam search. Targets are compared by their log probability divided
+        Exponent of the length in beam search. The score of a target is its log probability divided
         by length^length_penalty, so larger values favor longer targets.
 
     Returns
     -------
     int64 Tensor of shape (batch, target)
-        Targets without the start token. `end_id` fills rows after their end.
+        Targets without the start token. Shorter targets are padded with `end_id`.
 
     Notes
     -----
@@ -113,7 +114,7 @@ class _Decoder:
     def forward(
         self, encoder_outputs=None, decoder_input_ids=None, past_key_values=None, use_cache=True
     ):
-        """Return the logits and the cache. The arguments have one row per beam of each source."""
+        """Return logits and cache. The arguments have one row for each beam of each source."""
         states, mask = encoder_outputs["last_hidden_state"], self.attend
         if mask is not None and mask.ndim == 4 and mask.shape[0] > 1:
             mask = mask.repeat_interleave(states.shape[0] // mask.shape[0], 0)

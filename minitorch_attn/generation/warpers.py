@@ -66,7 +66,7 @@ class TemperatureLogitsWarper(LogitsProcessor):
 
 
 class TopKLogitsWarper(LogitsProcessor):
-    """Keep the `top_k` most likely tokens, and any tokens that tie with the last of them.
+    """Keep the `top_k` most likely tokens, and tokens as likely as the last of these.
 
     Fan et al. 2018, arXiv:1805.04833v1.
 
@@ -215,7 +215,7 @@ class EtaLogitsWarper(EpsilonLogitsWarper):
 
 
 class TopHLogitsWarper(LogitsProcessor):
-    """Keep the most likely tokens whose total entropy is at most `top_h` times the top 100's.
+    """Keep the most likely tokens with at most `top_h` times the entropy of the top 100 tokens.
 
     Parameters
     ----------

@@ -23,13 +23,13 @@ def edit_distance(found, expected):
 
     Notes
     -----
-    Let d(i, j) be the distance between the first i entries of `expected` and the first j of
-    `found`. Either the last entries are aligned with each other, or one is aligned with nothing:
+    Let d(i, j) be the distance between the first i entries of `expected` and the first j entries of
+    `found`. Either the two last entries are aligned, or one of them is deleted or inserted:
 
         d(i, j) = min(d(i-1, j-1) + [the entries differ], d(i-1, j) + 1, d(i, j-1) + 1)
 
-    with d(i, 0) = i and d(0, j) = j [1]_. A row is computed at once: with t(j) the minimum of the
-    first two terms, d(i, j) = min over k <= j of t(k) + (j - k).
+    with d(i, 0) = i and d(0, j) = j [1]_. Each row is computed at once: if t(j) is the minimum of
+    the first two terms, d(i, j) is the minimum of t(k) + (j - k) over k <= j.
 
     References
     ----------
@@ -55,7 +55,7 @@ def edit_distance(found, expected):
 
 @names_arguments
 def word_error_rate(found, expected):
-    """Edit distance of transcripts, summed and divided by the number of expected words.
+    """Word error rate: the sum of all edit distances, divided by the number of expected words.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def word_error_rate(found, expected):
     Raises
     ------
     ArgumentError
-        If the numbers of transcripts differ, or there are no expected words.
+        If `found` and `expected` have different lengths, or there are no expected words.
 
     Examples
     --------

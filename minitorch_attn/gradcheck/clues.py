@@ -29,7 +29,8 @@ class Evidence:
     inputs : dict of str to array
         All floating-point inputs of the function.
     noun : str, default "gradient"
-        What `derived` is; "result" if the values of a function are compared, not its gradients.
+        Name of `derived` in hints: "result" if the values of a function are compared instead of its
+        gradients.
     """
 
     name: str

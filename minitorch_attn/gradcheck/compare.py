@@ -64,9 +64,10 @@ def _is_zero(derived, numeric, noise):
 class _Judged:
     """Entries of one input, each judged correct, wrong or excluded.
 
-    An entry's error is the difference divided by the entry's magnitude, or by 1/1000 of the largest
-    magnitude if that is larger. Where rounding alone could make the error exceed `tol`, the divisor
-    is `noise / tol`, capped at the largest magnitude unless the gradient is zero.
+    The error of an entry is the difference between gradient and slope, divided by a scale. The
+    scale is usually the magnitude of the entry, but at least 1/1000 of the largest magnitude. Where
+    rounding alone could make the error exceed `tol`, the scale is `noise / tol`, but at most the
+    largest magnitude unless the gradient is zero.
     """
 
     def __init__(self, derived, numeric, bends, noise, tol):

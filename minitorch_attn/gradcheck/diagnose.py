@@ -204,12 +204,12 @@ def _names_of(c, clue):
     if is_(2.0):
         names.append("a term is counted twice")
     elif is_(0.5):
-        names.append("a factor 2 is missing, for example of a square or of a tensor used twice")
+        names.append("a factor 2 is missing, as for a square or a tensor that is used twice")
     return [f"{sign}, and {name}" for name in names] or [sign] if sign else names
 
 
 def _sizes(clue):
-    """Return (size, axes with this size): the batch, axes of the input, outputs, other inputs."""
+    """Return pairs (size, axes with this size) for the batch, the inputs and the outputs."""
     found = {}
 
     def add(size, axes):
@@ -238,7 +238,8 @@ def _sizes(clue):
 def _batch(shapes, outputs):
     """Return the size and a name of the batch axis, or None if no input seems to have one.
 
-    It is axis 0 of an input with several axes. Axis 0 of non-scalar outputs must have that size.
+    The batch axis is axis 0 of an input with several axes. Axis 0 of every non-scalar output must
+    have the same size.
     """
     firsts = {shape[0] for shape in outputs if shape}
     for name, shape in shapes:
@@ -248,7 +249,7 @@ def _batch(shapes, outputs):
 
 
 def _swapped(others):
-    """Return a function that yields a hint if the gradient is that of another input."""
+    """Return a function that yields a hint if the gradient equals the gradient of another input."""
 
     def guesses(clue):
         for other in others:

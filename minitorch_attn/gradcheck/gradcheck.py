@@ -24,9 +24,9 @@ def gradcheck(fn, inputs, *, raise_exception=True, **options):
     Parameters
     ----------
     fn : callable
-        Function of `inputs` that returns a Tensor, or a tuple, list or dict with Tensors. It must
-        not change its inputs and must be deterministic; dropout is supported, because every
-        evaluation starts from the same seed.
+        Function of `inputs` that returns a Tensor, or a tuple, list or dict with Tensors. The
+        function must be deterministic and must not change its inputs. Dropout is supported, because
+        every evaluation starts from the same seed.
     inputs : Tensor or sequence
         Arguments of `fn`. The float64 tensors that require grad are checked.
     raise_exception : bool
@@ -144,9 +144,9 @@ def gradgradcheck(fn, inputs, grad_outputs=None, *, raise_exception=True, **opti
 def gradgradcheck_report(fn, inputs, grad_outputs=None, **options):
     """Compare second derivatives with central differences of the first, and return a report.
 
-    The central differences are computed from the backward pass that training uses, and the second
-    derivatives from the one recorded with `create_graph=True`. A fused operation therefore fails
-    the check if its composed version computes a different function.
+    The central differences use the backward pass that training uses. The second derivatives use the
+    backward pass that `create_graph=True` records. A fused operation therefore fails the check if
+    its composed version computes a different function.
 
     Parameters
     ----------

@@ -1,10 +1,13 @@
 """Kinks: decide whether an entry's gradient or its difference quotient is wrong.
 
-At a kink (relu at 0, the maximum of equal numbers) or a jump, gradient and difference quotient
-differ although the gradient is correct. An entry is excluded in two cases only. Either the
-gradient agrees with the slope of a smaller step, which does not reach the kink. Or the kink is at
-the point itself, the gradient lies between the slopes of its two sides, and gradient and slope
-agree at a short distance on either side. A wrong gradient passes neither test.
+At a kink (relu at 0, the maximum of equal numbers) or a jump, a correct gradient can differ from
+the difference quotient. Such an entry is excluded from the check in two cases:
+
+* The gradient agrees with the slope of a smaller step, which does not reach the kink.
+* The kink is at the point itself. The gradient lies between the slopes on the two sides of the
+  point, and gradient and slope agree at a short distance on either side.
+
+A wrong gradient passes neither test.
 """
 
 from typing import NamedTuple
@@ -70,7 +73,7 @@ class SecondLook:
                 other = (below + above) / 2
                 limit = allowed + self.noise * max(1.0, 1 / factor)
                 sharp = limit < 3 * allowed or gap > 20 * limit
-                bent = abs(above - below)  # a kink bends equally at every step size that reaches it
+                bent = abs(above - below)  # at a kink, equal for all steps that reach it
                 straight = bent <= 0.2 * bend + limit or (factor > 1 and bent > 3 * bend)
                 if abs(derived - other) <= 2 * limit and sharp and straight:
                     crossed = factor < 1 and _crosses(sides, close, gap)
@@ -100,10 +103,10 @@ class SecondLook:
         return float(below), float(above)
 
     def _is_kink(self, moved, position, start, derived, sides, close, allowed):
-        """Return True if the slopes of the two sides differ and the gradient agrees with a kink."""
+        """Return True if there is a kink at the point and the gradient is consistent with it."""
         low, high = min(close), max(close)
         bend = high - low
-        curved = bend < abs(sides[1] - sides[0]) / 2  # shrinks with the step, so it is not a kink
+        curved = bend < abs(sides[1] - sides[0]) / 2  # a kink's bend would not shrink
         if not np.isfinite(bend) or curved or bend < 100 * (allowed + 10 * self.noise):
             return False
         slack = 1e-4 * abs(derived) + allowed + 10 * self.noise
@@ -133,6 +136,6 @@ class SecondLook:
 
 
 def _crosses(sides, close, gap):
-    """Return True if a change of slope is a kink: it does not shrink with the step."""
+    """Return True if the change of slope does not shrink with the step, as at a kink."""
     bend, closer = abs(sides[1] - sides[0]), abs(close[1] - close[0])
     return bend >= gap and not 0.05 * bend < closer < 0.2 * bend

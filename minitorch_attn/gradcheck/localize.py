@@ -1,8 +1,9 @@
 """Localize the operation whose backward is wrong.
 
 Each operation that ran is checked on its own with its actual inputs, from the output backwards. The
-first whose gradient disagrees with central differences is at fault. If none does, the fault is
-between operations: a tensor's gradients from several uses were not summed, or a value was detached.
+first operation whose gradient disagrees with central differences is the faulty one. If all
+gradients agree, the fault is between operations: a tensor's gradients from several uses were not
+summed, or a value was detached.
 """
 
 from contextlib import ExitStack
@@ -104,7 +105,7 @@ def find_fault(check, wrong):
 
 
 def _run(check, outputs):
-    """Run backward. Return the leaves' gradients, and the output gradients it started from."""
+    """Run the backward pass; return the gradients of the leaves and of the outputs."""
     given = as_cotangents(check.probe.cotangent.copy(), outputs)
     pairs = [(o, g) for o, g in zip(outputs, given, strict=True) if o.requires_grad]
     if not pairs:
@@ -181,21 +182,21 @@ def _wrong_sum(check, steps, found, arrived):
 
 def _sum_fault(what, step, parts, got):
     headline = (
-        "Every operation's own backward is correct, but between operations the gradient of "
-        f"{what} goes wrong."
+        "The backward of every operation is correct, but between operations the gradient of "
+        f"{what} becomes wrong."
     )
     count = len(parts)
-    text = f"{count} gradients arrive there, but the gradient passed on is not their sum"
+    text = f"{count} gradients arrive there, but their sum is not passed on"
     if count == 1:
-        text = "the gradient that arrives is not the one passed on: a hook replaces it, or an "
+        text = "the gradient that arrives is not passed on: a hook replaces it, or an "
         text += "operation writes to memory that it shares with another"
     for i, part in enumerate(parts):
         if count > 1 and _close(got, part):
             which = "first" if i == 0 else "last" if i == count - 1 else f"number {i + 1}"
-            text = f"it is used {count} times, but only the {which} gradient is kept: the "
+            text = f"the tensor is used {count} times, but only the {which} gradient is kept: the "
             text += "gradients of its uses must be added with `+=`, not assigned with `=`"
         elif count > 1 and _close(got, sum(parts) + part):
-            text = f"it is used {count} times, and the gradient of one use is counted twice"
+            text = f"the tensor is used {count} times, but the gradient of one use is counted twice"
     if step.context.hooks:
         text += " (it has a hook)"
     return Fault(headline, step, [Hint("accumulation", text + ".")])
@@ -221,7 +222,7 @@ def _cut(check, steps):
         for i, edge in enumerate(step.context.edges):
             if edge is None and _changed(step.inputs[i], other.inputs[i]):
                 headline = (
-                    "Every operation's own backward is correct, but a value leaves the graph: "
+                    "The backward of every operation is correct, but a value leaves the graph: "
                     f"{step.op}, step {step.number} of {len(steps)}, takes its input {i} "
                     "without a gradient although that input depends on a checked input."
                 )

@@ -59,7 +59,7 @@ class Probe:
     Attributes
     ----------
     cotangent : array of shape (n,)
-        Weights of the n outputs; the slopes are those of the weighted sum.
+        Weights of the n outputs; the slopes are derivatives of the weighted sum of the outputs.
     values : array of shape (n,)
         Outputs at the unchanged inputs.
     draws : bool

@@ -1,9 +1,9 @@
 """Presets: inputs for gradient checks that expose typical mistakes.
 
-With other inputs, a wrong backward could pass: a batch of 1 hides a missing sum over the batch,
-weights near 0 make attention uniform and its errors tiny, a gain of 1 hides a missing gain, a
-shift of 0 hides a shift in the wrong direction, and equal sizes hide swapped axes. Here, sizes are
-greater than 1, adjacent axes differ in size, weights are as large as after training, and gains
+With other inputs, a wrong backward could pass the check. A batch of 1 hides a missing sum over the
+batch. Weights near 0 make attention uniform and its errors tiny. A gain of 1 hides a missing gain,
+a shift of 0 hides a shift in the wrong direction, and equal sizes hide swapped axes. Here, sizes
+are greater than 1, adjacent axes differ in size, weights are as large as after training, and gains
 are random.
 """
 
@@ -37,7 +37,8 @@ class AttentionCase:
     index : int Tensor of shape (tokens, tokens)
         Row of `table` for each query and key.
     mask : bool Tensor of shape (windows, tokens, tokens)
-        True where a query can attend to a key: where the shift wrapped both around, or neither.
+        True where a query can attend to a key: the shift wrapped both of them around, or neither of
+        them.
     """
 
     batch: int
@@ -126,7 +127,7 @@ def attention_case(
 
 
 def _shifted_window_mask(windows, tokens, shift):
-    """Return a mask, True for pairs of tokens that were in one region before the roll by -shift."""
+    """Return a mask: True for tokens that were in the same region before the roll by -shift."""
     region = np.zeros(windows * tokens, int)
     region[windows * tokens - shift :] = 1  # wrapped around from the other end
     region = region.reshape(windows, tokens)

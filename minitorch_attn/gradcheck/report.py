@@ -44,7 +44,8 @@ class GradcheckItem:
     error : float
         `|derived - numeric| / max(|derived|, |numeric|)` in the 2-norm, excluding the `kinks`.
     worst_error : float
-        Error of the worst entry relative to its magnitude (or 1/1000 of the largest, if larger).
+        Error of the worst entry, relative to the entry's magnitude or to 1/1000 of the largest
+        magnitude, whichever is larger.
     worst_index : tuple of int, or None
     analytic, numeric : float
         The two values at `worst_index`.

@@ -1,7 +1,8 @@
 """Hints about formulas with a missing or extra term, or with the wrong cotangent.
 
-Most of these hints use the Jacobian to compute what a correct backward would return for a different
-incoming gradient: transposed, shifted, of one batch item only, or divided by a weight.
+Most of these hints use the Jacobian to compute the result of a correct backward for a different
+incoming gradient, for example a gradient that is transposed, shifted, divided by a weight, or of
+one batch item only.
 """
 
 from itertools import combinations, permutations
@@ -178,7 +179,7 @@ def _one_share_each(clue):
     return Hint(
         "repeated",
         "entries that are used several times have the gradient of only one use: `+=` with a "
-        "repeated index keeps only the last addition (use scatter_add), or `=` is used for `+=`.",
+        "repeated index keeps only the last addition (use scatter_add), or `=` replaces `+=`.",
     )
 
 

@@ -1,9 +1,9 @@
 """CUDA kernels of the fused operations, one file per operation.
 
 Each file contains the formula, the CUDA source that computes it, and the class that launches
-the kernel in place of the operation of the same name in `ops`. A kernel computes in one launch
-what the array operations compute in ten. This matters on a GPU, where an operation on a small
-array takes less time than its launch.
+the kernel in place of the operation of the same name in `ops`. One launch of a kernel replaces
+about ten launches of array operations. This matters on a GPU, because for a small array, the launch
+takes longer than the operation itself.
 
 The backend imports this package when CUDA is first used. The import does not compile any kernel.
 """

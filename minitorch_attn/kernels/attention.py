@@ -2,20 +2,23 @@
 
     s_ij = scale q_i . k_j + m_ij,   p_ij = exp(s_ij) / sum_l exp(s_il),   o_i = sum_j p_ij z_ij v_j
 
-The forward kernel visits the keys in tiles with an online softmax, as in `ops.attention.tiled`, and
-saves the log-sum-exp L_i of each row, from which the backward kernels recompute the weights,
+where m is the additive mask (-inf where a boolean mask is False). If dropout drops a weight, z_ij
+is 0, otherwise 1 / (1 - dropout_p). The forward kernel visits the keys in tiles with an online
+softmax, as in `ops.attention.tiled`. It saves the log-sum-exp L_i of each row. The backward kernels
+recompute the weights from L_i. With the gradient g_i of o_i,
 
     p_ij = exp(s_ij - L_i),   a_i = g_i . o_i,   ds_ij = p_ij (z_ij g_i . v_j - a_i)
     grad_query_i = scale sum_j ds_ij k_j                       one block of threads for 64 queries
     grad_key_j = scale sum_i ds_ij q_i                         one block of threads for 64 keys
     grad_value_j = sum_i p_ij z_ij g_i                         in the same block
 
-Dropout draws each z_ij from its counter where it is needed. The CUDA code is in `attention_source`.
+Each kernel draws the z_ij that it needs from their counters, so they are not stored. The CUDA code
+is in `attention_source`.
 
-Launches: 1 forward and 2 backward. The array operations need 12 and 15; for causal attention with
-65 to 128 tokens, 28 and 34; with dropout, hundreds, because they draw its masks step by step.
-The memory is linear in the number of tokens, except for the gradient of a mask. The sums are
-computed in the same order in every run, so the results are bitwise reproducible.
+Launches: 1 forward and 2 backward. The array operations need 12 forward and 15 backward, or 28 and
+34 for causal attention with 65 to 128 tokens. With dropout they need hundreds, because they draw
+the masks step by step. The memory is linear in the number of tokens, except for the gradient of a
+mask. The sums are computed in the same order in every run, so the results are bitwise reproducible.
 """
 
 import math
@@ -41,7 +44,7 @@ AXES = 5  # batch, head, group, token, feature
 
 
 class _Kernel:
-    """Attention in one launch forward and two backward."""
+    """CUDA kernels of attention: one launch forward and two backward."""
 
     @staticmethod
     def accepts(query, key, value, mask, *, scale, is_causal, dropout_p):
@@ -89,7 +92,7 @@ class _Kernel:
         sizes = _sizes(query, key, value, ctx.settings["is_causal"])
         dropout, factors = _dropout(ctx.draw, dropout_p), (scale, dropout_scale(dropout_p))
         mean_grad = xp.empty_like(log_sum)  # a_i
-        if need_query and need_key and need_value:  # as one product of the projections reads them
+        if need_query and need_key and need_value:  # so that one batched product can read all three
             grad_query, grad_key, grad_value = empty_side_by_side((query, key, value))
         else:
             grad_query = xp.empty_like(query) if need_query else None
@@ -126,17 +129,17 @@ class _Kernel:
 
 @register(Attention)
 class AttentionKernel(_Kernel):
-    """`Attention` in one launch forward and two backward."""
+    """CUDA kernels of `Attention`: one launch forward and two backward."""
 
 
 @register(CausalAttention)
 class CausalAttentionKernel(_Kernel):
-    """`CausalAttention` in one launch forward and two backward."""
+    """CUDA kernels of `CausalAttention`: one launch forward and two backward."""
 
 
 @register(tiled.TiledAttention)
 class TiledAttentionKernel(_Kernel):
-    """`TiledAttention` in one launch forward and two backward."""
+    """CUDA kernels of `TiledAttention`: one launch forward and two backward."""
 
     @staticmethod
     def draw_rows(query):
@@ -155,14 +158,14 @@ def _words(*words):
 
 
 def _heads(x):
-    """Return the struct `Heads`: address and strides; the address is null for None."""
+    """Return the struct `Heads` of an array: its address (null for None) and strides."""
     if x is None:
         return _words(*[0] * (1 + AXES))
     return _words(x.data.ptr, *_strides(x))
 
 
 def _strides(x):
-    """Return the strides of (batch, head, group, ...) in elements; 0 along an axis of size 1."""
+    """Return the strides of (batch, head, group, ...) in elements, or 0 along axes of size 1."""
     strides = [0 if n == 1 else s // x.itemsize for n, s in zip(x.shape, x.strides, strict=True)]
     return [0] * (AXES - x.ndim) + strides
 
@@ -184,7 +187,7 @@ def _sizes(query, key, value, is_causal):
 
 
 def _reserve_mask(query, key, rows, dropout_p):
-    """Reserve the counters of a dropout mask; return (seed, offset, rows), or None without dropout.
+    """Reserve counters for a dropout mask. Return (seed, offset, rows), or None without dropout.
 
     The mask is drawn for `rows` queries at a time, each time from a whole number of counters.
     """

@@ -1,14 +1,14 @@
 """CUDA source of the attention kernels: tiles, the online softmax, and the gradients.
 
-A block of 16 x 16 threads processes 64 rows of one head. Its rows are queries, or keys in
-`attention_grad_key_value`. It visits the tokens of the other kind, 64 at a time (32 in
-float64), and computes the tile of scores between its rows and them. Thread (x, y) keeps rows y,
-y + 16, y + 32, y + 48 of its block and columns x, x + 16, ... of a tile in registers. The 16
-threads of one row are half a warp.
+A block of 16 x 16 threads processes 64 rows of one head. The rows are queries, except in
+`attention_grad_key_value`, where they are keys. The columns are the tokens of the other kind. The
+block visits 64 columns at a time (32 in float64), and computes a tile of scores for its rows and
+these columns. Thread (x, y) keeps rows y, y + 16, y + 32, y + 48 of its block and columns x, x +
+16, ... of a tile in registers. The 16 threads of one row are half a warp.
 
-Every product of a tile is one of two kinds: `dot_rows` computes dot products of rows (scores),
-and `add_weighted_rows` computes weighted sums of rows (context, gradients). Both copy 16
-columns or rows at a time to shared memory.
+Two functions compute all products of tiles: `dot_rows` computes dot products of rows (scores), and
+`add_weighted_rows` computes weighted sums of rows (context, gradients). They copy 16 columns or
+rows at a time to shared memory.
 """
 
 from .philox import PHILOX
@@ -45,8 +45,8 @@ template <typename T> struct Heads {
     }
 };
 
-// What to add to the scores (bias), or which of them are allowed; both are null without a mask.
-// Strides of (batch, head, group, query, key), 0 along axes that broadcast.
+// A mask: numbers to add to the scores (bias), or which scores are allowed. Both are null without a
+// mask. The strides are those of (batch, head, group, query, key), 0 along axes that broadcast.
 template <typename T> struct Mask {
     const T* bias;
     const bool* allowed;
@@ -68,14 +68,14 @@ struct Sizes {
 struct Dropout {
     long long threshold;  // -1 without dropout
     long long seed, offset;
-    const unsigned long long* live;  // as `keep_bits` takes it
+    const unsigned long long* live;  // argument of `keep_bits`
     long long draw_rows;
 };
 
 template <typename A> struct Shared {
     static constexpr int COLUMNS = sizeof(A) == 8 ? 32 : 64;  // tokens visited at a time
     static constexpr int PER_TILE = COLUMNS / SIDE;
-    A left[OWN][SIDE + 1], right[COLUMNS][SIDE + 1];  // + 1: no two threads share a memory bank
+    A left[OWN][SIDE + 1], right[COLUMNS][SIDE + 1];  // + 1 avoids bank conflicts
     A weights[OWN][COLUMNS + 1];
     A rows[SIDE][LARGEST_DIM];
     unsigned short kept[OWN * COLUMNS / 16];  // bits of the dropout mask: (query, 16 keys)
@@ -208,7 +208,7 @@ template <typename A, int KEYS> __device__ A kept(
     return A(shared.kept[query * (KEYS / 16) + key / 16] >> key % 16 & 1);
 }
 
-// The head and the rows of a block: place (batch, head, group), and the number of its first row.
+// Set `place` to the (batch, head, group) of this block, and return the number of its first row.
 __device__ inline long long block_place(long long rows, const Sizes& n, long long groups,
                                         long long (&place)[3])
 {
@@ -223,8 +223,8 @@ __device__ inline long long index_of(const long long (&place)[3], const Sizes& n
     return (place[0] * n.heads + place[1]) * n.groups + place[2];
 }
 
-// One block for 64 queries: context and log_sum, the log-sum-exp of each row. The bound on
-// the registers makes room for two blocks on a multiprocessor; in float64 there is room for one.
+// Compute, in one block, the context of 64 queries, and log_sum, the log-sum-exp of each row. The
+// launch bounds limit the registers, so that two blocks fit on a multiprocessor; in float64, one.
 template <typename T, typename A>
 __global__ __launch_bounds__(SIDE * SIDE, sizeof(A) == 8 ? 1 : 2) void attention_forward(
     Heads<const T> query, Heads<const T> key, Heads<const T> value, Mask<T> mask, Heads<T> context,
@@ -282,7 +282,8 @@ __global__ __launch_bounds__(SIDE * SIDE, sizeof(A) == 8 ? 1 : 2) void attention
     store(context.at(place, n.queries, n.value_dim), i0, sums, A(1));
 }
 
-// One block for 64 queries: mean_grad, a_i = g_i . o_i, grad_query, and grad_scores unless null.
+// Compute, in one block, for 64 queries: mean_grad (a_i = g_i . o_i), grad_query and grad_scores.
+// grad_query and grad_scores are skipped if null.
 template <typename T, typename A> __global__ void attention_grad_query(
     Heads<const T> query, Heads<const T> key, Heads<const T> value, Mask<T> mask,
     Heads<const T> context, Heads<const T> grad_context, const A* log_sum,
@@ -336,8 +337,9 @@ template <typename T, typename A> __global__ void attention_grad_query(
     if (grad_query.data) store(grad_query.at(place, n.queries, n.dim), i0, sums, A(scale));
 }
 
-// One block for 64 keys: grad_key and grad_value, unless null. All query heads that share the key
-// (`sharing` of them) are visited in turn. Rows are keys here, and columns are queries.
+// Compute, in one block, grad_key and grad_value for 64 keys, unless they are null. The block
+// visits all query heads that share the keys (`sharing` heads) in turn. Rows are keys here, and
+// columns are queries.
 template <typename T, typename A> __global__ void attention_grad_key_value(
     Heads<const T> query, Heads<const T> key, Heads<const T> value, Mask<T> mask,
     Heads<const T> grad_context, const A* log_sum, const A* mean_grad,

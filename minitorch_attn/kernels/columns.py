@@ -3,9 +3,9 @@
     sums_j = sum over rows i of x_ij
 
 A block processes a few neighbouring columns, and its threads divide the rows into stripes.
-Thread (j, s) adds up the rows s, s + stripes, s + 2 stripes, ... of column j; then the stripes
-are added pairwise. Every block sums its columns over all rows, so one launch is enough. Unlike
-with atomic additions, the order of the additions is the same in every run, so the sums are
+Thread (j, s) adds up the rows s, s + stripes, s + 2 stripes, ... of column j. Then the sums of the
+stripes are added pairwise. Every block sums its columns over all rows, so one launch is enough.
+Unlike with atomic additions, the order of the additions is the same in every run, so the sums are
 bitwise reproducible.
 """
 
@@ -14,12 +14,12 @@ from .source import Source
 
 __all__ = ["OVER_STRIPES", "TILES", "column_grid", "column_sum", "tile_grid"]
 
-THREADS = 1024  # of a block, at most
+THREADS = 1024  # maximum number of threads of a block
 NARROW, WIDE, MANY = 8, 32, 4096  # columns of a block: NARROW below MANY columns, else WIDE
 
 OVER_STRIPES = r"""
-// The sum of one value of each thread over threadIdx.y, for each threadIdx.x. Every thread of the
-// block calls it; those with threadIdx.y = 0 receive the sum. blockDim.y is a power of 2.
+// For each threadIdx.x, sum the values of the threads over threadIdx.y. Every thread of the block
+// must call this. The threads with threadIdx.y = 0 receive the sum. blockDim.y is a power of 2.
 template <typename A> __device__ A sum_over_stripes(A value) {
     __shared__ A values[1024];
     int i = threadIdx.y * blockDim.x + threadIdx.x;
@@ -35,8 +35,9 @@ template <typename A> __device__ A sum_over_stripes(A value) {
 """
 
 TILES = r"""
-// A block of 32 x 8 threads has a tile of 32 columns and 64 rows of a matrix of n columns. A thread
-// has column j and the rows first_row, first_row + 8, ..., below end_row; it has none if j >= n.
+// A block of 32 x 8 threads processes a tile of 32 columns and 64 rows of a matrix of n columns. A
+// thread processes column j in the rows first_row, first_row + 8, ..., below end_row. If j >= n, it
+// must do nothing.
 struct Tile {
     long long j, first_row, end_row;
     __device__ Tile(long long rows, long long n) {
@@ -51,7 +52,7 @@ struct Tile {
 SOURCE = Source(
     OVER_STRIPES
     + r"""
-// x (rows, n) with any steps from row to row and from column to column.
+// Sum the columns of x (rows, n), which may have any strides row_step and column_step.
 template <typename T, typename A> __global__ void __launch_bounds__(1024) column_sum(
     const T* x, T* sums, long long rows, long long n, long long row_step, long long column_step)
 {
@@ -93,9 +94,9 @@ def column_sum(x):
 def column_grid(rows, n):
     """Return the number of blocks, and the (columns, stripes) of threads in each.
 
-    A small number of columns is divided into narrow blocks, so that more blocks run at once. A
-    block has at least eight columns: eight float32 numbers are 32 bytes, the smallest amount of
-    memory that a GPU reads at once.
+    If there are few columns, blocks are narrow, so that more blocks run at once. A block has at
+    least eight columns, because eight float32 numbers are 32 bytes, the smallest amount of memory
+    that a GPU reads at once.
     """
     columns = NARROW if n < MANY else WIDE
     stripes = THREADS // columns

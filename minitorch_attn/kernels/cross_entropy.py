@@ -7,8 +7,9 @@ With m = max(x), s = sum_c exp(x_c - m), label t, class weights w and label smoo
 
 where g is the gradient of the row's loss and q is the target, as in `ops.cross_entropy`.
 
-Launches: 2 forward (the rows, then their sum and the division by the total weight) and 1 backward,
-in place of 18 and 19. The sums are computed in the same order in every run.
+Launches: 2 forward and 1 backward, in place of 18 and 19. The first launch computes the loss of
+each row, and the second adds up the losses and divides by the total weight. The sums are computed
+in the same order in every run.
 """
 
 from ..backend import array_module
@@ -19,12 +20,13 @@ from .source import FLOATS, Source, all_contiguous, threads_for_row
 
 __all__ = ["CrossEntropyKernel"]
 
-SUM_THREADS = 1024  # of the one block that adds up all rows
+SUM_THREADS = 1024  # threads of the block that adds up all rows
 
 SOURCE = Source(
     MAX_AND_SUM
     + r"""
-// One block for each row of logits (rows, n): its loss, and what the backward pass needs of it.
+// One block for each row of logits (rows, n) computes the loss, and the numbers that the backward
+// pass needs.
 template <typename T, typename A> __global__ void cross_entropy_rows(
     const T* logits, const long long* labels, const T* weight, T* loss, bool* valid,
     long long* labels_or_0, T* label_weight, T* x_max, T* log_total,
@@ -59,7 +61,7 @@ template <typename T, typename A> __global__ void cross_entropy_rows(
     log_total[row] = T(log_s);
 }
 
-// One block: the sum or the mean of the losses of all rows.
+// A single block computes the sum or the mean of the losses of all rows.
 template <typename T, typename A> __global__ void __launch_bounds__(1024) cross_entropy_sum(
     const T* loss, const T* label_weight, T* result, T* total_weight,
     long long rows, long long mean)
@@ -76,8 +78,8 @@ template <typename T, typename A> __global__ void __launch_bounds__(1024) cross_
     *total_weight = T(weights);
 }
 
-// One block for each row: the gradient of the logits. grad_loss has a step of 0 if it is one
-// number for all rows; total_weight is null unless the loss is a mean.
+// One block for each row computes the gradient of the logits. grad_step is 0 if grad_loss is one
+// number for all rows. total_weight is null unless the loss is a mean.
 template <typename T, typename A> __global__ void cross_entropy_backward(
     const T* grad_loss, const T* logits, const T* weight, const bool* valid,
     const long long* labels_or_0, const T* label_weight, const T* total_weight,
@@ -139,7 +141,7 @@ def forward_rows(logits, labels, weight, ignore_index, smoothing):
 
 
 def sum_of_rows(loss, label_weight, mean):
-    """Launch the kernel that adds up the rows; return the loss and the total weight, both 0-d."""
+    """Launch the kernel that adds up the rows. Return the loss and the total weight, both 0-d."""
     xp = array_module(loss)
     result, total_weight = xp.empty((), loss.dtype), xp.empty((), loss.dtype)
     SOURCE.launch(
@@ -151,7 +153,7 @@ def sum_of_rows(loss, label_weight, mean):
 
 @register(CrossEntropy)
 class CrossEntropyKernel:
-    """Cross-entropy in two launches forward and one backward."""
+    """CUDA kernels of cross-entropy: two launches forward and one backward."""
 
     @staticmethod
     def accepts(logits, labels, weight, **settings):

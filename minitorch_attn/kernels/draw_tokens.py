@@ -3,11 +3,11 @@
     w_j = exp((s_j - max s) / temperature)
     index = the first j with w_0 + ... + w_j > level * (w_0 + ... + w_(n-1))
 
-The kernel makes three passes over the row: for the maximum; for the sum of all weights; and for
-the cumulative sums, until one exceeds the level. To compute the cumulative sums of a tile of
-256 weights, the threads of a warp add values from threads further left, at distances 1, 2, 4, 8
-and 16. Each warp then adds the sums of the warps before it. The weights and sums are in
-float64, as in `ops.draw_tokens`, which takes about 12 launches.
+The kernel makes three passes over the row. They compute the maximum, then the sum of all weights,
+then the cumulative sums until one exceeds the level. To compute the cumulative sums of a tile of
+256 weights, the threads of a warp add values from threads further left, at distances 1, 2, 4, 8 and
+16. Each warp then adds the sums of the warps before it. The weights and sums are in float64, as in
+the array operations of `ops.draw_tokens`, which take about 12 launches.
 """
 
 import numpy as np
@@ -33,7 +33,8 @@ template <typename T, typename A> __device__ double weight(A score, A largest, d
     return exp((double)A(T(scaled<T>(score, temperature) - largest)));
 }
 
-// The sum of one value of each thread up to and including this one; `total` is that of the block.
+// The sum of the values of all threads up to and including this thread. `total` receives the sum of
+// the whole block.
 __device__ double sum_so_far(double value, double& total) {
     __shared__ double of_warp[8];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -53,7 +54,7 @@ __device__ double sum_so_far(double value, double& total) {
     return before + value;
 }
 
-// One block of 256 threads for each row of scores (rows, n). `level` is for a single row.
+// One block of 256 threads for each row of scores (rows, n). `level` is used if `levels` is null.
 template <typename T, typename A> __global__ void draw_tokens(
     const T* scores, const double* levels, long long* ids, long long n,
     double level, double temperature)
@@ -90,7 +91,7 @@ template <typename T, typename A> __global__ void draw_tokens(
 
 @register(draw_tokens)
 class DrawKernel:
-    """`ops.draw_tokens` in one launch; with several rows, their levels are copied to the GPU."""
+    """CUDA kernel of `ops.draw_tokens`: one launch, after a copy of the levels for several rows."""
 
     @staticmethod
     def accepts(scores, levels, temperature):

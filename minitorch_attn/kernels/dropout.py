@@ -1,12 +1,12 @@
-"""Dropout on a GPU: one launch draws a mask, one applies it; with a residual path, one does both.
+"""Dropout on a GPU: draw and apply the mask in two launches, or in one with a residual path.
 
     mask_i = (number_i < threshold),   y_i = x_i * mask_i * scale
     with a residual path:              y_i = x_i + branch_i * mask_i * scale
 
 Each entry's random number comes from its counter (`philox`), so the mask is bitwise equal to
 the one that `backend.keep_mask` draws with about 380 launches of array operations. The backward
-pass takes one launch, which multiplies by the mask. With a residual path, it also takes one
-launch, because the gradient of x is simply the gradient of y.
+pass takes one launch, which multiplies by the mask. A residual path does not add a launch, because
+the gradient of x is simply the gradient of y.
 """
 
 import numpy as np
@@ -43,8 +43,8 @@ template <typename T, typename A> __global__ void apply_mask(
     if (i < n) y[i] = T(A(x[i]) * A(mask[i]) * A(scale));
 }
 
-// A block has 4096 entries. Each thread draws 16 neighbouring bits for all threads of the block;
-// then, in each of 16 steps, neighbouring threads have neighbouring entries.
+// A block processes 4096 entries. Each thread first draws 16 neighbouring bits and shares them with
+// the block. Then, in each of 16 steps, neighbouring threads process neighbouring entries.
 template <typename T, typename A> __global__ void residual_dropout(
     const T* x, const T* branch, bool* mask, T* y, long long n, long long seed, long long offset,
     const unsigned long long* live, long long threshold, double scale)
@@ -68,7 +68,7 @@ template <typename T, typename A> __global__ void residual_dropout(
 
 @register(draw_mask)
 class MaskKernel:
-    """`backend.random.draw_mask` in one launch."""
+    """CUDA kernel of `backend.random.draw_mask`: one launch."""
 
     @staticmethod
     def accepts(mask, threshold, seed, offset):
@@ -78,14 +78,14 @@ class MaskKernel:
     def run(mask, threshold, seed, offset):
         blocks = -(-mask.size // (THREADS * LANES))
         SOURCE.launch(
-            "draw_mask", np.dtype("float32"), blocks, THREADS,  # the mask has no T
+            "draw_mask", np.dtype("float32"), blocks, THREADS,  # the dtype does not matter
             mask, mask.size, *draw_from(seed, offset), threshold,
         )  # fmt: skip
 
 
 @register(Dropout)
 class DropoutKernel:
-    """Dropout with a mask that has the shape of x, in one launch forward and one backward."""
+    """CUDA kernels of dropout with a mask of the shape of x: one launch forward, one backward."""
 
     @staticmethod
     def accepts(x, mask, *, scale):
@@ -104,12 +104,12 @@ class DropoutKernel:
 
 @register(ResidualDropout)
 class ResidualDropoutKernel:
-    """A residual path with dropout, in one launch forward and one backward."""
+    """CUDA kernels of a residual path with dropout: one launch forward and one backward."""
 
     @staticmethod
     def accepts(x, branch, *, offset, **settings):
         alike = x.dtype == branch.dtype and x.shape == branch.shape
-        return x.dtype.name in FLOATS and alike and type(offset) is int  # not a part of a mask
+        return x.dtype.name in FLOATS and alike and type(offset) is int  # a full mask
 
     @staticmethod
     def forward(ctx, x, branch, *, keep_probability, seed, offset, scale):

@@ -3,10 +3,11 @@
     y[r] = sum of x[i] over the positions i with ids[i] = r,   optionally divided by their number
 
 The order of atomic additions changes from run to run, so a resumed run could differ from an
-uninterrupted one. Here, one thread adds up each element of y in the order of the positions. A
-table with few rows takes one launch: a block for each row looks at all ids. A large table would
-need rows * positions comparisons. Its ids are therefore sorted first (stable), and each segment
-of equal ids in the sorted list gets its own block.
+uninterrupted one. Here, one thread adds up each element of y in the order of the positions. For a
+table with few rows, one launch is enough: each row has a block, which compares all ids with the
+number of the row. For a large table, these rows * positions comparisons would take too long. In
+this case, a stable sort of the ids comes first, and each segment of equal ids in the sorted list
+has a block.
 """
 
 import math
@@ -18,12 +19,13 @@ from .source import FLOATS, Source, all_contiguous
 
 __all__ = ["RowSumKernel"]
 
-THREADS = 128  # a block has so many columns of one row
-FEW = 1 << 22  # at most so many comparisons of a row with an id: sorting is not worth it
+THREADS = 128  # threads of a block, one for each column
+FEW = 1 << 22  # up to this number of comparisons of a row with an id, do not sort
 
 SOURCE = Source(
     r"""
-// Block (r, part): thread t has column 128 part + t of y[r], and visits all ids, 128 at a time.
+// In block (r, part), thread t computes column 128 part + t of y[r], and visits all ids, 128 at a
+// time.
 template <typename T, typename A> __global__ void sum_by_looking(
     const T* x, const long long* ids, T* y, long long n, long long width,
     long long padding, long long by_frequency)
@@ -45,8 +47,8 @@ template <typename T, typename A> __global__ void sum_by_looking(
     if (j < width) y[row * width + j] = row == padding ? T(A(0)) : T(sum);
 }
 
-// Block (i, part): works only if a segment of equal ids starts at place i of the sorted list.
-// order[i] is the position of the i-th smallest id; y is 0 before.
+// Block (i, part) does nothing unless a segment of equal ids starts at place i of the sorted list.
+// order[i] is the position of the i-th smallest id. y must contain zeros before the launch.
 template <typename T, typename A> __global__ void sum_of_segment(
     const T* x, const long long* ids, const long long* order, T* y, long long n, long long width,
     long long padding, long long by_frequency)
@@ -67,7 +69,7 @@ template <typename T, typename A> __global__ void sum_of_segment(
 
 @register(RowSum)
 class RowSumKernel:
-    """`RowSum` in one launch for a small table, otherwise by sorting; it never adds atomically."""
+    """CUDA kernels of `RowSum`: one launch for a small table, otherwise a sort first."""
 
     backward = RowSum.backward
 

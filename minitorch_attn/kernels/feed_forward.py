@@ -1,20 +1,20 @@
-"""Feed-forward network on a GPU: matrix products by the library, and one launch between them.
+"""Feed-forward network on a GPU: matrix products, with one kernel launch between them.
 
     u = x W1^T + b1,   h = f(u),   y = h W2^T + b2
     dL/du = dL/dh * f'(u),   dL/db1 = sum of dL/du over the rows,   dL/db2 = ... of dL/dy
 
-`backend.matmul` computes the products. In the forward pass, one kernel adds b1 to the product
-and computes h and the slope f'(u) from it; h overwrites u. In the backward pass, one kernel
-multiplies dL/dh by the slope, in place, and adds up the columns for dL/db1.
+`backend.matmul` computes the products. In the forward pass, one kernel adds b1 to the product, and
+computes h and the slope f'(u) from the sum u. h overwrites u in memory. In the backward pass, one
+kernel multiplies dL/dh by the slope, in place, and adds up the columns for dL/db1.
 
 Launches besides the products: 2 forward and 2 backward, in place of 13 and 3 (GELU). The slope of
 ReLU is not stored: it is 1 where h > 0. For a few rows that do not need a gradient, as in
 generation, the forward pass takes two launches and no product (`few_rows`).
 
-`FeedForwardInBlocks` runs the same kernels. On a GPU it would have a single block, and its
-backward pass would need a seventh product to recompute the hidden layer. Instead, h and the
-slope are kept: two arrays of the hidden layer's size. Use `checkpoint` if memory is too
-scarce for them.
+On a GPU, `FeedForwardInBlocks` runs the same kernels. Dividing the rows into blocks helps only a
+CPU, and recomputing the hidden layer in the backward pass takes a seventh product. The kernels keep
+h and the slope instead, two arrays of the hidden layer's size. If there is not enough memory for
+them, use `checkpoint`.
 """
 
 from ..backend import array_module, matmul
@@ -49,8 +49,9 @@ template <typename T, typename A> __global__ void bias_and_activation(
     }
 }
 
-// grad (rows, n) *= slope, in place, and its column sums, unless grad_bias is null. Without a slope
-// (ReLU), it is 1 or 0 by the hidden layer. Threads as in `column_sum`.
+// grad (rows, n) *= slope, in place; its column sums go to grad_bias, unless that is null. If slope
+// is null (ReLU), it is 1 where the hidden layer is positive, else 0. The threads divide the work
+// as in `column_sum`.
 template <typename T, typename A> __global__ void __launch_bounds__(1024) through_activation(
     T* grad, const T* hidden, const T* slope, T* grad_bias, long long rows, long long n)
 {
@@ -79,7 +80,7 @@ def bias_and_activation(u, bias, activation, with_slope):
     Parameters
     ----------
     u : CuPy array of shape (rows, hidden)
-        A product that nothing else refers to.
+        Product that is overwritten. Nothing else may refer to it.
     bias : CuPy array of shape (hidden,), or None
     activation : str
     with_slope : bool
@@ -109,7 +110,7 @@ def through_activation(grad_h, h, slope, need_bias):
 @register(FeedForwardInBlocks)
 @register(FeedForward)
 class FeedForwardKernel:
-    """Feed-forward network with two launches besides the products, forward and backward."""
+    """CUDA kernels of the feed-forward network: two launches forward and two backward."""
 
     @staticmethod
     def accepts(x, *parameters, activation):

@@ -4,9 +4,9 @@
 
 Generation computes one token at a time. Each product then reads the full weight matrix, but uses
 each number in it only once or a few times. The time to read the weight therefore dominates in any
-implementation. One warp of 32 threads processes one row of the weight: it reads 32 neighbouring
-numbers at once, each thread keeps one partial sum for each row of x, and the warp adds up the
-32 partial sums at the end.
+implementation. One warp of 32 threads processes one row of the weight, and reads 32 neighbouring
+numbers at once. Each thread keeps one partial sum for each row of x. At the end, the warp adds up
+the 32 partial sums.
 
 Several layers with the same input x share one launch. The query, key and value projections take
 one launch instead of 3 products and 3 launches.
@@ -41,7 +41,8 @@ SOURCE = Source(
     ACTIVATE
     + TABLE_SOURCE
     + r"""
-// One warp for each row of all weights together; y is in the table. f is -1 for no activation.
+// One warp for each row of the weights of all layers. The results go to table.x. f is -1
+// without an activation.
 template <typename T, typename A> __global__ void few_rows(
     const T* x, const Table<T> table, long long rows, long long width, long long f)
 {

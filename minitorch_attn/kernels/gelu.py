@@ -18,8 +18,8 @@ from .source import FLOATS, Source, all_contiguous
 
 __all__ = ["ACTIVATE", "NUMBER", "GeluKernel", "GeluTanhKernel", "ReluKernel", "SiluKernel"]
 
-NUMBER = {"gelu": 0, "gelu_tanh": 1, "silu": 2, "relu": 3}  # f in the source
-THREADS, EACH = 256, 4  # threads of a block, and elements for each of them
+NUMBER = {"gelu": 0, "gelu_tanh": 1, "silu": 2, "relu": 3}  # the argument f of the kernels
+THREADS, EACH = 256, 4  # threads of a block, and elements for each thread
 
 ACTIVATE = r"""
 // y = f(x) and slope = dy/dx. f is 0: GELU, 1: GELU by tanh, 2: SiLU, 3: ReLU.
@@ -78,7 +78,7 @@ template <typename T, typename A> __global__ void activation_backward(
 
 
 def forward(x, activation):
-    """Launch the forward kernel; return y."""
+    """Launch the forward kernel, and return y."""
     (x,) = all_contiguous(x)
     y = array_module(x).empty_like(x)
     SOURCE.launch(
@@ -89,7 +89,7 @@ def forward(x, activation):
 
 
 def backward(grad_y, x, activation):
-    """Launch the backward kernel; return grad_x. For ReLU, x may also be y."""
+    """Launch the backward kernel, and return grad_x. For ReLU, x may also be y."""
     grad_y, x = all_contiguous(grad_y, x)
     grad_x = array_module(x).empty_like(x)
     SOURCE.launch(
@@ -100,10 +100,10 @@ def backward(grad_y, x, activation):
 
 
 class _Kernel:
-    """A gated activation in one launch forward and one backward."""
+    """CUDA kernels of a gated activation: one launch forward and one backward."""
 
     name = ""
-    saves_output = True  # as the operation does, for the composed version
+    saves_output = True  # like the operation; the composed version needs this
 
     @staticmethod
     def accepts(x):
@@ -123,28 +123,28 @@ class _Kernel:
 
 @register(Gelu)
 class GeluKernel(_Kernel):
-    """GELU in one launch forward and one backward."""
+    """CUDA kernels of GELU: one launch forward and one backward."""
 
     name, saves_output = "gelu", False
 
 
 @register(GeluTanh)
 class GeluTanhKernel(_Kernel):
-    """GELU by tanh in one launch forward and one backward."""
+    """CUDA kernels of GELU by tanh: one launch forward and one backward."""
 
     name = "gelu_tanh"
 
 
 @register(Silu)
 class SiluKernel(_Kernel):
-    """SiLU in one launch forward and one backward."""
+    """CUDA kernels of SiLU: one launch forward and one backward."""
 
     name = "silu"
 
 
 @register(Relu)
 class ReluKernel(_Kernel):
-    """ReLU of floating-point numbers in one launch forward and one backward."""
+    """CUDA kernels of ReLU for floating-point numbers: one launch forward and one backward."""
 
     name = "relu"
 

@@ -45,7 +45,7 @@ template <typename T, typename A> __global__ void kv_store(
 
 @register(store)
 class StoreKernel:
-    """`nn.kv_cache.store` in one launch."""
+    """CUDA kernel of `nn.kv_cache.store`: one launch."""
 
     @staticmethod
     def accepts(keys, values, start, key, value):

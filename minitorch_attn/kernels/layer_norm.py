@@ -2,8 +2,8 @@
 
     y = (x - m) r * weight + bias,   m = mean(x),   r = 1 / sqrt(mean((x - m)^2) + eps)
 
-RMSNorm is the same without m and bias. With h = grad_y * weight and x_hat = (x - m) r, as in
-`ops.layer_norm`,
+RMSNorm is the same formula without m and bias. With h = grad_y * weight and x_hat = (x - m) r, as
+in `ops.layer_norm`,
 
     grad_x = r (h - mean(h) - x_hat mean(h x_hat))                         one block for each row
     grad_weight = sum over rows of grad_y x_hat,  grad_bias = ... grad_y   see `columns`
@@ -112,7 +112,7 @@ def norm_forward(x, weight, bias, row_axes, eps, centre):
     -------
     y : array of the shape of x
     mean, rstd : arrays of shape (rows, 1)
-        `mean` is None without `centre`.
+        `mean` is None if `centre` is False.
     """
     xp = array_module(x)
     x, weight, bias = all_contiguous(x, weight, bias)
@@ -128,7 +128,7 @@ def norm_forward(x, weight, bias, row_axes, eps, centre):
 
 
 def norm_backward(grad_y, x, weight, mean, rstd, row_axes, needs_grad):
-    """Launch the backward kernels; return grad_x, grad_weight and grad_bias, or None for each."""
+    """Launch the backward kernels. Return grad_x, grad_weight and grad_bias, each possibly None."""
     xp = array_module(x)
     grad_y, x, weight = all_contiguous(grad_y, x, weight)
     need_x, need_weight, need_bias = needs_grad
@@ -157,7 +157,7 @@ def _one_dtype(*arrays):
 
 @register(LayerNorm)
 class LayerNormKernel:
-    """LayerNorm in one launch forward and two backward."""
+    """CUDA kernels of LayerNorm: one launch forward and two backward."""
 
     @staticmethod
     def accepts(x, weight, bias, *, eps, row_axes):
@@ -180,7 +180,7 @@ class LayerNormKernel:
 
 @register(RMSNorm)
 class RMSNormKernel:
-    """RMSNorm in one launch forward and two backward."""
+    """CUDA kernels of RMSNorm: one launch forward and two backward."""
 
     @staticmethod
     def accepts(x, weight, *, eps, row_axes):

@@ -1,4 +1,4 @@
-"""Linear layer on a GPU: a library computes the products; one kernel adds the bias.
+"""Linear layer on a GPU: matrix products, and a kernel that adds the bias.
 
     y = x @ weight^T + bias,   grad_bias_j = sum over rows i of grad_y_ij
 
@@ -38,12 +38,12 @@ template <typename T, typename A> __global__ void add_bias(
 
 
 def add_bias(y, bias):
-    """Return y + bias, computed in place in y; a bias of None is 0.
+    """Return y + bias, computed in place in y. A bias of None counts as 0.
 
     Parameters
     ----------
     y : CuPy array of shape (rows, n)
-        A product that nothing else refers to.
+        Product that is overwritten. Nothing else may refer to it.
     bias : CuPy array of shape (n,), or None
     """
     if bias is None:
@@ -55,7 +55,7 @@ def add_bias(y, bias):
 
 @register(Linear)
 class LinearKernel:
-    """Linear layer with one launch for the bias forward and one backward."""
+    """CUDA kernels of a linear layer: for the bias, one launch forward and one backward."""
 
     @staticmethod
     def accepts(x, weight, bias):

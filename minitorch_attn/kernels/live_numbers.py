@@ -1,10 +1,9 @@
 """Live numbers of a CUDA graph: write the values that change between replays, in one launch.
 
 A graph replays its launches with the arguments recorded at capture. Its kernels therefore read
-changing numbers (the learning rate, the dropout counter) from device memory. Before each
-replay, one launch writes the new values there; it receives them as its argument. A copy from
-the host would be less convenient: the host memory would have to stay unchanged until the device
-has read it.
+changing numbers (the learning rate, the dropout counter) from device memory. Before each replay,
+one launch receives the new values as its argument and writes them there. A copy from the host would
+be less convenient: the host memory would have to stay unchanged until the device has read it.
 """
 
 import numpy as np
@@ -32,7 +31,7 @@ template <typename T, typename A> __global__ void write_numbers(
 
 @register(write_numbers)
 class WriteKernel:
-    """`backend.graph_capture.write_numbers` in one launch."""
+    """CUDA kernel of `backend.graph_capture.write_numbers`: one launch."""
 
     @staticmethod
     def accepts(board, values):

@@ -1,15 +1,15 @@
 """One launch for many arrays: gather gradients, their norm, clipping, and the update of Adam.
 
 A typical model has a hundred parameters, most of them small. A launch for each of them would
-take longer than all the arithmetic. A kernel therefore receives a table of addresses and treats
-the arrays as one vector:
+take longer than all the arithmetic. Each kernel here therefore receives a table of addresses and
+treats the arrays as one vector:
 
     element i of the vector is element i - start[a] of array a,   start[a] <= i < start[a + 1]
 
 The table is an argument of the launch, so it is not copied from the host to the device first.
-Arguments are limited to 4 KB, which is enough for 128 arrays. Launches, in place of one for
-each array: 1 to gather, 2 for a norm, 1 to scale, 1 to undo a loss scale, and 1 for the update
-of `optim.Adam` and `optim.AdamW`, whose formulas are in `optim.adam`.
+Arguments are limited to 4 KB, which is enough for 128 arrays. Instead of one launch for each array,
+the kernels take 1 launch to gather, 2 for a norm, 1 to scale, 1 to undo a loss scale, and 1 for the
+update of `optim.Adam` or `optim.AdamW`. The formulas of the update are in `optim.adam`.
 """
 
 import math
@@ -30,7 +30,7 @@ __all__ = [
 ]  # fmt: skip
 
 AT_ONCE = 128  # arrays in a table
-THREADS, BLOCKS = 256, 512  # `many_squares` has at most so many blocks, each with one partial sum
+THREADS, BLOCKS = 256, 512  # maximum number of blocks (partial sums) of `many_squares`
 TABLE = np.dtype([("at", "u8", AT_ONCE), ("start", "i8", AT_ONCE + 1), ("arrays", "i8")])
 
 SOURCE = Source(
@@ -137,7 +137,7 @@ template <typename T, typename A> __global__ void adam(
 
 
 def tables(arrays):
-    """Yield the table of at most 128 arrays, their total size and where they start.
+    """Yield, for each group of at most 128 arrays, its table, its size and its start.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def _same_kind(*arrays):
 
 @register(join)
 class GatherKernel:
-    """`optim.flat_buffer.join` in one launch."""
+    """CUDA kernel of `optim.flat_buffer.join`: one launch."""
 
     @staticmethod
     def accepts(pieces, out):
@@ -272,8 +272,8 @@ class AdamKernel:
         group : dict
             Options, as in `Optimizer.param_groups`.
         updates : callable
-            `updates()` returns the number of the current update, counted from 1; in a CUDA
-            graph, the number of the replay.
+            `updates()` returns the number of the current update, counted from 1. In a CUDA graph,
+            it returns the number of the replay.
         value, m, v, largest : arrays of shape (n,)
             Range of the buffers of parameters and state.
         grads : list of arrays

@@ -1,4 +1,4 @@
-"""Philox random numbers in a CUDA kernel: the entries of a dropout mask, as in `keep_mask`.
+"""Philox random numbers in CUDA: a kernel draws the dropout mask that `keep_mask` draws.
 
 `PHILOX` is CUDA source to put at the start of a kernel file. See `backend.random` and
 `backend.philox`.
@@ -32,8 +32,9 @@ __device__ inline void philox(unsigned long long key, unsigned long long counter
 }
 
 // Entries `first` to `first` + 15 of a dropout mask as the bits 0 to 15; 1 keeps the entry.
-// A counter value makes 16 numbers of 16 bits, which are compared with `threshold`.
-// In a CUDA graph, `live` has the seed of this replay, and the counter to which `offset` is added.
+// Each counter value yields 16 numbers of 16 bits. An entry is kept if its number is below
+// `threshold`. In a CUDA graph, `live` has the seed of this replay, and the counter to which
+// `offset` is added.
 __device__ inline unsigned keep_bits(unsigned long long seed, unsigned long long offset,
                                      const unsigned long long* live,
                                      unsigned long long first, unsigned threshold)

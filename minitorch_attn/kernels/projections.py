@@ -3,13 +3,14 @@
     y_i = x @ weight_i^T + bias_i
     grad_x = sum over i of g_i @ weight_i,   grad_bias_i = column sums of g_i,   with g_i = dL/dy_i
 
-`backend.matmul` computes the products. If the weights, and the g_i, lie side by side in memory
-(`side_by_side`), one batched product computes all layers. One launch adds all biases in place,
+`backend.matmul` computes the products. If the weights lie side by side in memory, and so do the g_i
+(see `side_by_side`), one batched product computes all layers. One launch adds all biases in place,
 one computes the column sums of all g_i, and one adds up the products for grad_x.
 
-The three projections of attention take 1 product and 1 launch forward, and 2 and 2 backward.
-Separate layers take 3 products and 3 launches forward, and 6 and 5 backward. For a few rows, as in
-generation, the forward pass is one launch without a product (`few_rows`).
+The three projections of attention take 1 product and 1 launch forward, and 2 products and 2
+launches backward. Separate layers take 3 products and 3 launches forward, and 6 products and 5
+launches backward. For a few rows, as in generation, the forward pass is one launch without a
+product (`few_rows`).
 """
 
 from ..backend import array_module, matmul
@@ -30,8 +31,8 @@ SOURCE = Source(
     + TILES
     + TABLE_SOURCE
     + r"""
-// x (rows, n) += bias (n), in place; blockIdx.y is the layer. A layer with fewer columns than the
-// largest has tiles without rows.
+// x (rows, n) += bias (n), in place; blockIdx.y is the layer. If a layer has fewer columns than the
+// widest layer, its surplus blocks have tiles without rows.
 template <typename T, typename A> __global__ void add_biases(const Table<T> table, long long rows) {
     T* x = table.x[blockIdx.y];
     const T* bias = table.bias[blockIdx.y];
@@ -46,7 +47,7 @@ template <typename T, typename A> __global__ void add_biases(const Table<T> tabl
     }
 }
 
-// The column sums of each x (rows, n) go to its bias, unless that is null: as `column_sum`.
+// Write the column sums of each x (rows, n) to its bias, unless the bias is null. See `column_sum`.
 template <typename T, typename A> __global__ void __launch_bounds__(1024) column_sums(
     const Table<T> table, long long rows)
 {
@@ -82,7 +83,8 @@ def products(lefts, rights):
     Parameters
     ----------
     lefts, rights : list of CuPy arrays of shape (n, k) and (k, m)
-        Arrays that lie side by side, possibly transposed, or the same array in all pairs.
+        Matrices that lie side by side in memory, possibly as transposed views. Alternatively, one
+        matrix that all pairs share.
     """
     left, right = batch_of(lefts), batch_of(rights)
     if left is None or right is None or max(len(left), len(right)) < len(lefts):
@@ -103,7 +105,7 @@ def batch_of(matrices):
 
 
 def add_biases(ys, biases):
-    """Return the matrices (rows, out_i) with their biases added in place; a bias of None is 0."""
+    """Add biases in place to the matrices (rows, out_i), and return them. A bias may be None."""
     ys, biases = all_contiguous(*ys), all_contiguous(*biases)
     rows, widest = len(ys[0]), max(y.shape[1] for y in ys)
     if any(bias is not None for bias in biases):
@@ -143,7 +145,7 @@ def add_all(products):
 
 @register(Projections)
 class ProjectionsKernel:
-    """Linear layers of one input: besides the products, one launch forward and two backward."""
+    """CUDA kernels of linear layers with one input: one launch forward and two backward."""
 
     @staticmethod
     def accepts(x, *parameters):

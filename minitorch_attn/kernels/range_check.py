@@ -40,7 +40,7 @@ template <typename T, typename A> __global__ void store_largest(
 
 @register(store_largest)
 class LargestKernel:
-    """`backend.deferred.store_largest` in one launch."""
+    """CUDA kernel of `backend.deferred.store_largest`: one launch."""
 
     @staticmethod
     def accepts(index, lowest, allow, here):

@@ -2,8 +2,8 @@
 
     y[i_1, ..., i_k] = x[(i_1 - shift_1) mod n_1, ..., (i_k - shift_k) mod n_k]
 
-CuPy's `roll` along two axes copies four rectangles with one launch each, and so does its
-backward pass.
+CuPy's `roll` along two axes copies four rectangles with one launch each. Its backward pass takes
+four more launches.
 """
 
 import numpy as np
@@ -44,7 +44,7 @@ template <typename T, typename A> __global__ void roll(
 
 @register(Roll)
 class RollKernel:
-    """`Roll` in one launch; its backward is a roll in the other direction."""
+    """CUDA kernel of `Roll`: one launch. The backward pass rolls in the other direction."""
 
     @staticmethod
     def accepts(x, *, shifts, dims):

@@ -29,8 +29,8 @@ SOURCE = Source(
 // are 0 where cos or sin broadcast.
 struct Pairs { long long sizes[8], x_steps[8], cos_steps[8], sin_steps[8], axes; };
 
-// One thread for each pair of features. x_gap is the distance in x from a to b, y_step and y_gap
-// those from pair to pair and from a to b in y, which is contiguous.
+// One thread for each pair of features (a, b). x_gap is the distance from a to b in x. In y, which
+// is contiguous, y_step is the distance from one pair to the next, and y_gap that from a to b.
 template <typename T, typename A> __global__ void rotary(
     const T* x, const T* cos, const T* sin, T* y, const Pairs pairs, long long n,
     long long x_gap, long long y_step, long long y_gap, double sign)
@@ -58,7 +58,7 @@ template <typename T, typename A> __global__ void rotary(
 
 @register(Rotary)
 class RotaryKernel:
-    """`Rotary` in one launch; its backward is a rotation by the opposite angle."""
+    """CUDA kernel of `Rotary`: one launch. The backward pass rotates by the opposite angle."""
 
     @staticmethod
     def accepts(x, cos, sin, *, interleaved):
@@ -103,6 +103,6 @@ def rotated(x, cos, sin, interleaved, sign):
 
 
 def _steps(array, ndim):
-    """Return an array's strides in elements, broadcast to `ndim` axes: 0 for axes of size 1."""
+    """Return an array's strides in elements, for `ndim` axes; 0 for axes of size 1."""
     pairs = zip(array.shape, array.strides, strict=True)
     return [0] * (ndim - array.ndim) + [0 if n == 1 else s // array.itemsize for n, s in pairs]

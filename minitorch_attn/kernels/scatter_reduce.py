@@ -1,9 +1,9 @@
 """Scatter with a maximum or minimum on a GPU: y[index[i]] = max(y[index[i]], src[i]).
 
 The order of the comparisons does not change the result, so they may be atomic. CuPy's `maximum.at`
-rounds float64 to float32 (its `atomicMax` for double calls `fmaxf`) and loses NaN; here NaN wins,
-as in NumPy. An element is replaced by compare-and-swap on its bits: if another thread was
-faster, the swap fails and the thread tries again.
+rounds float64 to float32 (its `atomicMax` for double calls `fmaxf`) and loses NaN. This kernel does
+not round, and NaN wins, as in NumPy. A thread replaces an element by compare-and-swap on its bits.
+If another thread was faster, the swap fails and the thread tries again.
 """
 
 import numpy as np
@@ -60,7 +60,7 @@ template <typename T, typename A> __global__ void extreme_at(
 
 @register(extreme_at)
 class ExtremeKernel:
-    """`ops.scatter_reduce.extreme_at` in one launch, in addition to those for the indices."""
+    """CUDA kernel of `ops.scatter_reduce.extreme_at`: one launch, besides those for the indices."""
 
     @staticmethod
     def accepts(y, grid, src, largest):

@@ -1,9 +1,9 @@
 """Arrays side by side in one block of memory, which one batched product can read.
 
-cuBLAS multiplies a batch of matrices in one call if they are equally spaced in memory. The
-weights of the query, key and value projections, their gradients, and the gradients of query, key
-and value are three arrays each. If the three arrays lie side by side, the layers take 3 products
-instead of 9.
+cuBLAS multiplies a batch of matrices in one call if they are equally spaced in memory. In an
+attention layer, the projections of query, key and value have three weights and three weight
+gradients, and their outputs have three gradients. If the three arrays of each kind lie side by
+side, the projections take 3 products instead of 9.
 
 The arrays remain separate objects. Each uses a part of the same block, which is freed when the last
 of them is deleted.
@@ -20,7 +20,7 @@ __all__ = ["SideBySideKernel", "as_one", "empty_side_by_side", "parts_of"]
 
 
 def as_one(arrays):
-    """Return equally spaced arrays in one block of memory as one array; otherwise, return None.
+    """Return arrays as one array if they are equally spaced in one block of memory, else None.
 
     Parameters
     ----------
@@ -57,12 +57,13 @@ def empty_side_by_side(arrays):
     Parameters
     ----------
     arrays : sequence of CuPy arrays
-        Each fills its memory without gaps; its axes may be in any order, as in attention heads.
+        The elements of each array must fill its memory without gaps. The axes may be in any order
+        in memory, as in attention heads.
     """
     xp, first = load(), arrays[0]
     if len({(a.shape, a.strides, a.dtype) for a in arrays}) > 1 or not first.size:
         return [xp.empty_like(a) for a in arrays]
-    like = xp.empty_like(first)  # its strides: those of `first`, without gaps
+    like = xp.empty_like(first)  # for its strides: the order of `first`, without gaps
     memory = xp.empty(len(arrays) * first.size, first.dtype).data
     return [
         xp.ndarray(first.shape, first.dtype, memory + i * like.nbytes, like.strides)
@@ -72,7 +73,7 @@ def empty_side_by_side(arrays):
 
 @register(side_by_side)
 class SideBySideKernel:
-    """`nn.linear.side_by_side`: copy arrays to one block of memory unless they share one."""
+    """`nn.linear.side_by_side` on a GPU: copy arrays to one block of memory if necessary."""
 
     @staticmethod
     def accepts(arrays):

@@ -4,8 +4,9 @@
     log-softmax: y_j = x_j - m - log(s)
 
 m and s are computed in one pass over the row. Each thread keeps the maximum of the elements that it
-has seen and the sum of their exponentials; a new maximum rescales the sum (Milakov and Gimelshein,
-arXiv:1805.02867v2, algorithm 3). The threads' pairs (m, s) are then combined.
+has seen, and the sum of their exponentials. When it finds a new maximum, it rescales the sum
+(Milakov and Gimelshein, arXiv:1805.02867v2, algorithm 3). The threads' pairs (m, s) are then
+combined.
 
     softmax:     grad_x = y (grad_y - sum(grad_y y))
     log-softmax: grad_x = grad_y - exp(y) sum(grad_y)
@@ -23,7 +24,7 @@ from .source import FLOATS, Source, all_contiguous, threads_for_row
 
 __all__ = ["LOWEST", "MAX_AND_SUM", "LogSoftmaxKernel", "MaskedSoftmaxKernel", "SoftmaxKernel"]
 
-LEADING_AXES = 4  # of a mask: the kernel finds a row of the mask from four indices
+LEADING_AXES = 4  # the kernel finds a row of a mask from four indices
 _FLOAT = -3.4028234663852886e38
 LOWEST = {"float16": _FLOAT, "float32": _FLOAT, "float64": -1.7976931348623157e308}  # finite in A
 
@@ -74,8 +75,8 @@ template <typename T, typename A> __global__ void log_softmax_forward(
     for (long long j = threadIdx.x; j < n; j += blockDim.x) y[j] = T(A(x[j]) - m - log_s);
 }
 
-// The axes of x are (n0, n1, n2, n3, n). The mask has steps of its own, 0 where it is broadcast.
-// A row without an allowed element is 0.
+// The axes of x are (n0, n1, n2, n3, n). The mask has its own steps, which are 0 along broadcast
+// axes. If a row has no allowed element, the result is a row of zeros.
 template <typename T, typename A> __global__ void masked_softmax_forward(
     const T* x, const bool* mask, T* y, long long n1, long long n2, long long n3, long long n,
     long long step0, long long step1, long long step2, long long step3, long long step,
@@ -177,7 +178,7 @@ def _takes(x, axis):
 
 @register(Softmax)
 class SoftmaxKernel:
-    """Softmax along the last axis, in one launch forward and one backward."""
+    """CUDA kernels of softmax along the last axis: one launch forward and one backward."""
 
     name = "softmax"
 
@@ -199,14 +200,14 @@ class SoftmaxKernel:
 
 @register(LogSoftmax)
 class LogSoftmaxKernel(SoftmaxKernel):
-    """Log-softmax along the last axis, in one launch forward and one backward."""
+    """CUDA kernels of log-softmax along the last axis: one launch forward and one backward."""
 
     name = "log_softmax"
 
 
 @register(MaskedSoftmax)
 class MaskedSoftmaxKernel:
-    """Masked softmax along the last axis, in one launch forward and one backward."""
+    """CUDA kernels of masked softmax along the last axis: one launch forward and one backward."""
 
     @staticmethod
     def accepts(x, mask, *, axis):

@@ -1,8 +1,8 @@
 """Compile CUDA source with CuPy, and launch its kernels.
 
 Every kernel is a template in plain CUDA C++ with two types: T, the type of the arrays, and A,
-the type in which sums are accumulated (float for float16). Integers are passed as `long long`
-and numbers as `double`, which is how CuPy passes Python's ints and floats.
+the type in which sums are accumulated (float for float16). Integers are passed as `long long` and
+other numbers as `double`, because CuPy passes Python ints and floats in this way.
 """
 
 from ..backend import cuda
@@ -33,7 +33,7 @@ template <typename A> __device__ A warp_max(A value) {
     return value;
 }
 
-// The sum over all threads of a block: of each warp first, then of the sums of the warps.
+// The sum over all threads of a block: first within each warp, then over the warps.
 template <typename A> __device__ A block_sum(A value) {
     __shared__ A of_warp[32];
     value = warp_sum(value);
@@ -85,7 +85,7 @@ class Source:
         return {name: f"{name}<{', '.join(self.types[dtype])}>" for name in self.names}
 
     def _function(self, name, dtype):
-        """Return a kernel. The first call for a dtype compiles the file's kernels for it."""
+        """Return a kernel. The first call for a dtype compiles all kernels of the file for it."""
         found = self._functions.get((name, dtype))
         if found is None:
             expressions = self.instances(dtype)
@@ -127,7 +127,7 @@ def threads_for_row(n):
 
 
 def all_contiguous(*arrays):
-    """Return the arrays in C order, copying only those that are not; None stays None."""
+    """Return the arrays in C order. Arrays already in C order are not copied; None stays None."""
     xp = cuda.load()
     return [
         a if a is None or a.flags.c_contiguous else xp.ascontiguousarray(a)  # () stays ()

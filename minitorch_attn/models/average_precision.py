@@ -1,8 +1,8 @@
 """Average precision of object detections, as defined by the COCO evaluation.
 
-Lin et al. 2014, "Microsoft COCO: Common Objects in Context", arXiv:1405.0312v3. The figures are
-defined by its evaluation program (cocodataset.org/#detection-eval). NumPy computes everything
-here, because nothing is differentiated.
+Lin et al. 2014, "Microsoft COCO: Common Objects in Context", arXiv:1405.0312v3. COCO's evaluation
+program (cocodataset.org/#detection-eval) defines the exact computation. This module uses NumPy,
+because it does not need gradients.
 """
 
 from ..backend import as_device, module_for, to_host
@@ -14,44 +14,45 @@ __all__ = ["average_precision", "match_by_score", "precision_at_recalls"]
 
 xp = module_for(as_device("cpu"))  # sorting and counting run on the host
 
-THRESHOLDS = xp.linspace(0.5, 0.95, 10)  # of the IoU
+THRESHOLDS = xp.linspace(0.5, 0.95, 10)  # minimum IoU of a match
 RECALLS = xp.linspace(0.0, 1.0, 101)
-MOST = 100  # predictions per image and class
+MOST = 100  # largest number of predictions per image and class
 AREAS = {"": (0, xp.inf), "s": (0, 32**2), "m": (32**2, 96**2), "l": (96**2, xp.inf)}  # in pixels
 
 
 @names_arguments
 def average_precision(predictions, targets):
-    r"""Compute COCO's six figures for the boxes that a detector found.
+    r"""Compute COCO's six average precisions from a detector's predictions.
 
     Parameters
     ----------
     predictions : list of dict
         For each image, `scores` (prediction,), `labels` (prediction,) and `boxes` (prediction, 4),
-        as arrays or tensors. Boxes are corners in pixels.
+        as arrays or tensors. Boxes are in corner format, in pixels.
     targets : list of dict
-        For each image, `class_labels` (target,), `boxes` (target, 4) and, optionally, `iscrowd`
-        (target,), which marks boxes around many objects, and `area` (target,). The default
-        `area` is the area of the box.
+        For each image, `class_labels` (target,) and `boxes` (target, 4). Two fields are optional:
+        `iscrowd` (target,) marks boxes around groups of objects, and `area` (target,) is by default
+        the area of the box.
 
     Returns
     -------
     dict of float
-        `AP`: mean over the IoU thresholds 0.5, 0.55, ..., 0.95; `AP50` and `AP75`: at one
-        threshold; `APs`, `APm` and `APl`: for targets below 32^2 pixels, up to 96^2, and above. A
-        figure is -1 if it has no targets.
+        `AP` is the mean over the IoU thresholds 0.5, 0.55, ..., 0.95. `AP50` and `AP75` use the
+        thresholds 0.5 and 0.75. `APs`, `APm` and `APl` are like `AP`, but for targets with an area
+        below 32^2 pixels, from 32^2 to 96^2, and above. A value is -1 if there are no targets for
+        it.
 
     Notes
     -----
-    For each class and threshold, the predictions of all images are sorted by score. Each one is
-    correct if it is matched with a target (see `match_by_score`). The precision after k
-    predictions is the fraction of correct ones among them, and the recall is the number of
-    correct ones divided by the number of targets. The average precision is the mean of the
-    precision at 101 recalls 0, 0.01, ..., 1. The precision at a recall is the maximum precision
-    at this recall or above, or 0 if this recall is never reached.
+    For each class and threshold, the predictions of all images are sorted by score. A prediction is
+    correct if it is matched with a target (see `match_by_score`). The precision after the first k
+    predictions is the fraction of them that is correct. The recall is the number of correct
+    predictions divided by the number of targets. The average precision is the mean of the
+    precisions at the 101 recalls 0, 0.01, ..., 1. The precision at a recall is the maximum
+    precision at this recall or above, or 0 if this recall is never reached.
 
-    Crowds, and targets outside the size range, are ignored: they are not counted as targets, and
-    predictions matched with them are neither correct nor wrong. Unmatched predictions outside
+    Targets that are crowds or outside the size range are ignored: they are not counted as targets,
+    and predictions matched with them are neither correct nor wrong. Unmatched predictions outside
     the size range are also ignored.
 
     Examples
@@ -87,11 +88,12 @@ def average_precision(predictions, targets):
 
 
 def match_by_score(iou, crowd, ignored, thresholds=THRESHOLDS):
-    """Match an image's predictions, sorted by descending score, with its targets, one by one.
+    """Match the predictions of one image with its targets, from the best score to the worst.
 
     Parameters
     ----------
     iou : array of shape (prediction, target)
+        IoU of each prediction with each target. The predictions are sorted by descending score.
     crowd, ignored : bool array of shape (target,)
         `crowd` marks targets that can be matched any number of times, and `ignored` marks
         targets that do not count.
@@ -101,12 +103,13 @@ def match_by_score(iou, crowd, ignored, thresholds=THRESHOLDS):
     Returns
     -------
     int64 array of shape (prediction, threshold)
-        The target of each prediction, or -1.
+        Index of the target matched with each prediction, or -1 if it is unmatched.
 
     Notes
     -----
-    A prediction is matched with the free target that has the largest IoU with it. Targets that
-    count take precedence over ignored ones. If several have the same IoU, the last is chosen.
+    A prediction is matched with the target that has the largest IoU with it among those that can
+    still be matched. Targets that count take precedence over ignored ones. If several targets have
+    the same IoU, the last one is chosen.
 
     Examples
     --------
@@ -166,7 +169,7 @@ def precision_at_recalls(scores, right, ignored, num_targets):
 
 
 def _precision(images, smallest, largest):
-    """Return the precision of a class, (threshold, recall), or -1 without targets of this size."""
+    """Return a class's precisions (threshold, recall); all are -1 without targets of this size."""
     scores, right, ignored, count = [], [], [], 0
     for image in images:
         area = image["target_area"]
@@ -188,7 +191,7 @@ def _precision(images, smallest, largest):
 
 
 def _of_class(found, wanted, label):
-    """Select a class in an image: its best predictions, its targets, and their IoU."""
+    """Return one class's best predictions and targets in an image, with the IoU of each pair."""
     mine = xp.flatnonzero(found["labels"] == label)
     best = mine[xp.argsort(-found["scores"][mine], kind="stable")[:MOST]]
     theirs = xp.flatnonzero(wanted["class_labels"] == label)

@@ -36,7 +36,7 @@ class OffsetPositions(nn.LearnedPositionalEmbedding):
 
 
 class BART(EncoderDecoder):
-    """BART encoder-decoder: predicts the next token of a text from a corrupted version of the text.
+    """BART encoder-decoder: reads a corrupted text and predicts the original, token by token.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class BART(EncoderDecoder):
     max_len : int, default 1024
         Maximum number of tokens in a text.
     tie_weights : bool, default True
-        Whether source embeddings, target embeddings and output layer share one matrix.
+        Whether the source embeddings, the target embeddings and the output layer share one matrix.
     pad_id : int, default 1
         Id of the padding token. Its embedding is initialized to 0 and receives a zero gradient.
 
@@ -111,7 +111,9 @@ class BART(EncoderDecoder):
 
 
 def bart_base(**changes):
-    """Build BART base (section 2.1): 6 + 6 layers, embed_dim 768, 139,420,416 parameters.
+    """BART base (section 2.1): 6 + 6 layers of size 768, 139,420,416 parameters.
+
+    The encoder and the decoder have 6 layers each.
 
     Parameters
     ----------
@@ -127,7 +129,9 @@ def bart_base(**changes):
 
 
 def bart_large(**changes):
-    """Build BART large (section 2.1): 12 + 12 layers, embed_dim 1024, 406,291,456 parameters.
+    """BART large (section 2.1): 12 + 12 layers of size 1024, 406,291,456 parameters.
+
+    The encoder and the decoder have 12 layers each.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ class BERT(nn.Module):
     ----------
     vocab_size : int
     embed_dim, num_heads, num_layers : int
-        Vector size (H), number of heads (A) and number of layers (L).
+        Size of each token's vector, number of heads and number of layers (H, A and L in the paper).
     ff_dim : int, optional
         Hidden size of the feed-forward networks. Default: 4 * embed_dim.
     max_positions : int, default 512
@@ -173,7 +173,7 @@ class BERT(nn.Module):
         return x
 
     def pool(self, hidden):
-        """Return one vector for each text: tanh of a linear layer, applied to the first token.
+        """Return one vector for each text: the first token's vector after a linear layer and tanh.
 
         Parameters
         ----------
@@ -242,7 +242,9 @@ class BERTMaskedLM(nn.Module):
 
 
 class BERTPreTraining(nn.Module):
-    """BERT with heads for masked tokens and next sentence (0: B follows A), section 3.1.
+    """BERT with both pre-training heads: masked tokens and next sentence (section 3.1).
+
+    Class 0 of the next-sentence head means that sentence B follows sentence A.
 
     Parameters
     ----------
@@ -342,33 +344,35 @@ def _initialize(module):
 
 
 def _build(embed_dim, num_layers, settings):
-    """Build a published size with head_dim 64 and the uncased vocabulary, where [PAD] is id 0."""
+    """Build a BERT with head_dim 64 and the size of the uncased vocabulary, where [PAD] is id 0."""
     size = {"embed_dim": embed_dim, "num_layers": num_layers, "num_heads": embed_dim // 64}
     return BERT(**{"vocab_size": 30522, "padding_idx": 0, **size, **settings})
 
 
 def bert_tiny(**settings):
-    """BERT tiny, L=2, H=128: 4,385,920 parameters. `settings` override arguments of `BERT`."""
+    """BERT tiny: 2 layers of size 128, 4,385,920 parameters. See `bert_base` for `settings`."""
     return _build(128, 2, settings)
 
 
 def bert_mini(**settings):
-    """BERT mini, L=4, H=256: 11,170,560 parameters. `settings` override arguments of `BERT`."""
+    """BERT mini: 4 layers of size 256, 11,170,560 parameters. See `bert_base` for `settings`."""
     return _build(256, 4, settings)
 
 
 def bert_small(**settings):
-    """BERT small, L=4, H=512: 28,763,648 parameters. `settings` override arguments of `BERT`."""
+    """BERT small: 4 layers of size 512, 28,763,648 parameters. See `bert_base` for `settings`."""
     return _build(512, 4, settings)
 
 
 def bert_medium(**settings):
-    """BERT medium, L=8, H=512: 41,373,184 parameters. `settings` override arguments of `BERT`."""
+    """BERT medium: 8 layers of size 512, 41,373,184 parameters. See `bert_base` for `settings`."""
     return _build(512, 8, settings)
 
 
 def bert_base(**settings):
-    """BERT base, L=12, H=768: 109,482,240 parameters. `settings` override arguments of `BERT`.
+    """BERT base: 12 layers of size 768, 109,482,240 parameters.
+
+    `settings` are arguments of `BERT` that override the published sizes.
 
     Examples
     --------
@@ -379,5 +383,5 @@ def bert_base(**settings):
 
 
 def bert_large(**settings):
-    """BERT large, L=24, H=1024: 335,141,888 parameters. `settings` override arguments of `BERT`."""
+    """BERT large: 24 layers of size 1024, 335,141,888 parameters. See `bert_base`."""
     return _build(1024, 24, settings)

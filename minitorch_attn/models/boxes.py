@@ -16,7 +16,7 @@ __all__ = [
 
 @names_arguments
 def center_to_corners_format(boxes):
-    """Convert boxes from centers to corners.
+    """Convert boxes from center format to corner format.
 
     Parameters
     ----------
@@ -41,7 +41,9 @@ def center_to_corners_format(boxes):
 
 @names_arguments
 def corners_to_center_format(boxes):
-    """Convert boxes from corners to centers, the inverse of `center_to_corners_format`.
+    """Convert boxes from corner format to center format.
+
+    This is the inverse of `center_to_corners_format`.
 
     Parameters
     ----------
@@ -127,8 +129,8 @@ def generalized_box_iou(boxes1, boxes2):
     -----
     For boxes A and B, and the smallest box C that encloses both [1]_,
         GIoU = IoU - (area(C) - area(A u B)) / area(C)                 Algorithm 1
-    The IoU of boxes that do not overlap is 0 wherever they are, with a gradient of zero. The second
-    term grows with their distance, so its gradient moves them towards each other.
+    If two boxes do not overlap, their IoU is 0 at any distance, and so is its gradient. The second
+    term grows with the distance, so its gradient moves the boxes towards each other.
 
     References
     ----------
@@ -146,7 +148,7 @@ def generalized_box_iou(boxes1, boxes2):
     for name, boxes in (("boxes1", boxes1), ("boxes2", boxes2)):
         if not (boxes[:, 2:] >= boxes[:, :2]).all():
             raise ArgumentError(
-                f"generalized_box_iou: {name} must be corners",
+                f"generalized_box_iou: {name} must be in corner format",
                 got="a box whose right or bottom is less than its left or top, or NaN",
                 expected="left, top, right and bottom",
                 hint="convert centers with center_to_corners_format(boxes)",

@@ -1,7 +1,8 @@
 """Captioner: a model that describes an image, with a small convolutional encoder.
 
-Xu et al. 2015, arXiv:1502.03044v3, section 3.1.1, take the annotations from a convolutional
-layer of a pretrained network, because its features still correspond to positions in the image.
+Xu et al. 2015 (arXiv:1502.03044v3, section 3.1.1) describe an image by annotations: feature
+vectors, one for each position in the image. They use the output of a convolutional layer of a
+pretrained network, because each of its positions still corresponds to a part of the image.
 """
 
 from .. import nn, ops
@@ -12,7 +13,7 @@ __all__ = ["Captioner", "ConvEncoder"]
 
 
 class ConvEncoder(nn.Module):
-    """Convolutional encoder: turns an image into one annotation per position of the last map.
+    """Convolutional encoder: computes one annotation (feature vector) per image position.
 
     Parameters
     ----------
@@ -20,20 +21,21 @@ class ConvEncoder(nn.Module):
         Height and width of an image in pixels.
     in_channels : int, default 1
     channels : sequence of int, default (32, 64, 64)
-        Channels of the 3 x 3 convolutions. The first two halve the map's size, rounded up.
+        Output channels of each 3 x 3 convolution. The first two convolutions halve the height and
+        width, rounded up.
 
     Attributes
     ----------
     grid : int
-        Height and width of the last map.
+        Height and width of the last feature map, which has one annotation per position.
     annotation_dim : int
-        Channels of the last map.
+        Number of channels of the last feature map, the size of an annotation.
 
     Notes
     -----
-    In the paper, the annotation a_i depends on the position i only through the part of the image
-    that the convolutions see. In a small network, this part is small, so a learned vector for
-    each position is added here.
+    In the paper, nothing tells the decoder where annotation a_i comes from, except the part of the
+    image that the convolutions see at position i. In a small network, this part is small. The
+    encoder therefore adds a learned vector for each position.
 
     Examples
     --------
@@ -74,9 +76,9 @@ class ConvEncoder(nn.Module):
 
 
 class Captioner(nn.Module):
-    """Model from image to caption: an encoder and a `ShowAttendTell` decoder.
+    """Captioning model: an image encoder and a `ShowAttendTell` decoder.
 
-    `generation.translate` writes captions with it, by greedy or beam search.
+    `generation.translate` generates captions with this model, by greedy or beam search.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """CLIP: image and text towers, trained to give an image and its text similar vectors.
 
 Radford et al. 2021, "Learning Transferable Visual Models From Natural Language Supervision",
-arXiv:2103.00020v1. Figure 3 gives the method as pseudocode; `CLIP.forward` computes the logits,
-and `contrastive_loss` the loss. Section 2.4 describes the towers, section 3.1 zero-shot
-classification.
+arXiv:2103.00020v1. Figure 3 gives the method as pseudocode: `CLIP.forward` computes its logits, and
+`contrastive_loss` computes its loss. Section 2.4 describes the towers, and section 3.1 describes
+zero-shot classification.
 """
 
 import math
@@ -21,7 +21,7 @@ from .vit import PatchEmbedding, VisionTransformer
 
 __all__ = ["CLIP", "ImageTower", "TextTower", "contrastive_loss", "similarity"]
 
-LARGEST_SCALE = 100.0  # section 2.5: the logits are not scaled by more than this
+LARGEST_SCALE = 100.0  # upper limit of the logits' scale factor (section 2.5)
 
 
 @names_arguments
@@ -59,9 +59,9 @@ def similarity(image_vectors, text_vectors, logit_scale):
 def contrastive_loss(logits):
     """Return the symmetric loss of a batch of pairs (Figure 3).
 
-    Row i contains the logits of image i for all texts, and column i those of text i for all
-    images. Each row and each column is a classification whose correct class is i. The loss is
-    the mean of their cross-entropies.
+    Row i contains the logits of image i for all texts, and column i contains the logits of text i
+    for all images. Each row and each column is a classification problem: the correct class of row i
+    and of column i is i. The loss is the mean of all their cross-entropies.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class ImageTower(VisionTransformer):
     in_channels : int, default 3
     attention_dropout : float, default 0
     activation : str or callable, default "quick_gelu"
-        As in the published weights: x sigmoid(1.702 x).
+        Default: x sigmoid(1.702 x), as in the published weights.
     eps : float, default 1e-5
 
     Attributes
@@ -166,16 +166,16 @@ class ImageTower(VisionTransformer):
 
 
 class TextTower(nn.Module):
-    """Text Transformer of CLIP: GPT blocks, with the end token's vector as the text's vector.
+    """Text Transformer of CLIP: maps texts to vectors, with GPT blocks.
 
-    The attention is causal (section 2.4), so the end token is the only one that reads the whole
-    text.
+    The output for the end token is projected to the vector of the text. Attention is causal
+    (section 2.4), so only the end token attends to the whole text.
 
     Parameters
     ----------
     vocab_size : int, default 49408
     context_length : int, default 77
-        Maximum number of tokens, the start and end tokens included.
+        Maximum number of tokens, including the start and end tokens.
     embed_dim, num_layers, num_heads, mlp_dim : int
     output_dim : int, default 512
         Size of the projection, which both towers share. 0: no projection.
@@ -280,7 +280,7 @@ class TextTower(nn.Module):
 
 
 class CLIP(nn.Module):
-    """CLIP: two towers and the temperature of their similarity.
+    """CLIP: an image tower, a text tower and a learned temperature.
 
     Parameters
     ----------
@@ -294,7 +294,8 @@ class CLIP(nn.Module):
     Attributes
     ----------
     logit_scale : Parameter of shape ()
-        log(1/temperature), which is learned. Its exponential is positive for every value.
+        log(1/temperature), which is learned. The scale factor 1/temperature is therefore always
+        positive.
 
     References
     ----------
@@ -335,7 +336,7 @@ class CLIP(nn.Module):
         images : Tensor of shape (image, channel, height, width)
         ids : int64 Tensor of shape (text, token)
         mask : Mask or bool Tensor, optional
-            As in `TextTower`.
+            See `TextTower.forward`.
 
         Returns
         -------
@@ -355,10 +356,11 @@ class CLIP(nn.Module):
 
     @computes("class vectors of prompts")
     def class_vectors(self, prompts):
-        """Return one vector for each class from the texts that name it (section 3.1.4).
+        """Return one unit vector for each class, computed from its prompts (section 3.1.4).
 
-        The mean of the unit vectors of a class is normalized again. Once the class vectors are
-        known, classification with several prompts takes no longer than with one.
+        The prompts of a class are texts that name the class. Their unit vectors are averaged, and
+        the mean is normalized again. Once the class vectors are known, classification with
+        several prompts per class takes no longer than with one.
 
         Parameters
         ----------
@@ -373,14 +375,15 @@ class CLIP(nn.Module):
         return normalize(vectors.reshape(classes, each, -1).mean(1), dim=-1)
 
     def classify(self, images, class_vectors):
-        """Return the logits of images for the classes with the given vectors: (image, class).
+        """Return the logits (image, class) of the zero-shot classifier of section 3.1.2.
 
-        No weight is trained for the classes: this is the zero-shot classifier of section 3.1.2.
+        `class_vectors` come from the method of the same name. No weights are trained for the
+        classes.
         """
         return similarity(self.image_vectors(images), class_vectors, self.logit_scale)
 
     def limit_scale(self, largest=LARGEST_SCALE):
-        """Limit the scale factor of the logits in place, as section 2.5 does after every step."""
+        """Clip the scale factor of the logits in place, after every training step (section 2.5)."""
         with no_grad():
             self.logit_scale.clamp_(max=math.log(largest))
 
@@ -390,7 +393,7 @@ def _projection(embed_dim, output_dim):
 
 
 def _initialize(tower, width, factor):
-    """Draw the matrices of a tower's blocks and its projection, as the published code does."""
+    """Initialize the matrices of a tower's blocks and its projection, as in the published code."""
     deep = (2 * max(len(tower.blocks), 1)) ** -0.5  # each block adds two terms to the residual path
     for block in tower.blocks:
         attention, hidden = block.attention, block.feed_forward

@@ -19,7 +19,7 @@ __all__ = [
     "RelativeAttention", "conformer_l", "conformer_m", "conformer_s",
 ]  # fmt: skip
 
-SMALLEST_INPUT = 7  # frames that two convolutions with kernel 3 and stride 2 need
+SMALLEST_INPUT = 7  # frames; fewer are too short for two convolutions of kernel 3, stride 2
 
 
 class ConformerFeedForward(nn.Module):
@@ -50,8 +50,9 @@ class ConformerFeedForward(nn.Module):
 class ConvolutionModule(nn.Module):
     """Convolution module of the Conformer (section 2.2, Figure 2).
 
-    Norm, pointwise convolution to twice the channels, gated linear unit, depthwise convolution
-    over time, BatchNorm, Swish, pointwise convolution, dropout.
+    It applies, in this order: LayerNorm, a pointwise convolution to twice the channels, a gated
+    linear unit, a depthwise convolution over time, BatchNorm, Swish, a pointwise convolution and
+    dropout.
 
     Parameters
     ----------
@@ -177,9 +178,9 @@ class ConformerBlock(nn.Module):
         ----------
         x : Tensor of shape (batch, frame, embed)
         key_padding_mask : bool Tensor of shape (batch, frame), optional
-            True for frames of padding, for attention and convolution.
+            True for frames of padding, which attention and convolution ignore.
         mask : Mask or Tensor, optional
-            Mask of the attention layer, instead of `key_padding_mask`.
+            Mask for the attention layer, used instead of `key_padding_mask`.
         positions : optional
             Positions for the attention layer; see `RelativeAttention`.
         """
@@ -356,7 +357,7 @@ def padding_of(subsampling, lengths, frames):
 def conformer_s(**changes):
     """Conformer (S) encoder: 16 blocks, width 144, 4 heads (Table 1): 8,690,112 parameters.
 
-    The paper's 10.3 million include a decoder, an LSTM with 320 units.
+    The paper counts 10.3 million, including a decoder: an LSTM with 320 units.
     """
     return ConformerEncoder(**{"embed_dim": 144, "num_heads": 4, "num_layers": 16, **changes})
 
@@ -364,7 +365,7 @@ def conformer_s(**changes):
 def conformer_m(**changes):
     """Conformer (M) encoder: 16 blocks, width 256, 4 heads (Table 1): 27,261,952 parameters.
 
-    The paper's 30.7 million include a decoder, an LSTM with 640 units.
+    The paper counts 30.7 million, including a decoder: an LSTM with 640 units.
     """
     return ConformerEncoder(**{"embed_dim": 256, "num_heads": 4, "num_layers": 16, **changes})
 
@@ -372,6 +373,6 @@ def conformer_m(**changes):
 def conformer_l(**changes):
     """Conformer (L) encoder: 17 blocks, width 512, 8 heads (Table 1): 114,849,280 parameters.
 
-    The paper's 118.8 million include a decoder, an LSTM with 640 units.
+    The paper counts 118.8 million, including a decoder: an LSTM with 640 units.
     """
     return ConformerEncoder(**{"embed_dim": 512, "num_heads": 8, "num_layers": 17, **changes})

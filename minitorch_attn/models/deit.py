@@ -1,9 +1,9 @@
 """DeiT: ViT with a distillation token that learns from a teacher network.
 
-Touvron et al. 2020, "Training data-efficient image transformers & distillation through
-attention", arXiv:2012.12877v2. The architecture is ViT with the distillation token of section 4.
-The output for this token learns the teacher's predictions, and the output for the class token
-learns the labels.
+Touvron et al. 2020, "Training data-efficient image transformers & distillation through attention",
+arXiv:2012.12877v2. The architecture is ViT with the distillation token of section 4. The output for
+this token is trained to match the teacher's predictions, and the output for the class token is
+trained to match the labels.
 """
 
 from .. import nn, ops

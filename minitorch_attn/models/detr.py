@@ -30,13 +30,13 @@ POSITIONS = {"sine": SinePositions, "learned": LearnedPositions}
 class FeatureExtractor(ResNet):
     """ResNet that returns its last feature map, with frozen batch norms.
 
-    The parameters are those of `ResNet`.
+    The parameters are the same as those of `ResNet`, with the following in addition.
 
     Parameters
     ----------
     dilated : sequence of bool, optional
-        Which stages after the first are dilated instead of halving the map. DETR-DC5 dilates the
-        last one.
+        Whether each stage after the first uses dilated convolutions instead of halving the map's
+        height and width. In DETR-DC5, the last stage does.
     last_stage : int, optional
         Index of the stage whose map is returned. Default: the last one.
 
@@ -70,7 +70,7 @@ class FeatureExtractor(ResNet):
 
 
 class BoxHead(nn.Module):
-    """Feed-forward network that predicts a box: ReLU between its layers.
+    """Feed-forward network with ReLU between its linear layers. It predicts a box.
 
     Parameters
     ----------
@@ -117,8 +117,7 @@ class DETR(nn.Module):
     num_classes : int
         Number of classes, not counting "no object", which is the last output.
     num_queries : int, default 100
-        Number of object queries, and so the largest number of objects that can be found in an
-        image.
+        Number of object queries, which is the maximum number of objects detected in an image.
     embed_dim, num_heads, ff_dim : int, default 256, 8 and 2048
     num_encoder_layers, num_decoder_layers : int, default 6
     positions : {"sine", "learned"}, default "sine"
@@ -126,7 +125,7 @@ class DETR(nn.Module):
         See `DetrEncoderLayer`.
     activation : str or callable, default "relu"
     decoder_heads, decoder_ff_dim : int, optional
-        Sizes of the decoder, by default those of the encoder.
+        Number of heads and feed-forward size of the decoder. Default: the encoder's values.
 
     Attributes
     ----------
@@ -135,9 +134,10 @@ class DETR(nn.Module):
 
     Notes
     -----
-    The encoder gets one token for each position of the feature map. The decoder starts from zeros.
-    The object queries differ only in their learned positions. These are added to the queries
-    and keys of every self-attention layer, and to the queries of every cross-attention layer. A
+    The encoder gets one token for each position of the feature map. The decoder's input is zeros,
+    so the object queries differ only in their learned positions. These positions are added to the
+    queries and keys of every self-attention layer, and to the queries of every cross-attention
+    layer. A
     permutation of the object queries therefore permutes the predictions. Train with
     `auxiliary_losses` and `total_loss`.
 
@@ -190,7 +190,7 @@ class DETR(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Draw the matrices of encoder and decoder from Glorot's uniform distribution."""
+        """Initialize the encoder's and decoder's matrices from Glorot's uniform distribution."""
         for part in (self.encoder, self.decoder):
             for parameter in part.parameters():
                 if parameter.ndim > 1:
@@ -240,7 +240,7 @@ class DETR(nn.Module):
         return self.encoder(tokens, positions, mask), positions, mask
 
     def backbone_features(self, images, pixel_mask=None):
-        """Return the feature map, and its mask (batch, row, column), or None without padding."""
+        """Return the feature map and its mask (batch, row, column), which may be None."""
         features = self.backbone(images)
         return features, None if pixel_mask is None else mask_like(pixel_mask, features)
 
@@ -256,7 +256,7 @@ class DETR(nn.Module):
 
 
 def detections(logits, boxes, sizes, threshold=0.0):
-    """Turn the predictions of a detector into boxes in pixels with scores, best first.
+    """Convert a detector's outputs to boxes in pixels, sorted by descending score.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ def detr_resnet50(num_classes=91, **changes):
 
 
 def detr_resnet50_dc5(num_classes=91, **changes):
-    """DETR-DC5 with ResNet-50, on features of twice the height and width; see `detr_resnet50`."""
+    """DETR-DC5 with ResNet-50: a feature map of twice the size; see `detr_resnet50`."""
     return _detr((3, 4, 6, 3), num_classes, changes, dilated=(False, False, True))
 
 
@@ -322,7 +322,7 @@ def detr_resnet101(num_classes=91, **changes):
 
 
 def detr_resnet101_dc5(num_classes=91, **changes):
-    """DETR-DC5 with ResNet-101, on features of twice the height and width; see `detr_resnet101`."""
+    """DETR-DC5 with ResNet-101: a feature map of twice the size; see `detr_resnet101`."""
     return _detr((3, 4, 23, 3), num_classes, changes, dilated=(False, False, True))
 
 

@@ -1,7 +1,8 @@
 """Transformer of DETR: positions are added to queries and keys in every attention layer.
 
-Carion et al. 2020, arXiv:2005.12872v3, section 3.2 and Figure 10. The encoder reads the positions
-of a feature map. The decoder reads object queries, all at once.
+Carion et al. 2020, arXiv:2005.12872v3, section 3.2 and Figure 10. The encoder's input is a feature
+map, with one token per position. The decoder's input is a set of object queries, which it processes
+in parallel.
 """
 
 from .. import nn, ops
@@ -17,8 +18,8 @@ __all__ = [
 class PositionedAttention(nn.Attention):
     """Attention in which positions are added to the queries and keys, but not to the values.
 
-    The information that a token passes on therefore does not depend on its position. The
-    parameters are those of `nn.Attention`.
+    The attention weights depend on the positions, but the vectors that they average do not. The
+    parameters are the same as those of `nn.Attention`.
 
     Examples
     --------
@@ -31,7 +32,7 @@ class PositionedAttention(nn.Attention):
 
     @computes("attention layer")
     def forward(self, x, memory=None, *, positions=None, memory_positions=None, mask=None):
-        """Attend from each token of `x` to the tokens of `memory`, by default `x` itself.
+        """Attend from each token of `x` to the tokens of `memory`, or to those of `x` by default.
 
         Parameters
         ----------
@@ -101,7 +102,7 @@ class DetrEncoderLayer(nn.Module):
         Parameters
         ----------
         x : Tensor of shape (batch, key, embed)
-            Features of the positions of the image.
+            Features of the image, one token per position.
         positions : Tensor of shape (batch or 1, key, embed), optional
         mask : bool Tensor of shape (batch, 1, 1, key), optional
             False at padding.
@@ -111,10 +112,10 @@ class DetrEncoderLayer(nn.Module):
 
 
 class DetrDecoderLayer(DetrEncoderLayer):
-    """Decoder layer: attention between the queries, attention to the image, feed-forward network.
+    """Decoder layer: self-attention of the object queries, cross-attention, feed-forward network.
 
-    The parameters are those of `DetrEncoderLayer`. There is no causal mask: all objects are found
-    at the same time.
+    The parameters are the same as those of `DetrEncoderLayer`. There is no causal mask, because
+    all objects are predicted at the same time.
 
     Examples
     --------
@@ -170,7 +171,7 @@ class DetrDecoderLayer(DetrEncoderLayer):
 
 
 class DetrEncoder(nn.Module):
-    """Stack of `DetrEncoderLayer`, whose arguments follow the number of layers."""
+    """Stack of `num_layers` layers. The other arguments are passed to each `DetrEncoderLayer`."""
 
     def __init__(self, num_layers, embed_dim, num_heads, ff_dim, **options):
         super().__init__()
@@ -187,7 +188,7 @@ class DetrEncoder(nn.Module):
 
 
 class DetrDecoder(nn.Module):
-    """Stack of `DetrDecoderLayer`, with one LayerNorm that is applied to every layer's output.
+    """Stack of `DetrDecoderLayer`, with one shared LayerNorm for the outputs of all layers.
 
     Parameters
     ----------

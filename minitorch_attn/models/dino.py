@@ -1,12 +1,12 @@
 """DINO: self-distillation with no labels. A student learns to predict its own moving average.
 
-Caron et al. 2021, "Emerging Properties in Self-Supervised Vision Transformers",
-arXiv:2104.14294v2. Student and teacher have the same architecture. The teacher sees the large
-views of an image, and the student sees all views. The student learns to predict the teacher's
-output for another view (Eq. 3). No gradient reaches the teacher; it is a moving average of the
-student. Two operations on the teacher's output prevent a collapse, in which every image has the
-same output: centering prevents one entry from dominating, and sharpening prevents a uniform
-distribution (section 3.1).
+Caron et al. 2021, "Emerging Properties in Self-Supervised Vision Transformers", arXiv:2104.14294v2.
+Student and teacher have the same architecture. The teacher sees the large views of an image, and
+the student sees all views. The student learns to predict the teacher's output for another view (Eq.
+3). No gradient reaches the teacher; it is a moving average of the student. The networks could
+collapse to the same output for every image. Two operations on the teacher's output prevent this
+(section 3.1). Centering prevents one entry from dominating, and sharpening prevents a uniform
+distribution.
 """
 
 import math
@@ -92,7 +92,7 @@ class DINOHead(nn.Module):
 
 
 class NormedLinear(nn.Module):
-    """Linear layer without bias, whose rows have learned norms and directions: g_k v_k / |v_k|.
+    """Linear layer without bias, with weight normalization: row k is g_k v_k / |v_k|.
 
     Parameters
     ----------
@@ -101,9 +101,9 @@ class NormedLinear(nn.Module):
     Attributes
     ----------
     weight_g : Parameter of shape (out, 1)
-        Norms, initially 1.
+        Norms g of the rows, initially 1.
     weight_v : Parameter of shape (out, in)
-        Directions.
+        Directions v of the rows.
 
     References
     ----------
@@ -129,7 +129,7 @@ def dino_loss(student, teacher, center, student_temperature=0.1, teacher_tempera
     Parameters
     ----------
     student : Tensor of shape (view, batch, K)
-        Outputs of the student's head for all views. The first ones are the teacher's views.
+        Outputs of the student's head for all views, starting with the views that the teacher sees.
     teacher : Tensor of shape (global view, batch, K)
         Outputs of the teacher's head, from which no gradient flows.
     center : Tensor of shape (K,)
@@ -140,7 +140,7 @@ def dino_loss(student, teacher, center, student_temperature=0.1, teacher_tempera
     Returns
     -------
     0-d Tensor
-        Mean over the batch and over all pairs of a teacher's view and another view.
+        Mean over the batch and over all pairs of a teacher's view and a different student's view.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def update_center(center, teacher, momentum=0.9):
     Returns
     -------
     Tensor of shape (K,)
-        `momentum * center + (1 - momentum) * mean`, without a graph.
+        `momentum * center + (1 - momentum) * mean`, detached from the graph.
 
     References
     ----------
@@ -262,7 +262,7 @@ def update_teacher(teacher, student, momentum):
 def cosine_schedule(step, total_steps, start, end, warmup_steps=0, warmup_start=0.0):
     """Return the value of a schedule: a linear warm-up to `start`, then a cosine to `end`.
 
-    DINO uses it for the learning rate, the weight decay and the teacher's momentum.
+    DINO uses this schedule for the learning rate, the weight decay and the teacher's momentum.
 
     Parameters
     ----------
@@ -324,13 +324,13 @@ def _linear(step, start, end, steps):
 
 
 class DINO(nn.Module):
-    """Student, teacher and center; computes the loss of a batch and updates the teacher.
+    """DINO's student, teacher and center. `forward` returns the loss; `update` moves the teacher.
 
     Parameters
     ----------
     make_network : callable
-        Function without arguments that returns a new backbone with its head, a module from images
-        to K outputs. It is called twice.
+        Function without arguments that returns a new network: a backbone with its head, which maps
+        images to K outputs. It is called twice, for the student and the teacher.
     out_dim : int
         Number K of outputs.
     student_temperature : float, default 0.1
@@ -371,7 +371,8 @@ class DINO(nn.Module):
         Parameters
         ----------
         global_views, local_views : sequence of Tensor of shape (batch, channel, height, width)
-            Large views, for student and teacher, and small views, for the student only.
+            Large views, which both the student and the teacher see, and small views, which only the
+            student sees.
         temperature : float, default 0.04
             Temperature of the teacher.
 
@@ -385,7 +386,7 @@ class DINO(nn.Module):
         return dino_loss(student, self.outputs, self.center, self.student_temperature, temperature)
 
     def update(self, momentum):
-        """Update teacher and center after the optimizer's step.
+        """Update the teacher and the center. Call this after the optimizer's step.
 
         Parameters
         ----------

@@ -63,7 +63,8 @@ class DINOTransformer(VisionTransformer):
         -------
         Tensor of shape (batch, heads, token, token)
             Row 0 contains the weights of the class token (Figure 1 of the paper). Row 1 + p
-            contains the weights of patch p, the map of a reference point (Figure 8).
+            contains the weights of patch p, which form the map of a reference point in that patch
+            (Figure 8).
         """
         with nn.collect_attention(self.blocks[-1]) as found, no_grad():
             self.encode(self.embed(images))

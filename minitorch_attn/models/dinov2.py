@@ -2,7 +2,7 @@
 
 Oquab et al. 2023, "DINOv2: Learning Robust Visual Features without Supervision",
 arXiv:2304.07193v2. Darcet et al. 2023, "Vision Transformers Need Registers", arXiv:2309.16588v2,
-adds tokens that store global information, so that the model does not use patches to store it.
+add register tokens. The model stores global information in these tokens instead of in the patches.
 """
 
 from .. import nn, ops
@@ -13,10 +13,10 @@ __all__ = ["DINOv2", "dinov2_b_14", "dinov2_g_14", "dinov2_l_14", "dinov2_s_14",
 
 
 def swiglu_dim(hidden_dim):
-    """Return the hidden size of a SwiGLU network: 2/3 of `hidden_dim`, as a multiple of 8.
+    """Return a SwiGLU network's hidden size: 2/3 of `hidden_dim`, rounded up to a multiple of 8.
 
-    The result is rounded up. With two thirds of the hidden size, SwiGLU's three matrices have
-    as many weights as the two matrices of an ordinary feed-forward network.
+    With two thirds of the hidden size, SwiGLU's three matrices have as many weights as the two
+    matrices of an ordinary feed-forward network.
 
     Examples
     --------
@@ -73,8 +73,8 @@ class DINOv2(VisionTransformer):
     image_size, patch_size : int or (int, int)
     embed_dim, num_layers, num_heads, mlp_dim : int
     num_registers : int, default 0
-        Number of register tokens, between the class token and the patches. They do not have
-        positions.
+        Number of register tokens. They are placed between the class token and the patches, without
+        position embeddings.
     scale : float, default 1
         Initial value of the layer scales, 1e-5 in the authors' training.
     swiglu : bool, default False

@@ -27,7 +27,8 @@ __all__ = [
 # (width, count) of the 2048 convolutions of section 3.4, from the authors' published options.
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
-# Characters are the 256 bytes of UTF-8 and these; 1 is added to all, and 0 is padding.
+# A character is one of the 256 byte values of UTF-8 or one of these marks. Its id is 1 larger,
+# because id 0 is padding.
 _SENTENCE_BEGIN, _SENTENCE_END, _WORD_BEGIN, _WORD_END, _PAD = range(256, 261)
 
 
@@ -81,7 +82,7 @@ class CharacterEncoder(nn.Module):
 
     Notes
     -----
-    ELMo, section 3.4, after Kim et al. 2015, arXiv:1508.06615v4, section 2.
+    Section 3.4 of the ELMo paper, which follows Kim et al. 2015, arXiv:1508.06615v4, section 2.
     """
 
     def __init__(self, num_characters, char_dim, filters, num_highway, output_dim):
@@ -115,7 +116,7 @@ class CharacterEncoder(nn.Module):
 
 
 class ELMo(nn.Module):
-    """ELMo: all layers of the bidirectional language model, for each word of a sentence.
+    """ELMo: maps sentences to the outputs of all layers of a bidirectional language model.
 
     Parameters
     ----------
@@ -166,7 +167,9 @@ class ELMo(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, characters, padding_mask=None):
-        """Return the layers h_kj (layer, batch, token, 2 * embed) of section 3.2, layer 0 first.
+        """Return the outputs of all layers, (layer, batch, token, 2 * embed).
+
+        Layer 0 contains the word vectors. Section 3.2 writes h_kj for word k and layer j.
 
         Parameters
         ----------
@@ -183,7 +186,7 @@ class ELMo(nn.Module):
         return ops.stack(both)  # h_k0 is the word's vector twice
 
     def _read(self, layers, x):
-        """Return the word vectors x (batch, token, embed) and the output of each LSTM layer."""
+        """Return a list of x and the LSTM layers' outputs, each of shape (batch, token, embed)."""
         outputs = [x]
         for index, lstm in enumerate(layers):
             output = lstm(self.dropout(x))[0]
@@ -263,7 +266,7 @@ class ScalarMix(nn.Module):
         self.gamma = nn.Parameter(ops.ones(()))
 
     def forward(self, layers):
-        """Return the mixture (...) of a tensor (layer, ...) or of a list of tensors (...)."""
+        """Mix layers: a tensor (layer, ...), or a list of tensors (...). Returns shape (...)."""
         if not isinstance(layers, Tensor):
             layers = ops.stack(layers)
         if layers.shape[:1] != (self.num_layers,):
@@ -280,21 +283,22 @@ class ScalarMix(nn.Module):
 
 
 def bilm_loss(forward_logits, backward_logits, ids, padding_mask=None):
-    """Loss of a bidirectional language model: the sum of both directions' mean losses.
+    """Return the loss of a bidirectional language model: the sum of both directions' mean losses.
 
     Parameters
     ----------
     forward_logits, backward_logits : Tensor of shape (batch, token, vocab)
-        Logits at position k, which predict the words at k + 1 and at k - 1.
+        Logits at position k, which predict the word at k + 1 and the word at k - 1, respectively.
     ids : int64 Tensor of shape (batch, token)
-        Words.
+        Word ids.
     padding_mask : bool Tensor of shape (batch, token), optional
         True at padding. A prediction counts if neither of its two positions is padding.
 
     Returns
     -------
     Tensor of shape ()
-        Minus the objective of section 3.1, as a mean over the predictions of each direction.
+        Negative of the objective of section 3.1, with means over each direction's predictions in
+        place of sums.
 
     Examples
     --------
@@ -307,7 +311,7 @@ def bilm_loss(forward_logits, backward_logits, ids, padding_mask=None):
 
 
 def losses_by_direction(forward_logits, backward_logits, ids, padding_mask=None):
-    """Return the two terms of `bilm_loss`: predicting the next id, and the previous one."""
+    """Return the two terms of `bilm_loss`: for the next word, and for the previous word."""
     following, preceding = ids[:, 1:], ids[:, :-1]
     if padding_mask is not None:
         real = padding_mask.logical_not()
@@ -324,21 +328,21 @@ def _mean_loss(logits, targets):
 
 
 def character_ids(sentences, max_characters=50):
-    """Character ids of words, with marks for the start and end of words and sentences.
+    """Return the character ids of words, with marks for the start and end of words and sentences.
 
     Parameters
     ----------
     sentences : list of list of str
         Words of each sentence.
     max_characters : int, default 50
-        Number of ids per word, marks included; longer words are cut off.
+        Number of ids per word, including the marks. Longer words are cut off.
 
     Returns
     -------
     int64 Tensor of shape (batch, token, max_characters)
-        Each word is a start mark, its UTF-8 bytes and an end mark, padded with 261. The id of
-        a byte is its value plus 1. The words "<S>" and "</S>" mark the start and end of a
-        sentence. Sentences are padded with words of zeros.
+        Each word consists of a start mark, its UTF-8 bytes and an end mark, and is padded with the
+        id 261. The id of a byte is its value plus 1. The words "<S>" and "</S>" mark the start and
+        end of a sentence. Sentences are padded with words whose ids are all 0.
 
     Examples
     --------

@@ -294,9 +294,9 @@ class EncoderDecoder(nn.Module):
     one_vocabulary : bool
         Whether source and target have the same vocabulary.
     tie_weights : bool
-        Whether the head shares the matrix of the target embedding (Press and Wolf 2017,
-        arXiv:1608.05859v3). If source and target share a vocabulary, the source embedding shares
-        the matrix too.
+        Whether the output layer and the target embedding share one matrix (Press and Wolf 2017,
+        arXiv:1608.05859v3). If source and target have the same vocabulary, the source embedding
+        also shares it.
     pad_id : int, optional
         Id of the token that pads short source sentences.
     """
@@ -367,7 +367,7 @@ class EncoderDecoder(nn.Module):
         Parameters
         ----------
         target : int64 Tensor of shape (batch, target)
-            Target token ids. With a cache, only the ids after the cached tokens.
+            Target token ids. With a cache, pass only the ids after the cached tokens.
         memory : Tensor of shape (batch, source, embed)
             Output of `encode`.
         source_mask, target_mask : as in `forward`

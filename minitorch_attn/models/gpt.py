@@ -81,7 +81,7 @@ class GPT(nn.Module):
     bias : bool, default True
         Whether linear layers and layer norms have a bias.
     tie_weights : bool, default True
-        Whether token embedding and output layer share one matrix (Press and Wolf 2017,
+        Whether the token embedding and the output layer share one matrix (Press and Wolf 2017,
         arXiv:1608.05859v3).
     activation : str or callable, default "gelu_tanh"
         Activation of the feed-forward networks. Default: tanh approximation of GELU (Hendrycks and
@@ -91,9 +91,9 @@ class GPT(nn.Module):
 
     Notes
     -----
-    GPT-2 has vocab_size=50257, context_length=1024 and, from small to XL, embed_dim 768, 1024,
-    1280, 1600 with 12, 24, 36, 48 layers and head_dim 64 (section 2.3, Table 2); see `gpt2`.
-    As in GPT-2, the output layer does not have a bias.
+    GPT-2 has vocab_size=50257, context_length=1024 and head_dim 64. From small to XL, its four
+    sizes have embed_dim 768, 1024, 1280 and 1600, and 12, 24, 36 and 48 layers (section 2.3, Table
+    2); see `gpt2`. As in GPT-2, the output layer does not have a bias.
 
     Examples
     --------

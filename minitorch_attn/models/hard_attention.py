@@ -78,7 +78,7 @@ def hard_attention(annotations, alpha, samples):
     (tensor([2., 1.]), tensor([-0.2877, -1.3863]), tensor([0.5623]))
     """
     _check_choice(annotations, alpha, samples)
-    row = ops.arange(alpha.shape[0], device=alpha.device)  # (batch,), beside (sample, batch)
+    row = ops.arange(alpha.shape[0], device=alpha.device)  # (batch,), broadcasts to (sample, batch)
     context = annotations[row, samples]  # Eq. 9: (sample, batch, annotation_dim)
     log_p_s = alpha[row, samples].log()  # Eq. 8: (sample, batch)
     log_alpha = ops.where(alpha > 0, alpha, 1.0).log()
@@ -103,7 +103,7 @@ def _check_choice(annotations, alpha, samples):
 def reinforce_loss(
     log_p_y, log_p_s, entropy, baseline=0.0, reward_weight=1.0, entropy_weight=0.0, *, reward=None
 ):
-    r"""Loss whose gradient is minus the REINFORCE estimate of hard attention.
+    r"""Return a loss for hard attention whose gradient is minus the REINFORCE estimate (Eq. 12).
 
     Parameters
     ----------
@@ -129,13 +129,14 @@ def reinforce_loss(
 
     Notes
     -----
-    The loss is a bound on the caption's log probability: with positions s drawn from p(s),
+    Training increases L_s, a lower bound of the caption's log probability. With positions s drawn
+    from p(s),
         L_s = sum_s p(s) log p(y|s) <= log p(y)                                        Eq. 10
         dL_s/dW = sum_s p(s) [d log p(y|s)/dW + log p(y|s) d log p(s)/dW]              Eq. 11
         dL_s/dW ~ 1/N sum_n [d log p(y|s_n)/dW + log p(y|s_n) d log p(s_n)/dW]         Eq. 12
-    The second term of Eq. 11 follows from p(s) d log p(s)/dW = d p(s)/dW (REINFORCE). Since the
-    probabilities sum to 1, sum_s p(s) b d log p(s)/dW = b d(sum_s p(s))/dW = 0: a baseline b that
-    does not depend on s changes only the variance. The factor (reward - b) must be treated as a
+    The second term of Eq. 11 follows from p(s) d log p(s)/dW = d p(s)/dW (REINFORCE). A baseline b
+    that does not depend on s changes only the variance: since the probabilities sum to 1, sum_s
+    p(s) b d log p(s)/dW = b d(sum_s p(s))/dW = 0. The factor (reward - b) must be treated as a
     constant: its derivative would add lambda_r log p(s) d log p(y|s)/dW, a term that Eq. 11
     does not contain. Unless lambda_r = 1 and lambda_e = 0, the expected gradient differs from
     Eq. 11.
@@ -171,7 +172,7 @@ def reinforce_loss(
 
 
 def update_baseline(baseline, log_p_y, decay=0.9):
-    """Moving average of the reward, `decay * baseline + (1 - decay) * mean(log_p_y)`.
+    """Return the reward's moving average, `decay * baseline + (1 - decay) * mean(log_p_y)`.
 
     Parameters
     ----------

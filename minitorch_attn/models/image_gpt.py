@@ -35,16 +35,17 @@ class ImageGPT(GPT):
         Hidden size of the feed-forward networks, which overrides `mlp_ratio`.
     dropout : float, default 0
     causal : bool, default True
-        Whether a pixel attends only to earlier ones. False for the BERT objective, `masked_loss`.
+        Whether a pixel attends only to itself and to earlier pixels. The BERT objective,
+        `masked_loss`, requires False.
     activation : str or callable, default `quick_gelu`
     norm_eps : float, default 1e-5
 
     Notes
     -----
-    Differences from GPT-2, as in the authors' code: the norms divide by the root mean square and
-    do not subtract the mean, and the output layer has its own weights, initially zero. The
-    linear layers have biases, as in Hugging Face's weights, but unlike in the authors' code.
-    The start token is a row of the token embedding, but it is never predicted.
+    The model differs from GPT-2 in two ways, as in the authors' code. Its norms divide by the root
+    mean square and do not subtract the mean, and its output layer has its own weights, which start
+    at zero. The linear layers have biases; Hugging Face's weights have them too, but the authors'
+    code does not. The start token has a row in the token embedding, but it is never predicted.
 
     References
     ----------
@@ -140,7 +141,7 @@ class ImageGPT(GPT):
         return F.cross_entropy(logits[masked], pixels[masked])
 
     def embed_visible(self, pixels, masked):
-        """Embed pixels, with zeros in place of the token embedding of masked ones."""
+        """Embed pixels. The token embedding of each masked pixel is replaced with zeros."""
         positions = self.position_embedding(ops.arange(pixels.shape[1], device=pixels.device))
         tokens = self.token_embedding(pixels)  # (batch, pixel, embed)
         return tokens * (~masked).unsqueeze(-1).to(dtype=tokens.dtype) + positions

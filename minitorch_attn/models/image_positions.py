@@ -1,8 +1,7 @@
 """Positions of a feature map for DETR: sines of the row and the column, or two learned tables.
 
 Carion et al. 2020, arXiv:2005.12872v3, section 3.2 and appendix A.4. Images in a batch may be
-padded to the same size. The sinusoidal positions count only the real rows and columns of each
-image.
+padded to the same size. The sinusoidal positions count only the rows and columns without padding.
 """
 
 import math
@@ -21,7 +20,7 @@ def sine_code(positions, embed_dim, temperature=10000.0):
     ----------
     positions : Tensor of shape (...)
     embed_dim : int
-        Number of features of a code, which must be even.
+        Number of features for each number, which must be even.
     temperature : float, default 10000
 
     Returns
@@ -46,7 +45,7 @@ def sine_code(positions, embed_dim, temperature=10000.0):
 
 
 class SinePositions(nn.Module):
-    """Sinusoidal positions: the first half of a code encodes the row, the second half the column.
+    """Sinusoidal positions: half of the features encode the row, the other half the column.
 
     Parameters
     ----------
@@ -54,12 +53,13 @@ class SinePositions(nn.Module):
         Number of features, a multiple of 4.
     temperature : float, default 10000
     scale : float, default 2 pi
-        Number that stands for the last real row or column, the same for all images.
+        Number assigned to the last row and column without padding, for images of any size.
 
     Notes
     -----
-    A position in real row y = 1, 2, ..., H is encoded by the sines and cosines of the number
-    scale y / (H + 1e-6). The column is encoded in the same way.
+    The rows without padding are numbered y = 1, 2, ..., H. The first half of the features of row y
+    consists of sines and cosines of the number scale y / (H + 1e-6). The second half encodes the
+    column in the same way.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class SinePositions(nn.Module):
         ----------
         features : Tensor of shape (batch, channel, row, column)
         mask : bool Tensor of shape (batch, row, column), optional
-            True at real positions, False at padding. Default: all are real.
+            True at positions of the image, False at padding. Default: no padding.
 
         Returns
         -------
@@ -104,12 +104,12 @@ class SinePositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """Learned positions: the first half of a code encodes the column, the second half the row.
+    """Learned positions: half of the features encode the column, the other half the row.
 
     Parameters
     ----------
     embed_dim : int
-        Number of features, which must be even.
+        Number of features, which must be even. The first half encodes the column.
     size : int, default 50
         Maximum number of rows and of columns.
 

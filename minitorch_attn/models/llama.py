@@ -78,7 +78,7 @@ class Llama(nn.Module):
     dropout : float, default 0
         Dropout probability of the attention weights.
     tie_weights : bool, default False
-        Whether token embedding and output layer share one matrix.
+        Whether the token embedding and the output layer share one matrix.
 
     Examples
     --------

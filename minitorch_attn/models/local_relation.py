@@ -1,11 +1,11 @@
-"""Local relation networks and local self-attention: layers in place of convolutions.
+"""Local relation networks and local self-attention: layers that replace convolutions.
 
 Hu et al. 2019, "Local Relation Networks for Image Recognition", arXiv:1904.11491v2. A
-convolution has one fixed weight for each position of its window. A local relation layer
-computes the weights from its input. They are the softmax of a sum: how well each position fits
-the center (appearance), plus a term for where the position is (geometry). Ramachandran et al. 2019,
-"Stand-Alone Self-Attention in Vision Models", arXiv:1906.05909v1, use self-attention in the
-same windows, with relative positions.
+convolution has one fixed weight for each position of its window. A local relation layer computes
+the weights from its input. For each position, it adds two scores: appearance (how well the position
+fits the center of the window) and geometry (where the position is in the window). The weights are
+the softmax of these sums. Ramachandran et al. 2019, "Stand-Alone Self-Attention in Vision Models",
+arXiv:1906.05909v1, use self-attention in the same windows, with relative positions.
 """
 
 import math
@@ -22,31 +22,31 @@ __all__ = ["LRNet", "LocalRelation", "LocalSelfAttention", "lr_net_26", "lr_net_
 
 
 class LocalRelation(nn.Module):
-    r"""Local relation layer: a weighted sum over a window, with weights from pairs of positions.
+    r"""Local relation layer: a weighted sum over a window, with weights computed from the input.
 
-    The weight of position p' for the center p is softmax(Phi(query_p, key_p') + geometry_{p' -
-    p}) over the k x k window (Eq. 2). The channels are divided into groups that share the
-    weights.
+    The weight of position p' for the center p is the softmax of Phi(query_p, key_p') +
+    geometry_{p' - p} over the k x k window (Eq. 2). The channels are divided into groups. All
+    channels of a group share the weights.
 
     Parameters
     ----------
     channels : int
         Number of input and output channels.
     kernel_size : int
-        Height and width of the window, k in the paper; odd.
+        Height and width of the window (k in the paper), an odd number.
     channels_per_group : int
-        Number of neighboring channels that share the weights, m in the paper. The last group is
-        smaller if the number of channels is not divisible by it.
+        Number of neighboring channels that share the weights (m in the paper). If it does not
+        divide the number of channels, the last group is smaller.
     stride : int
-        Step between the centers of the windows. The first is at the first row and column.
+        Step between the centers of the windows. The first center is at the first row and column.
     composability : {"product", "squared_difference", "absolute_difference"}
-        The function Phi of query q and key k, which are one number per group (Eqs. 3 to 5): q
-        k, -(q - k)^2 or -|q - k|.
+        Function Phi of a query q and a key k: q k, -(q - k)^2 or -|q - k| (Eqs. 3 to 5). Each group
+        has one number q and one number k per position.
     geometry_dim : int
         Hidden size of the network that maps an offset to its geometry term.
     mask_padding : bool
-        Whether positions outside the image get weight 0. Otherwise, the input and the keys are
-        zeros there, and these positions take part in the softmax.
+        Whether positions outside the image get weight 0. If False, their values and keys are zeros,
+        and the softmax includes them.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class LocalRelation(nn.Module):
         self.kernel_size, self.stride = kernel_size, stride
         self.composability, self.mask_padding = composability, mask_padding
         self.groups = -(-channels // channels_per_group)
-        self.missing = self.groups * channels_per_group - channels  # channels of the last group
+        self.missing = self.groups * channels_per_group - channels  # missing from the last group
         self.query = nn.Conv2d(channels, self.groups, 1)
         self.key = nn.Conv2d(channels, self.groups, 1)
         self.geometry1 = nn.Linear(2, geometry_dim)
@@ -93,7 +93,7 @@ class LocalRelation(nn.Module):
         self.out = nn.Conv2d(channels, channels, 1)
 
     def geometry(self):
-        """Return the geometry term of each group and window position, (group, place)."""
+        """Return the geometry term of each group and window position: (group, window position)."""
         weight = self.geometry1.weight
         offsets = _offsets(self.kernel_size, weight.device).astype(weight.dtype)
         offsets = wrap(offsets / max(self.kernel_size // 2, 1))  # (place, 2), from -1 to 1
@@ -130,22 +130,23 @@ class LocalSelfAttention(nn.Module):
     r"""Local self-attention: each position attends to the k x k window around it.
 
     y_p = sum over p' of softmax(q_p . k_p' + q_p . r_{p' - p}) v_p' (Eq. 3), in each head. The
-    vector r of an offset consists of one half for the row and one half for the column.
+    vector r of an offset consists of two halves, one for the row offset and one for the column
+    offset.
 
     Parameters
     ----------
     in_channels, out_channels : int
         Numbers of channels of the input and the output.
     kernel_size : int
-        Height and width of the window; odd.
+        Height and width of the window, an odd number.
     num_heads : int
     stride : int
         Step between the centers of the windows. (The paper pools the output instead.)
     bias : bool
         Whether the projections have a bias.
     mask_padding : bool
-        Whether positions outside the image get weight 0. Otherwise, their keys and values are
-        zeros.
+        Whether positions outside the image get weight 0. If False, their keys and values are zeros,
+        and the softmax includes them.
 
     Attributes
     ----------
@@ -193,7 +194,7 @@ class LocalSelfAttention(nn.Module):
             setattr(self, name, values)
 
     def relative(self):
-        """Return r, the vector of each window position: (heads, head_dim, place)."""
+        """Return r, the vector of each window position: (heads, head_dim, window position)."""
         heads, half, k = self.row_embedding.shape
         rows = self.row_embedding.unsqueeze(3).expand(heads, half, k, k)
         columns = self.column_embedding.unsqueeze(2).expand(heads, half, k, k)
@@ -223,7 +224,7 @@ class LocalSelfAttention(nn.Module):
 
 
 def _offsets(kernel_size, device):
-    """Return the offset (down, right) of each window position from the center, (place, 2)."""
+    """Return each window position's offset (down, right) from the center: (window position, 2)."""
     xp, half = module_for(device), kernel_size // 2
     place = xp.arange(kernel_size) - half
     return xp.stack([xp.repeat(place, kernel_size), xp.tile(place, kernel_size)], 1)
@@ -248,7 +249,7 @@ class LRBlock(nn.Module):
     stride : int
         Stride of the local relation layer.
     relation : callable
-        Builds the local relation layer from a number of channels and a stride.
+        Function `relation(channels, stride)` that builds the local relation layer.
     """
 
     def __init__(self, in_channels, width, out_channels, stride, relation):
@@ -275,7 +276,7 @@ class LRBlock(nn.Module):
 
 
 class LRNet(nn.Module):
-    """Local relation network: a ResNet with local relation layers as its spatial convolutions.
+    """Local relation network: a ResNet that replaces spatial convolutions with local relations.
 
     Parameters
     ----------

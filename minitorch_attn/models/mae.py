@@ -23,7 +23,7 @@ __all__ = [
 
 @computes("patches", reveals=("patch embedding",))
 def patchify(images, patch_size):
-    """Cut images into patches, one row for each patch. The channels of a pixel are adjacent.
+    """Cut images into patches, one row for each patch. A pixel's channels are adjacent in a row.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def unpatchify(patches, patch_size, grid):
 
 
 def random_masking(noise, num_kept):
-    """Choose the visible patches, which are those with the smallest noise.
+    """Choose the visible patches: those with the smallest noise.
 
     See section 3, "Simple implementation", in arXiv:2111.06377v3.
 
@@ -98,7 +98,7 @@ def random_masking(noise, num_kept):
     kept : int64 Tensor of shape (batch, num_kept)
         Indices of the visible patches, ordered by their noise.
     restore : int64 Tensor of shape (batch, patch)
-        Index of each patch in the shuffled order.
+        Index of each patch in the order of increasing noise.
     mask : bool Tensor of shape (batch, patch)
         True for masked patches.
     """
@@ -160,7 +160,7 @@ class Decoder(nn.Module):
         Parameters
         ----------
         encoded : Tensor of shape (batch, 1 + seen, encoder)
-            Output of the encoder, starting with the class token.
+            Output of the encoder for the class token and the visible patches.
         restore : int64 Tensor of shape (batch, patch), from `random_masking`
 
         Returns

@@ -1,8 +1,8 @@
 """Marian: the Transformer of the translation toolkit used to train the OPUS-MT models.
 
 Junczys-Dowmunt et al. 2018, "Marian: Fast Neural Machine Translation in C++", arXiv:1804.00344v3.
-It differs from the original Transformer in the order of the features of the sinusoidal positions.
-The OPUS-MT models also use swish instead of ReLU.
+Marian differs from the original Transformer in the order of the features of the sinusoidal
+positions. The OPUS-MT models also use swish instead of ReLU.
 """
 
 import math
@@ -74,8 +74,9 @@ class Marian(EncoderDecoder):
     vocab_size : int
         Vocabulary size of the source language, or of both languages.
     target_vocab_size : int, optional
-        Vocabulary size of the target language. If given, it has a separate matrix. By default, both
-        languages share a vocabulary and one matrix for both embeddings and the output layer.
+        Vocabulary size of the target language, which then has its own embedding matrix. By default,
+        both languages share one vocabulary, and one matrix serves as both embeddings and as the
+        output layer.
     embed_dim : int, default 512
     num_heads : int, default 8
     num_encoder_layers, num_decoder_layers : int, default 6
@@ -94,7 +95,7 @@ class Marian(EncoderDecoder):
     max_len : int, default 512
         Maximum number of tokens in a sentence.
     tie_weights : bool, default True
-        Whether embeddings and output layer share matrices.
+        Whether the embeddings and the output layer share matrices.
     pad_id : int, optional
         Id of the padding token, which also starts every target. Its embedding is initialized to 0
         and receives a zero gradient.
@@ -144,9 +145,9 @@ class Marian(EncoderDecoder):
 
 
 def marian_base(**changes):
-    """Build a Marian model of OPUS-MT's size, which is that of the base Transformer.
+    """Build a Marian model with the sizes of the OPUS-MT models and of the base Transformer.
 
-    With OPUS-MT's English-German vocabulary, it has 73,886,208 parameters.
+    With OPUS-MT's English-German vocabulary, the model has 73,886,208 parameters.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Mask-Predict's model: an encoder-decoder that predicts all masked target tokens at once.
 
 Ghazvininejad et al. 2019, "Mask-Predict: Parallel Decoding of Conditional Masked Language Models",
-arXiv:1904.09324v2, section 2. `generation/mask_predict.py` decodes with it.
+arXiv:1904.09324v2, section 2. `generation/mask_predict.py` contains the decoding algorithm.
 """
 
 import math
@@ -16,8 +16,9 @@ __all__ = ["ConditionalMaskedLM", "cmlm_loss", "mask_target"]
 class ConditionalMaskedLM(EncoderDecoder):
     """Conditional masked language model: predicts the masked tokens of a target sequence.
 
-    A Transformer with a decoder that is not causal, and a [LENGTH] token in the encoder's
-    input. The source and the target share one vocabulary.
+    The model is a Transformer whose decoder does not have a causal mask. Its encoder reads an
+    additional [LENGTH] token, from which the length of the target is predicted. The source and the
+    target share one vocabulary.
 
     Parameters
     ----------
@@ -39,7 +40,8 @@ class ConditionalMaskedLM(EncoderDecoder):
     max_len : int, default 2048
         Maximum number of tokens in a sequence, including [LENGTH].
     max_target_len : int, default 256
-        Longest target that can be predicted. The lengths are the classes 0, ..., max_target_len.
+        Length of the longest target that can be predicted. The classes of the length prediction are
+        0, ..., max_target_len.
     eps : float, default 1e-5
         Epsilon added to the variance in the LayerNorms.
 
@@ -52,10 +54,10 @@ class ConditionalMaskedLM(EncoderDecoder):
 
     Notes
     -----
-    Section 2.1 describes the decoder without a causal mask, section 2.2 the loss (`cmlm_loss`,
-    `mask_target`), and section 2.3 the length. Weights are drawn from N(0, 0.02^2), and biases
-    start at 0 (section 4.1). As in the authors' code, the decoder does not attend to [LENGTH].
-    The positions are sinusoidal.
+    Section 2.1 describes the decoder without a causal mask, section 2.2 describes the loss
+    (`mask_target` and `cmlm_loss`), and section 2.3 describes how the length is predicted. Weights
+    are drawn from N(0, 0.02^2), and biases start at 0 (section 4.1). As in the authors' code, the
+    decoder does not attend to [LENGTH]. The positions are sinusoidal.
 
     References
     ----------
@@ -167,7 +169,7 @@ def mask_target(target, noise, share, mask_id, pad_id=0):
     noise : Tensor of shape (batch, target)
         Uniform random numbers. The tokens with the smallest noise are masked.
     share : Tensor of shape (batch,)
-        Uniform random numbers in [0, 1): 1 + floor(share * N) of N tokens are masked.
+        Uniform random numbers in [0, 1). In a target of N tokens, 1 + floor(share * N) are masked.
     mask_id : int
     pad_id : int, default 0
 
@@ -203,7 +205,7 @@ def mask_target(target, noise, share, mask_id, pad_id=0):
 
 
 def cmlm_loss(logits, target, masked, length_logits, pad_id=0, num_masked=None):
-    """Loss of a conditional masked language model: masked-token loss plus length loss.
+    """Return the loss of a conditional masked language model: masked-token loss plus length loss.
 
     Parameters
     ----------
@@ -215,8 +217,9 @@ def cmlm_loss(logits, target, masked, length_logits, pad_id=0, num_masked=None):
     length_logits : Tensor of shape (batch, length)
     pad_id : int, default 0
     num_masked : float, optional
-        Divisor of the masked tokens' summed loss. Default: the number of masked tokens. If it is a
-        constant times the number of rows, the loss is a mean over rows: threads can share a batch.
+        Divisor of the masked tokens' summed loss. Default: the number of masked tokens. To split a
+        batch among threads, pass a constant times the number of rows; the loss is then a mean over
+        rows.
 
     Returns
     -------
@@ -235,7 +238,7 @@ def cmlm_loss(logits, target, masked, length_logits, pad_id=0, num_masked=None):
     >>> f"{loss.item():.4f}"  # log 5 + log 4
     '2.9957'
     """
-    wanted = ops.where(masked, target, -100)  # -100: not in the loss
+    wanted = ops.where(masked, target, -100)  # -100: ignored by the loss
     tokens = nn.functional.cross_entropy(
         logits.flatten(0, 1), wanted.flatten(), ignore_index=-100,
         reduction="mean" if num_masked is None else "sum",

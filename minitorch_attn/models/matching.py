@@ -1,7 +1,8 @@
 """Hungarian matching: assign each target to one prediction, with the smallest total cost.
 
 Carion et al. 2020, "End-to-End Object Detection with Transformers" (DETR), arXiv:2005.12872v3,
-section 3.1. SciPy's `linear_sum_assignment` finds the assignment, or `assign_rows` without SciPy.
+section 3.1. SciPy's `linear_sum_assignment` finds the assignment. If SciPy is not installed,
+`assign_rows` finds it.
 """
 
 from .. import ops
@@ -66,8 +67,8 @@ def assign(cost):
     Parameters
     ----------
     cost : array of shape (prediction, target)
-        NumPy array. NaN and infinities count as larger than all other numbers, so as few of
-        these pairs as possible are matched.
+        NumPy array. NaN and infinity count as larger than every other cost, so as few pairs with
+        such a cost as possible are matched.
 
     Returns
     -------
@@ -76,8 +77,8 @@ def assign(cost):
 
     Notes
     -----
-    SciPy's `linear_sum_assignment` computes it if SciPy is installed, otherwise `assign_rows`. The
-    total costs are equal, but SciPy is faster.
+    If SciPy is installed, its `linear_sum_assignment` finds the assignment; otherwise `assign_rows`
+    does. Both find the same total cost, but SciPy is faster.
 
     Examples
     --------
@@ -95,7 +96,7 @@ def assign(cost):
 
 
 def _finite(cost):
-    """Replace NaN and infinities with a number larger than the cost of any other assignment."""
+    """Replace NaN and infinity with a number so large that it is avoided wherever possible."""
     known = cost[xp.isfinite(cost)].astype(xp.float64)
     span = xp.ptp(known) if known.size else 0.0
     largest = known.max(initial=0.0) + (span + 1) * min(cost.shape)
@@ -125,14 +126,14 @@ def assign_rows(cost):
 
     Notes
     -----
-    The Hungarian method (Kuhn 1955), with shortest augmenting paths (Crouse 2016, "On implementing
-    2D rectangular assignment algorithms"). It adds one row at a time. A new row may take a column
-    from another row, which then takes another column, and so on until a column is free. The
-    length of such a path is the sum of its reduced costs,
+    This is the Hungarian method (Kuhn 1955) with shortest augmenting paths (Crouse 2016, "On
+    implementing 2D rectangular assignment algorithms"). The method adds one row at a time. A new
+    row may take a column from another row, which then takes another column, and so on until a
+    column is free. The length of such a path is the sum of its reduced costs,
         cost[i, j] - row_price[i] - column_price[j] >= 0
-    and Dijkstra's algorithm finds the shortest path. The prices are then updated: all reduced
-    costs remain nonnegative, and those of the assigned pairs become 0. An assignment with such
-    prices has the smallest total cost.
+    where each row and each column has a price. Dijkstra's algorithm finds the shortest path. The
+    prices are then updated. All reduced costs remain nonnegative, and the reduced costs of the
+    assigned pairs become 0. An assignment with such prices has the smallest total cost.
 
     Examples
     --------
@@ -142,11 +143,11 @@ def assign_rows(cost):
     """
     rows, columns = cost.shape
     row_price, column_price = xp.zeros(rows), xp.zeros(columns)
-    row_of = xp.full(columns, -1)  # (column,): its row, or -1 if it is free
+    row_of = xp.full(columns, -1)  # (column,): the row assigned to it, or -1 if it is free
     for new in range(rows):
-        length = xp.full(columns, xp.inf)  # (column,): of the shortest path to each column
-        before = xp.full(columns, -1)  # (column,): column before it on that path
-        reached = xp.zeros(columns, bool)  # (column,): whether that path is final
+        length = xp.full(columns, xp.inf)  # (column,): length of the shortest path to it
+        before = xp.full(columns, -1)  # (column,): the column before it on this path
+        reached = xp.zeros(columns, bool)  # (column,): whether its path is final
         row, column, here = new, -1, 0.0
         while row >= 0:
             through = here + cost[row] - row_price[row] - column_price
@@ -209,7 +210,8 @@ def match(logits, pred_boxes, targets, class_cost=1, bbox_cost=1, giou_cost=1):
     """Match targets with predictions, as `hungarian_match` does, but return NumPy arrays.
 
     Predictions may have an additional first axis, (layer, batch, query, ...). The result is then
-    one list for all layers, which starts with the images of the first layer.
+    one list, with the images of the first layer, followed by the images of the second layer, and so
+    on.
     """
     if class_cost == 0 and bbox_cost == 0 and giou_cost == 0:
         raise ArgumentError("hungarian_match: all weights of the matching cost are 0")

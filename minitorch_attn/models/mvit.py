@@ -31,8 +31,8 @@ __all__ = ["MViT", "MultiscaleBlock", "PoolingAttention", "mvit_b_16x4"]
 class MultiscaleBlock(nn.Module):
     """Pre-norm block with pooling attention. Its skip connection is pooled like the queries.
 
-    The block computes `x = skip(x) + attention(norm1(x))`, then `x + mlp(norm2(x))`. If the
-    number of channels changes, a linear layer on the normalized tokens replaces the identity.
+    The block computes `x = skip(x) + attention(norm1(x))`, then `x + mlp(norm2(x))`. Where the
+    number of channels changes, a linear layer of the normalized tokens replaces x in the sum.
 
     Parameters
     ----------
@@ -91,6 +91,7 @@ class MultiscaleBlock(nn.Module):
         Parameters
         ----------
         x : Tensor of shape (batch, [1 +] position, embed)
+            Tokens of the map in row-major order, after the class token if there is one ("1 +").
         size : tuple of int
             Size of the map.
 
@@ -98,6 +99,7 @@ class MultiscaleBlock(nn.Module):
         -------
         output : Tensor of shape (batch, [1 +] new position, output)
         size : tuple of int
+            Size of the output's map.
         """
         n = self.norm1(x)
         attended, new_size = self.attention(n, size)
@@ -151,8 +153,8 @@ class MViT(nn.Module):
         `stride_q`, so that all layers have the same number of keys (section 4.1).
     qkv_bias, class_token : bool, default True
     positions : {"separate", "joint", None}, default "separate"
-        Position embeddings: the sum of a vector for the frame and one for the position in the
-        frame; one vector for each token; or none.
+        Position embeddings. "separate" adds a vector for the frame and a vector for the position in
+        the frame, "joint" adds one vector for each token, and None adds nothing.
     pooling : {"conv", "max", "avg"}, default "conv"
     dropout : float, default 0
         Dropout probability before the head.
@@ -183,7 +185,7 @@ class MViT(nn.Module):
 
     named_methods = None  # all public ones
 
-    widens_early = False  # widths change in the last block of a stage, and not in the first one
+    widens_early = False  # the last block of a stage changes the width for the next stage
     pools_every_query = False
 
     def __init__(
@@ -229,7 +231,7 @@ class MViT(nn.Module):
         self.apply(_initialize)
 
     def make_block(self, *, size, **settings):
-        """Create one block. `size` is the size of its input's map."""
+        """Create one block. `size` is the size of the map before the block."""
         return MultiscaleBlock(**settings, make_norm=self.make_norm)
 
     @computes("image classifier")
@@ -265,7 +267,7 @@ class MViT(nn.Module):
         return (tokens if self.positions is None else self.positions(tokens)), size
 
     def pool(self, tokens):
-        """Return the class token or, without one, the mean of the tokens, (batch, embed)."""
+        """Return the class token, or the mean of the tokens if there is none: (batch, embed)."""
         return tokens[:, 0] if self.num_prefix else tokens.mean(1)
 
 
@@ -370,7 +372,7 @@ def _drawn(*shape):
 
 
 def _initialize(module):
-    """Draw matrices from a truncated normal with std 0.02 and set biases to 0 (authors' code)."""
+    """Draw matrices from a truncated normal with std 0.02; set biases to 0, as the authors do."""
     if isinstance(module, nn.Linear):
         init.trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:

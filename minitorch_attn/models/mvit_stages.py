@@ -22,22 +22,23 @@ def plan_blocks(
     depths : sequence of int
         Number of blocks in each stage.
     embed_dim, num_heads : int, or sequence of int with one for each stage
-        A single number is the value of the first stage, which is doubled from stage to stage.
+        A single number is the value of the first stage. Each later stage doubles it.
     size : tuple of int
         Size of the map of patches.
     kernel, stride_q, stride_kv : tuple of int
         See `MViT`.
     widens_early : bool
-        Whether the first block of a stage changes the number of channels (MViTv2), or the last
-        block of the stage before it (MViT).
+        Whether the number of channels changes in the first block of a stage, as in MViTv2. If
+        False, it changes in the last block of the stage before, as in MViT.
     pools_every_query : bool
-        Whether the queries are pooled in every block (MViTv2), or only where the map shrinks.
+        Whether the queries are pooled in every block, as in MViTv2. If False, they are pooled only
+        where the map shrinks.
 
     Returns
     -------
     list of list of dict
-        One list for each stage: arguments of `MultiscaleBlock`, and `size`, the map's size before
-        the block.
+        One list for each stage, with one dict for each block: the arguments of `MultiscaleBlock`,
+        and `size`, the map's size before the block.
 
     Examples
     --------
@@ -81,7 +82,7 @@ def plan_blocks(
 def shrinking_strides(first, steps):
     """Return the strides of keys and values in each stage, given those of the first stage.
 
-    A stage whose queries are pooled divides the stride by the stride of the queries.
+    In a stage that pools its queries, the stride is divided by the stride of the queries.
 
     Examples
     --------
@@ -96,7 +97,7 @@ def shrinking_strides(first, steps):
 
 
 def _doubling(name, value, count):
-    """Return one number for each stage: those given, or `value` doubled from stage to stage."""
+    """Return one number for each stage. A single `value` is doubled from stage to stage."""
     if not isinstance(value, (list, tuple)):
         return [value * 2**i for i in range(count)]
     _check_length(name, value, count)

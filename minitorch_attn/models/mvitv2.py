@@ -29,7 +29,7 @@ _CACHED = 64  # tables of distances: a model needs one for each size of queries 
 
 @lru_cache(_CACHED)
 def relative_distances(queries, keys, device=None):
-    """Return the row of the relative position table for each query and key of one axis.
+    """Return the row of the relative position table for each query and key along one axis.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def relative_distances(queries, keys, device=None):
             [4, 2],
             [5, 3]])
     """
-    # float32, as in the authors' code: its rounding decides where a fraction is cut off
+    # float32, as in the authors' code: rounding errors can change the truncated integers
     xp = module_for(as_device(device))
     query_step, key_step = max(keys / max(queries, 1), 1.0), max(queries / max(keys, 1), 1.0)
     rows = xp.arange(queries, dtype="float32")[:, None] * query_step
@@ -61,7 +61,7 @@ def relative_distances(queries, keys, device=None):
 
 @lru_cache(_CACHED)
 def place_units(size, dtype, device):
-    """Return unit vectors for the row, the column, ... of every map position, side by side.
+    """Return one-hot vectors of the row, the column, ... of every map position, concatenated.
 
     Returns
     -------
@@ -102,7 +102,8 @@ class RelativePoolingAttention(PoolingAttention):
     Attributes
     ----------
     rel_pos_h, rel_pos_w, rel_pos_t : Parameter of shape (distance, head_dim)
-        Tables, with 2 max(query, key) - 1 rows. `rel_pos_t` is for videos only.
+        Tables of relative positions. The table of an axis has 2 max(query, key) - 1 rows, where
+        query and key are the lengths of the axis. `rel_pos_t` is for videos only.
 
     Notes
     -----
@@ -146,10 +147,10 @@ class RelativePoolingAttention(PoolingAttention):
 
     @computes("relative position bias")
     def with_positions(self, query, key, query_size, key_size):
-        r"""Append features to queries and keys whose products are the relative scores.
+        r"""Append features to queries and keys, so that their products include relative scores.
 
-        A query is extended by q_i R^h_{p(i), row} for each row of the keys' map, and a key by
-        the unit vector of its own row. The same is done for the other axes. Then
+        A query is extended by q_i R^h_{p(i), row} for each row of the keys' map. A key is extended
+        by the one-hot vector of its own row. The same is done for the other axes. Then
 
             [q_i, q_i R^h_i, q_i R^w_i] [k_j, e_row(j), e_column(j)]
                 = q_i k_j + q_i R^h_{p(i), p(j)} + q_i R^w_{p(i), p(j)},
@@ -164,7 +165,7 @@ class RelativePoolingAttention(PoolingAttention):
         prefix = self.num_prefix
         maps = query[:, :, prefix:].unflatten(2, query_size)  # (batch, heads, *size, head_dim)
         scores = [self.axis_scores(maps, i, key_size[i]) for i in range(len(self.axes))]
-        scores = ops.cat(scores, -1).flatten(2, -2) / self.scale  # `attend` multiplies by it
+        scores = ops.cat(scores, -1).flatten(2, -2) / self.scale  # `attend` multiplies by the scale
         units = place_units(tuple(key_size), key.dtype, key.device)
         if prefix:
             scores, units = ops.pad(scores, (0, 0, 1, 0)), ops.pad(units, (0, 0, 1, 0))

@@ -3,7 +3,7 @@
 Wang et al. 2018, "Non-local Neural Networks", arXiv:1711.07971v3. A convolution sees a small
 neighborhood; a non-local operation computes each position's output from all positions (Eq. 1). With
 the embedded Gaussian, this is self-attention without a scale. The block adds the result to its
-input (Eq. 6). It is the identity at first, so it can be inserted into a pretrained network.
+input (Eq. 6). A new block is the identity, so it can be inserted into a pretrained network.
 """
 
 from .. import nn, ops
@@ -22,8 +22,8 @@ _MODES = ("gaussian", "embedded_gaussian", "dot_product", "concatenation")
 class NonLocalBlock(nn.Module):
     r"""Non-local block: `z = W_z y + x`, where y is a weighted mean over all positions of x.
 
-    The mean is y_i = sum_j f_ij g_j / C_i (Eq. 1), and `mode` chooses f, with C_i = sum_j f_ij or
-    the number N of keys:
+    The mean is y_i = sum_j f_ij g_j / C_i (Eq. 1). `mode` selects the function f and the divisor
+    C_i, which is either the sum of f_ij over j or the number N of keys:
 
     - "gaussian": f_ij = exp(x_i . x_j), C_i the sum (Eq. 2);
     - "embedded_gaussian": f_ij = exp(theta_i . phi_j), C_i the sum (Eq. 3): self-attention;
@@ -40,9 +40,9 @@ class NonLocalBlock(nn.Module):
     dims : int
         Number of axes of the positions: 1 (sequences), 2 (images) or 3 (videos).
     subsample : bool
-        Whether to max-pool the keys and values by 2 along each spatial axis. (With three axes,
-        the first one is time and is not pooled.) With two axes, the attention map is then a
-        quarter as large (section 3.3).
+        Whether to max-pool the keys and values by 2 along each spatial axis (section 3.3). With two
+        axes, this makes the attention map a quarter as large. With three axes, the first axis is
+        time, which is not pooled.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class NonLocalBlock(nn.Module):
         """Return y, the mean of the values for each query."""
         if self.mode in ("gaussian", "embedded_gaussian"):
             return ops.scaled_dot_product_attention(query, key, value, scale=1.0)
-        if self.mode == "dot_product":  # (theta phi^T) g = theta (phi^T g), without the map
+        if self.mode == "dot_product":  # (theta phi^T) g = theta (phi^T g); no map needed
             return query @ (key.swapaxes(1, 2) @ value / key.shape[1])
         return self._pair_scores(query, key) @ value / key.shape[1]
 
@@ -164,19 +164,20 @@ def add_non_local(model, places, **settings):
     ----------
     model : ResNet
     places : dict from str to sequence of int
-        For each stage, such as "layer2", the indices of the blocks after which to insert one.
+        For each stage, such as "layer2", the indices of the residual blocks that a non-local
+        block follows.
     **settings
         Arguments of `NonLocalBlock`, except the number of channels.
 
     Returns
     -------
     ResNet
-        The same model.
+        `model` itself.
 
     Raises
     ------
     DTypeError
-        If `model` is not a ResNet, or `places` not a dict.
+        If `model` is not a ResNet, or `places` is not a dict.
     ArgumentError
         If the model does not have one of these stages or blocks.
 

@@ -20,12 +20,12 @@ POOLS = {
 
 @computes("pooled tokens")
 def pool_tokens(tokens, size, pool, num_prefix=0):
-    """Pool the map that the tokens form. The tokens before the map are not pooled.
+    """Pool the tokens of a map, such as the patches of an image, but not the tokens before it.
 
     Parameters
     ----------
     tokens : Tensor of shape (batch, prefix + position, channel)
-        Class token, if any, and the positions of the map in row-major order.
+        The prefix, such as a class token, and the positions of the map in row-major order.
     size : tuple of int
         Size of the map, (time, height, width) or (height, width).
     pool : callable
@@ -76,9 +76,9 @@ class PoolingAttention(nn.Attention):
     ----------
     embed_dim, num_heads : int
     kernel_q, kernel_kv : tuple of int, default (1, 1, 1)
-        Pooling window of the queries, and of keys and values, one number for each axis of the map.
+        Pooling windows of the queries, and of the keys and values: one number for each map axis.
     stride_q, stride_kv : tuple of int, default (1, 1, 1)
-        Step from window to window. Tensors whose kernel and stride are all 1 are not pooled.
+        Steps from window to window. Where kernel and stride are all 1, there is no pooling.
     qkv_bias : bool, default True
     class_token : bool, default True
         Whether the first token is a class token.
@@ -146,6 +146,7 @@ class PoolingAttention(nn.Attention):
         Parameters
         ----------
         x : Tensor of shape (batch, [1 +] position, embed)
+            Tokens of the map in row-major order, after the class token if there is one ("1 +").
         size : tuple of int
             Size of the map, (time, height, width) or (height, width).
 

@@ -1,4 +1,4 @@
-"""Recurrent state: what a recurrent decoder keeps between calls, in place of a KV cache."""
+"""Recurrent state that a decoder keeps between calls: the counterpart of a KV cache."""
 
 from .. import nn
 
@@ -6,15 +6,15 @@ __all__ = ["RecurrentState"]
 
 
 class RecurrentState(nn.KVCache):
-    """State that a `RecurrentDecoder` needs to continue, in place of a Transformer's KV cache.
+    """State from which a `RecurrentDecoder` continues: the counterpart of a KV cache.
 
     Attributes
     ----------
     state : tuple of Tensor of shape (layer, batch, hidden), or None at the start
     attentional : Tensor of shape (batch, 1, hidden), or None
-        Last attentional state, for input feeding.
+        Attentional state of the last step, which input feeding passes to the next step.
     projected : Tensor of shape (batch, source, size), or None
-        Projected encoder states.
+        Projected encoder states, which do not change between steps.
     position : int
         Number of target words that the decoder has read.
 
@@ -34,13 +34,14 @@ class RecurrentState(nn.KVCache):
         return self.position
 
     def reorder(self, index, cross=True):
-        """Select rows of the batch, such as the beams that beam search keeps.
+        """Select rows of the batch in place, such as the beams that beam search keeps.
 
         Parameters
         ----------
         index : int64 Tensor of shape (new batch,)
         cross : bool, default True
-            Whether to also select the projected encoder states, which all beams of an input share.
+            Whether to select the rows of `projected` too. All beams of an input share its encoder
+            states.
         """
         if self.state is not None:
             self.state = tuple([s.index_select(1, index) for s in self.state])

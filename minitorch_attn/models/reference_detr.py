@@ -1,11 +1,11 @@
 """Reference DETR: each query has a learned reference point, which moves from layer to layer.
 
 DETR learns slowly, because its queries have to learn where to look. Carion et al. 2020,
-arXiv:2005.12872v3, section 4, train for 300 to 500 epochs. Later models give each query a
-point, and an encoding of this point replaces the learned query position: Anchor DETR
-(Wang et al. 2021, arXiv:2109.07107v2, section 3.1) and DAB-DETR (Liu et al. 2022,
-arXiv:2201.12329v4, section 4). Here the point moves from layer to layer, as the boxes do in
-Deformable DETR (Zhu et al. 2020, arXiv:2010.04159v4, appendix A.4).
+arXiv:2005.12872v3, section 4, train it for 300 to 500 epochs. Later models give each query a
+reference point in the image and replace the learned query position by an encoding of this point:
+Anchor DETR (Wang et al. 2021, arXiv:2109.07107v2, section 3.1) and DAB-DETR (Liu et al. 2022,
+arXiv:2201.12329v4, section 4). In the model of this file, each decoder layer moves the points, as
+each layer of Deformable DETR moves the boxes (Zhu et al. 2020, arXiv:2010.04159v4, appendix A.4).
 """
 
 from .. import nn, ops
@@ -17,14 +17,14 @@ __all__ = ["ReferenceDETR"]
 
 
 class ReferenceDETR(DETR):
-    r"""DETR whose queries are points in the image.
+    r"""DETR in which each query has a learned reference point in the image.
 
-    The parameters are those of `DETR`, with sine positions.
+    The arguments are the same as for `DETR`, but `positions` must be "sine".
 
     Attributes
     ----------
     reference_points : Parameter of shape (num_queries, 2)
-        x and y before the sigmoid.
+        Coordinates x and y of each query's point, before the sigmoid.
 
     Notes
     -----
@@ -32,10 +32,10 @@ class ReferenceDETR(DETR):
         query position = code(sigmoid(p_{l-1})),   x_0 = code(sigmoid(p_0))
         (d, s) = box head(LayerNorm(x_l) + code(sigmoid(p_{l-1})))
         p_l = p_{l-1} + d,   box = (sigmoid(p_l), sigmoid(s))
-    The next layer receives p_l as a constant. Points and image positions have the same code, so
-    a query and a key at the same place match from the beginning. DETR's decoder starts from
-    zeros, and its attention adds positions only to queries and keys. With that decoder, a query
-    would not know where its point is, although d is measured from there.
+    The next layer receives p_l as a constant. The same function `code` encodes points and image
+    positions, so a query and a key at the same place match before any training. DETR's decoder
+    starts from zeros instead of x_0, and its attention adds positions only to queries and keys.
+    The state x_l would then not contain the point, although d is relative to the point.
 
     Examples
     --------
@@ -61,12 +61,12 @@ class ReferenceDETR(DETR):
         nn.init.zeros_(self.box_head.layers[-1].bias)
 
     def layer_outputs(self, images, pixel_mask=None):
-        """Return logits and boxes of all decoder layers: (layer, batch, query, ...)."""
+        """Return the logits and boxes (layer, batch, query, ...) of all decoder layers."""
         memory, positions, mask = self.encode(images, pixel_mask)
         return self.refine(memory, positions, mask)
 
     def refine(self, memory, memory_positions=None, memory_mask=None):
-        """Run the decoder; return logits and boxes of all layers."""
+        """Run the decoder on encoded images. Return the logits and boxes of all layers."""
         batch = memory.shape[0]
         point = self.reference_points.unsqueeze(0).expand(batch, *self.reference_points.shape)
         x, logits, boxes = self.code(ops.sigmoid(point)), [], []
@@ -82,7 +82,7 @@ class ReferenceDETR(DETR):
         return ops.stack(logits), ops.stack(boxes)
 
     def code(self, points):
-        """Return the position codes (..., embed) of points (..., 2), with x and y in [0, 1]."""
+        """Return the sine encoding (..., embed) of points (..., 2), with x and y in [0, 1]."""
         half, scale = self.positions.embed_dim // 2, self.positions.scale
         x, y = (sine_code(points[..., i] * scale, half, self.positions.temperature) for i in (0, 1))
         return ops.cat([y, x], -1)

@@ -1,7 +1,8 @@
 """Relative attention: scores that depend on the query, the key and their distance in the sequence.
 
 Dai et al. 2019, "Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context",
-arXiv:1901.02860v3, section 3.3 and appendix B. The Conformer applies it to audio frames.
+arXiv:1901.02860v3, section 3.3 and appendix B. The Conformer applies relative attention to audio
+frames.
 """
 
 from .. import nn, ops
@@ -12,7 +13,7 @@ __all__ = ["RelativeAttention", "relative_positions", "relative_shift"]
 
 
 def relative_positions(length, embed_dim, *, interleaved=False, dtype="float32", device=None):
-    """Sinusoidal encodings r_p of all distances p = i - j between a query i and a key j.
+    """Return the sinusoidal encodings r_p of all distances p = i - j from query i to key j.
 
     Parameters
     ----------
@@ -28,8 +29,8 @@ def relative_positions(length, embed_dim, *, interleaved=False, dtype="float32",
     Returns
     -------
     Tensor of shape (1, 2T - 1, embed_dim)
-        Rows for the distances T - 1, T - 2, ..., -(T - 1): a query attends to the first key at the
-        largest distance.
+        Rows for the distances T - 1, T - 2, ..., -(T - 1). A positive distance means that the key
+        comes before the query.
 
     Examples
     --------
@@ -51,11 +52,12 @@ def relative_positions(length, embed_dim, *, interleaved=False, dtype="float32",
 def relative_shift(scores):
     """Select each key's score from the scores of all distances (arXiv:1901.02860v3, appendix B).
 
-    Row i of the input contains the scores of the distances T - 1, ..., -(T - 1). Key j is at
-    distance i - j, so row i of the result starts at column T - 1 - i: each row starts one
-    column before the previous row. To shift the rows, a column of zeros is added to make them 2T
-    long. The numbers are then read as rows of length 2T - 1, skipping the first T entries, so
-    row i starts at column T - 1 - i.
+    Row i of the input contains query i's scores for the distances T - 1, ..., -(T - 1). Key j has
+    the distance i - j. Row i of the result therefore consists of the columns from T - 1 - i on:
+    each row starts one column earlier than the row above it. To shift the rows, the function
+    first adds a column of zeros on the left, which makes each row 2T long. It then skips the
+    first T numbers and reads the others as rows of length 2T - 1. Row i of these starts at the
+    score of distance i, in column T - 1 - i.
 
     Parameters
     ----------
@@ -87,13 +89,13 @@ def relative_shift(scores):
 
 
 class RelativeAttention(nn.Attention):
-    r"""Self-attention with relative positions, for the tokens of one sequence.
+    r"""Self-attention whose scores depend on the distance between the query and the key.
 
     score_ij = ((q_i + u)^T k_j + (q_i + v)^T W_R r_{i-j}) / sqrt(head_dim)
 
-    The first term compares contents. The vector u gives a preference for keys that does not
-    depend on the query. The second term depends on the distance i - j only through its
-    encoding r, and v gives a preference for distances.
+    The first term compares the contents of the tokens. The learned vector u makes some keys
+    attractive to all queries. The second term depends on the distance i - j through its encoding
+    r_{i-j}. The learned vector v makes some distances attractive to all queries.
 
     Parameters
     ----------
@@ -101,7 +103,7 @@ class RelativeAttention(nn.Attention):
     dropout : float, default 0
         Dropout probability of the attention weights, applied during training.
     interleaved : bool, default False
-        Layout of r; see `relative_positions`.
+        Layout of the encodings r_{i-j}; see `relative_positions`.
 
     Attributes
     ----------
@@ -111,10 +113,11 @@ class RelativeAttention(nn.Attention):
 
     Notes
     -----
-    Dai et al. 2019, arXiv:1901.02860v3, section 3.3, has the four terms (a) to (d) of A^rel.
-    The first product here is (a) plus (c), and the second is (b) plus (d). As in the Conformer
-    (arXiv:2005.08100v1, section 2.1), keys may be before or after the query. All (query,
-    distance) products are computed at once, and `relative_shift` aligns them (appendix B).
+    Dai et al. 2019, arXiv:1901.02860v3, section 3.3, write the score A^rel as four terms (a) to
+    (d). The first product here is (a) plus (c), and the second is (b) plus (d). As in the
+    Conformer (arXiv:2005.08100v1, section 2.1), keys may be before or after the query. The code
+    multiplies every query by every distance at once, and `relative_shift` selects the product
+    for each key (appendix B).
 
     Examples
     --------
@@ -135,18 +138,18 @@ class RelativeAttention(nn.Attention):
 
     @computes("attention layer")
     def forward(self, x, key_padding_mask=None, *, mask=None, positions=None):
-        """Attend from each token of `x` to all tokens of `x`.
+        """Return the result of self-attention over the tokens of `x`.
 
         Parameters
         ----------
         x : Tensor of shape (batch, token, embed)
         key_padding_mask : bool Tensor of shape (batch, token), optional
-            True where a token is padding, to which no query attends.
+            True where a token is padding. No query attends to padding.
         mask : Mask or Tensor, optional
-            Used instead of `key_padding_mask`; see `nn.Attention`.
+            Attention mask, used instead of `key_padding_mask`; see `nn.Attention`.
         positions : Tensor of shape (1 or batch, 2 * token - 1, embed), optional
-            Encodings of the distances. Default: `relative_positions`. A stack of layers
-            computes them once and passes them to every layer.
+            Encodings of the distances. Default: the result of `relative_positions`. A stack of
+            layers can compute them once and pass them to every layer.
 
         Returns
         -------
@@ -164,7 +167,7 @@ class RelativeAttention(nn.Attention):
         return self.out_proj(self._merge(context))
 
     def positions_of(self, x):
-        """Return the encodings of all distances in `x`, (1, 2 * token - 1, embed)."""
+        """Return the encodings of all distances in `x`, of shape (1, 2 * token - 1, embed)."""
         return relative_positions(
             x.shape[1], x.shape[2], interleaved=self.interleaved, dtype=x.dtype, device=x.device
         )

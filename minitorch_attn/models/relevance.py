@@ -1,9 +1,9 @@
 """Relevance of patches to a text: attention weights times the gradient of the similarity.
 
-The class token's attention weights are the same for every text, but their gradient is not. It
-shows which weights would have to grow to make the image more similar to a given text. Chefer et
-al. 2021, "Generic Attention-model Explainability for Interpreting Bi-Modal and Encoder-Decoder
-Transformers", arXiv:2103.15679v1.
+The class token's attention weights do not depend on the text, but the gradient of the similarity
+with respect to these weights does. The gradient shows which weights would have to grow to make
+the image more similar to a given text. Chefer et al. 2021, "Generic Attention-model Explainability
+for Interpreting Bi-Modal and Encoder-Decoder Transformers", arXiv:2103.15679v1.
 """
 
 from .. import nn, ops
@@ -17,8 +17,9 @@ __all__ = ["patch_relevance"]
 def patch_relevance(model, images, text_vectors):
     r"""Return how much each patch contributes to the similarity of an image and a text.
 
-    R = mean over heads of max(0, A * dS/dA), where A are the class token's weights in the last
-    layer
+    R = mean over heads of max(0, A * dS/dA)
+
+    S is the similarity, and A are the class token's attention weights in the last layer.
 
     Parameters
     ----------
@@ -26,7 +27,7 @@ def patch_relevance(model, images, text_vectors):
         Model in eval mode whose `vision` is an `ImageTower`.
     images : Tensor of shape (image, channel, height, width)
     text_vectors : Tensor of shape (image, output)
-        Vector of one text for each image, such as one word of its sentence.
+        One text vector for each image, such as the vector of one word of a caption.
 
     Returns
     -------
@@ -49,7 +50,7 @@ def patch_relevance(model, images, text_vectors):
     with nn.collect_attention(model.vision.blocks[-1]) as found:
         vectors = model.image_vectors(images)  # (image, output)
     weights = found[0][1]  # (image, heads, query, key)
-    score = (vectors * text_vectors.detach()).sum()  # the images do not depend on each other
+    score = (vectors * text_vectors.detach()).sum()  # images do not affect each other
     (gradient,) = grad(score, [weights])
     weighted = ops.relu(weights.detach() * gradient).mean(1)  # (image, query, key)
     patches = weighted[:, 0, 1:]  # query 0 and key 0 are the class token

@@ -2,8 +2,9 @@
 
 He et al. 2015, "Deep Residual Learning for Image Recognition", arXiv:1512.03385v1. Each block adds
 its input to its output (Eq. 1), so a block only has to learn a change. Modules and parameters
-have torchvision's names, so torchvision's and timm's state dicts can be loaded. As in
-torchvision, but unlike in the paper, the stride of a bottleneck is in its 3 x 3 convolution.
+have torchvision's names, so the model can load state dicts of torchvision and timm. As in
+torchvision, the stride of a bottleneck is in its 3 x 3 convolution. In the paper, the stride is
+in the first 1 x 1 convolution.
 """
 
 from .. import nn, ops
@@ -22,17 +23,17 @@ class BasicBlock(nn.Module):
     Parameters
     ----------
     in_channels, width : int
-        Numbers of input channels and of channels of the convolutions.
+        Number of channels of the input, and of each convolution's output.
     stride : int
         Stride of the first convolution.
     downsample : Module, optional
-        Shortcut for an input whose shape differs from the output's (Eq. 2).
+        Module that maps the input to the shape of the output, if they differ (Eq. 2).
     dilations : (int, int)
         Dilations of the two convolutions. A `Bottleneck` uses only the first.
     groups, width_per_group : int
         See `ResNet`; a basic block has one group.
     norm_layer : callable
-        Builds a normalization layer from a number of channels.
+        Function that creates a normalization layer for a given number of channels.
     drop_path : float
         DropPath probability of the residual branch.
     """
@@ -67,10 +68,10 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """Residual block of 1 x 1, 3 x 3 and 1 x 1 convolutions; the last has 4 * `width` channels.
+    """Residual block of a 1 x 1, a 3 x 3 and a 1 x 1 convolution (Figure 5, right).
 
-    It is the block in Figure 5, right; the parameters are those of `BasicBlock`. With `groups`, it
-    is the block of ResNeXt (Xie et al. 2016, arXiv:1611.05431v2, Figure 3c).
+    The last convolution has 4 * `width` channels. The parameters are the same as in `BasicBlock`.
+    With `groups`, this is the block of ResNeXt (Xie et al. 2016, arXiv:1611.05431v2, Figure 3c).
     """
 
     expansion = 4
@@ -100,7 +101,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """ResNet as an image classifier, and as a backbone (`feature_maps`).
+    """ResNet: an image classifier, and a backbone that returns feature maps (`feature_maps`).
 
     Parameters
     ----------
@@ -109,26 +110,28 @@ class ResNet(nn.Module):
     layers : sequence of int
         Number of blocks in each stage.
     num_classes : int
-        Number of classes. With 0 classes, the model returns the mean features.
+        Number of classes. With 0 classes, the model returns features averaged over positions.
     in_channels : int
     channels : sequence of int
         Width of the blocks in each stage.
     stem_channels : int
         Number of channels of the first convolution.
     small_stem : bool
-        Whether the first convolution is 3 x 3 with stride 1 and no max pooling after it, for small
-        images (section 4.2). Otherwise, it is 7 x 7 with stride 2, followed by max pooling.
+        If True, the first convolution is 3 x 3 with stride 1, for small images (section 4.2). If
+        False, it is 7 x 7 with stride 2, and max pooling follows.
     groups, width_per_group : int
-        Number of groups of a bottleneck's 3 x 3 convolution, and the width of each group in a
-        stage of width 64. Other stages scale this width in proportion to their own.
+        Number of groups of a bottleneck's 3 x 3 convolution, and number of channels of each group
+        in a stage of width 64. In other stages, the groups are wider in proportion to the stage.
     replace_stride_with_dilation : sequence of bool, one for each stage after the first
-        Which stages keep the size of their input. Their convolutions are dilated instead, which
-        keeps the receptive field. (False, False, True) is the backbone of DETR-DC5.
+        True for stages that use dilated convolutions instead of a stride. These stages keep the
+        size of their input and still have the same receptive field. (False, False, True) gives the
+        backbone of DETR-DC5.
     norm_layer : callable
-        Builds a normalization layer from a number of channels, such as `nn.FrozenBatchNorm2d`.
+        Function that creates a normalization layer for a given number of channels, such as
+        `nn.FrozenBatchNorm2d`.
     zero_init_residual : bool
-        Whether the last norm of each block starts with weight 0, so that the block is the identity
-        before its ReLU.
+        Whether to initialize the weight of each block's last norm with 0. Each block then starts as
+        the identity, followed by a ReLU.
     drop_path : float
         DropPath probability of the last block. It increases linearly from 0 at the first block.
 
@@ -147,7 +150,7 @@ class ResNet(nn.Module):
     [(2, 4, 8, 8), (2, 6, 4, 4)]
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, block, layers, num_classes=1000, *, in_channels=3, channels=(64, 128, 256, 512),
@@ -182,7 +185,7 @@ class ResNet(nn.Module):
         self._initialize(zero_init_residual)
 
     def _initialize(self, zero_init_residual):
-        """Draw the convolutions as in He et al. 2015, arXiv:1502.01852v1, Eq. 14."""
+        """Initialize the convolutions as in He et al. 2015, arXiv:1502.01852v1, Eq. 14."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -256,7 +259,7 @@ def _conv3x3(in_channels, out_channels, stride, dilation, groups=1):
 
 
 def _stage(block, in_channels, width, stride, dilations, drop_paths, shared):
-    """Build the blocks of a stage. The first has the stride and the previous stage's dilation."""
+    """Build a stage. Its first block has the stride, and the previous stage's dilation."""
     out_channels, (before, dilation) = width * block.expansion, dilations
     blocks = []
     for i, drop_path in enumerate(drop_paths):

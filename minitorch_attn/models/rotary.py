@@ -6,12 +6,13 @@ generalize to angles that did not occur in training. All scaling methods use sma
 
 linear   All pairs use f_i / factor, so that all positions lie in the trained range (Chen et al.
          2023, arXiv:2306.15595v2, section 2.3).
-dynamic  A larger base, which depends on the current length, reduces small f_i and hardly changes
+dynamic  The base grows with the current length. A larger base reduces small f_i and hardly changes
          large f_i (Peng et al. 2023, arXiv:2309.00071v2, sections 3.1 and 3.3).
-yarn     Pairs with many rotations per training sequence keep f_i, pairs with less than one use
-         f_i / factor, with a ramp in between. Temperature scales the scores (ibid., 3.2, 3.4).
-llama3   As in yarn, without a temperature, and the ramp depends on wavelengths (Grattafiori et al.
-         2024, arXiv:2407.21783v3, section 3.4.2, and the code published with the weights).
+yarn     Pairs with many rotations per training sequence keep f_i. Pairs with less than one rotation
+         use f_i / factor. A linear ramp connects the two. A temperature scales the attention
+         scores (same paper, sections 3.2 and 3.4).
+llama3   Like yarn, but without a temperature, and the ramp depends on the wavelength (Grattafiori
+         et al. 2024, arXiv:2407.21783v3, section 3.4.2, and the code published with the weights).
 """
 
 import math
@@ -26,7 +27,7 @@ _MOST_DIMS = 65_536
 
 
 class Rotary(nn.Module):
-    """Rotary embedding: rotates queries and keys by their positions.
+    """Rotary embedding: rotates queries and keys by angles proportional to their positions.
 
     Parameters
     ----------
@@ -37,8 +38,8 @@ class Rotary(nn.Module):
     base : float, default 10000
         Base of the rotary frequencies.
     scaling : dict, optional
-        Scaling method and its settings, with the names of Hugging Face's configurations, such as
-        {"rope_type": "linear", "factor": 2.0}.
+        Scaling method and its settings, with the names that Hugging Face's configurations use, such
+        as {"rope_type": "linear", "factor": 2.0}.
 
     Examples
     --------
@@ -55,7 +56,7 @@ class Rotary(nn.Module):
         self.grows = self.settings[-1].get("rope_type") == "dynamic"
 
     def forward(self, positions, dtype="float32"):
-        """Return the rotation of tokens at the given positions.
+        """Return a function that rotates the vectors of tokens at the given positions.
 
         Parameters
         ----------
@@ -85,7 +86,7 @@ class Rotary(nn.Module):
 
 
 def rotary_frequencies(head_dim, context_length, base=10000.0, scaling=None, length=None):
-    """Return the frequency of each feature pair, and the factor that multiplies cosines and sines.
+    """Return the frequency of each feature pair, and a factor for all cosines and sines.
 
     Parameters
     ----------
@@ -127,7 +128,7 @@ def rotary_frequencies(head_dim, context_length, base=10000.0, scaling=None, len
 
 
 def _falling(head_dim, base):
-    if head_dim > _MOST_DIMS:  # a typo must not hang
+    if head_dim > _MOST_DIMS:  # else a typo in head_dim could hang
         raise ArgumentError(
             f"rotary_frequencies: head_dim must be at most {_MOST_DIMS:,}", got=f"{head_dim}"
         )
@@ -166,7 +167,7 @@ def _yarn(head_dim, base, settings):
     factor = settings.get("factor") or settings["context_length"] / trained
 
     def pair_with(turns):
-        """Return the fractional index of the pair with `turns` turns in the trained context."""
+        """Return the (fractional) index of the pair that makes `turns` turns in training."""
         return head_dim * math.log(trained / (turns * 2 * math.pi)) / (2 * math.log(base))
 
     first, last = (
@@ -187,7 +188,7 @@ def _yarn(head_dim, base, settings):
 
 
 def _yarn_temperature(factor, settings):
-    """Return the factor for cosines and sines that acts as a temperature (YaRN, section 3.4)."""
+    """Return YaRN's temperature as a factor for the cosines and sines (section 3.4)."""
     if settings.get("attention_factor") is not None:
         return settings["attention_factor"]
 

@@ -1,4 +1,4 @@
-"""Seq2seq models with recurrent networks: a single vector, or interchangeable attention layers.
+"""Seq2seq models: a recurrent encoder and a recurrent decoder, with or without attention.
 
 In Sutskever et al. 2014, the decoder receives one vector, the encoder's last state. In Bahdanau
 et al. 2015, it attends to all encoder states before each step, and in Luong et al. 2015 after
@@ -73,7 +73,7 @@ class RecurrentEncoder(nn.Module):
         self.reverse = reverse
 
     def forward(self, source, lengths=None):
-        """Read source sentences.
+        """Return the states of the source words, and the final state.
 
         Parameters
         ----------
@@ -87,7 +87,7 @@ class RecurrentEncoder(nn.Module):
         memory : Tensor of shape (batch, source, direction * hidden)
             States of the last layer in the order of `source`, zeros at padding.
         state : tuple of Tensor of shape (layer * direction, batch, hidden)
-            State (h, c) of an LSTM or (h,) of a GRU after the last word that it reads.
+            State (h, c) of an LSTM or (h,) of a GRU after it has read the last word.
         """
         order = self._order(source, lengths) if self.reverse else None
         x = self.embedding(source if order is None else source.gather(1, order))
@@ -113,7 +113,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class RecurrentDecoder(nn.Module):
-    r"""Decoder: an LSTM or GRU over the target words, with interchangeable attention layers.
+    r"""Decoder: an LSTM or GRU over the target words, with additive, Luong or no attention.
 
     Parameters
     ----------
@@ -122,12 +122,12 @@ class RecurrentDecoder(nn.Module):
     embed_dim, hidden_dim : int
         Size of a word embedding and of the state.
     attention : AdditiveAttention or LuongAttention, optional
-        Attention layer whose `query_dim` equals `hidden_dim`. By default, the decoder knows the
-        source only from its first state.
+        Attention layer whose `query_dim` equals `hidden_dim`. Without attention, the decoder knows
+        the source only from its first state.
     num_layers : int, default 1
     cell : "lstm" or "gru", default "lstm"
     input_feeding : bool, default False
-        Whether each step of Luong's decoder also reads the last attentional state.
+        Whether each step of Luong's decoder also reads the attentional state of the previous step.
     dropout : float, default 0
         Dropout probability between the layers.
 
@@ -140,10 +140,10 @@ class RecurrentDecoder(nn.Module):
         s_t = f([y_{t-1}; htilde_{t-1}], s_{t-1})                   Luong [3]_, section 3.3
         htilde_t = tanh(W_c [c_t; s_t])                             Luong, Eq. 5
         p = softmax(W htilde_t)                                     Luong, Eq. 6
-    Without `input_feeding`, htilde_{t-1} is not used, and all steps of Luong's decoder run in
-    one call. Bahdanau's output layer is a maxout layer that also depends on y_{t-1}, and the
-    reset gate of Bahdanau's unit differs (see `nn.GRU`). With several layers, the state of the
-    last one is the query.
+    Without `input_feeding`, htilde_{t-1} is not used, and one call computes all steps of Luong's
+    decoder. Two details of Bahdanau's decoder differ from this class: its output layer is a maxout
+    layer that also depends on y_{t-1}, and its recurrent unit has a different reset gate (see
+    `nn.GRU`). If the decoder has several layers, the query is the state of the last layer.
 
     References
     ----------
@@ -190,9 +190,9 @@ class RecurrentDecoder(nn.Module):
         state : tuple of Tensor of shape (layer, batch, hidden)
             First state of the decoder.
         source_mask : bool Tensor of shape (batch, source), or Mask, optional
-            A tensor is True where the source word is padding.
+            Padding of the source. A bool tensor is True at padding.
         past : RecurrentState, optional
-            State from which the decoder continues; it is updated.
+            State from which the decoder continues. The call updates `past`.
 
         Returns
         -------
@@ -228,14 +228,14 @@ class RecurrentDecoder(nn.Module):
         return output, _as_tuple(state)
 
     def _attend_first(self, x_t, memory, state, source_mask, past):
-        """Bahdanau's step: the state before the step is the query."""
+        """Compute one step of Bahdanau's decoder: the query is the previous state."""
         query = state[0][-1].unsqueeze(1)  # last layer, (batch, 1, hidden)
         context, _ = self.attention.attend(query, past.projected, memory, source_mask)
         output, state = self._run(ops.cat([x_t, context], -1), state)
         return ops.cat([output, context], -1), state  # (batch, 1, hidden + key_dim)
 
     def _feed(self, x_t, memory, state, source_mask, past):
-        """Luong's step with input feeding: the state after the step is the query."""
+        """Compute one step of Luong's decoder with input feeding: the query is the new state."""
         if past.attentional is None:
             past.attentional = ops.zeros(
                 len(x_t), 1, self.rnn.hidden_size, dtype=x_t.dtype, device=x_t.device
@@ -250,7 +250,7 @@ class RecurrentDecoder(nn.Module):
 class Seq2Seq(nn.Module):
     """Sequence-to-sequence model of a recurrent encoder and a recurrent decoder.
 
-    `generation.translate` translates with it, by greedy or beam search.
+    To translate with the model, call `generation.translate`, which uses greedy or beam search.
 
     Parameters
     ----------
@@ -263,10 +263,10 @@ class Seq2Seq(nn.Module):
     Notes
     -----
     The encoder's last state is the decoder's first state (Sutskever et al. 2014, arXiv:1409.3215v3,
-    section 2; Luong et al. 2015, arXiv:1508.04025v5, section 2). If the encoder is
-    bidirectional or its size differs, one layer per state converts it: s_0 = tanh(W_s [forward
-    h; backward h]). Bahdanau et al. 2015, arXiv:1409.0473v7, appendix A.2.2, use only the
-    backward state at the first word.
+    section 2; Luong et al. 2015, arXiv:1508.04025v5, section 2). If the encoder is bidirectional or
+    has a different size, a layer converts each of its states: s_0 = tanh(W_s [forward h; backward
+    h]). Bahdanau et al. 2015, arXiv:1409.0473v7, appendix A.2.2, use only the backward state at the
+    first word.
 
     Examples
     --------
@@ -279,7 +279,7 @@ class Seq2Seq(nn.Module):
     (2, 2, 13)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(self, encoder, decoder, pad_id=None):
         super().__init__()
@@ -311,7 +311,8 @@ class Seq2Seq(nn.Module):
         target : int64 Tensor of shape (batch, target)
             Target, beginning with the start token.
         source_mask : Mask, optional
-            Mask of the words, for example `nn.masks.padding(lengths)`. Default: `pad_id` is masked.
+            Mask of the source words, for example `nn.masks.padding(lengths)`. Default: a mask of
+            the positions that contain `pad_id`.
 
         Returns
         -------
@@ -330,13 +331,13 @@ class Seq2Seq(nn.Module):
         return RecurrentState()
 
     def encode(self, source, source_mask=None):
-        """Read the source.
+        """Encode the source sentences.
 
         Returns
         -------
         dict
-            `last_hidden_state`, the encoder's states (batch, source, key_dim), and `h` (and `c`),
-            the first state of the decoder, (batch, layer, hidden).
+            `last_hidden_state` contains the encoder's states (batch, source, key_dim). `h` (and `c`
+            for an LSTM) is the first state of the decoder, (batch, layer, hidden).
         """
         memory, state = self.encoder(source, _lengths(source, source_mask))
         if self.bridge is not None:
@@ -355,7 +356,7 @@ class Seq2Seq(nn.Module):
         Parameters
         ----------
         target : int64 Tensor of shape (batch, target)
-            Target word ids. With a cache, only the ids after those in the cache.
+            Target word ids. If a cache is given, only the ids that follow the cached ones.
         memory : dict
             Output of `encode`.
         source_mask : Mask, optional
@@ -387,7 +388,7 @@ def _lengths(source, mask):
 
 
 def _check_attention(attention, hidden_dim, input_feeding, additive):
-    """Check that the attention fits the decoder."""
+    """Raise an error if the attention layer does not match the decoder."""
     if attention is not None and attention.query_dim != hidden_dim:
         raise ShapeError(
             "RecurrentDecoder: query_dim of attention must be hidden_dim",

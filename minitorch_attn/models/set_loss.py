@@ -1,7 +1,8 @@
-"""Set loss of DETR: class and box losses of matched predictions, "no object" for the others.
+"""Set loss of DETR: match predictions with targets, then compute class and box losses.
 
-Carion et al. 2020, arXiv:2005.12872v3, section 3.1 and appendix A.2. The loss compares two
-sets, so it does not depend on the order of the targets or of the queries.
+Carion et al. 2020, arXiv:2005.12872v3, section 3.1 and appendix A.2. An unmatched prediction should
+predict the class "no object". The loss compares two sets, so it does not depend on the order of the
+targets or of the queries.
 """
 
 from .. import ops
@@ -19,7 +20,7 @@ __all__ = [
     "matched_losses", "total_loss",
 ]  # fmt: skip
 
-xp = module_for(as_device("cpu"))  # indices are made on the host
+xp = module_for(as_device("cpu"))  # indices are computed on the CPU
 
 
 def class_loss(logits, labels, eos_coef=0.1):
@@ -31,7 +32,7 @@ def class_loss(logits, labels, eos_coef=0.1):
     labels : int64 Tensor of shape (batch, query)
         Class of the matched target, or `classes` for an unmatched prediction.
     eos_coef : float, default 0.1
-        Weight of the predictions without a target, which are the majority.
+        Weight of the unmatched predictions, which are the majority.
 
     Returns
     -------
@@ -56,7 +57,7 @@ def box_losses(boxes, target_boxes, num_boxes):
     boxes, target_boxes : Tensor of shape (pair, 4)
         Boxes in center format.
     num_boxes : int
-        Number of targets in the batch, by which the sums are divided.
+        Number of targets in the batch. The sums of the losses are divided by this number.
 
     Returns
     -------
@@ -73,7 +74,7 @@ def box_losses(boxes, target_boxes, num_boxes):
 
 
 def cardinality_error(logits, targets):
-    """Return the mean error in the number of predicted objects, without a gradient.
+    """Return the mean absolute error of the number of predicted objects, without a gradient.
 
     Parameters
     ----------
@@ -159,7 +160,8 @@ def auxiliary_losses(
     Returns
     -------
     dict of Tensor of shape ()
-        The losses of the last layer, and those of the other layers under names such as "loss_ce_0".
+        The losses of the last layer, and the losses of the other layers with names such as
+        "loss_ce_0".
 
     References
     ----------
@@ -210,7 +212,7 @@ def matched_losses(logits, pred_boxes, targets, pairs, eos_coef=0.1):
 
 
 def _index_of(pairs, targets):
-    """Return, for all pairs, the image, the query in the image, and the target in the batch."""
+    """Return arrays over all pairs: image, query within the image, target within the batch."""
     counts = [len(target["class_labels"]) for target in targets]
     before = xp.cumsum([0, *counts[:-1]])
     image = xp.concatenate([xp.full(len(i), n) for n, (i, _) in enumerate(pairs)])

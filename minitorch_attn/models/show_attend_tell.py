@@ -2,9 +2,9 @@
 
 Xu et al. 2015, "Show, Attend and Tell: Neural Image Caption Generation with Visual Attention",
 arXiv:1502.03044v3. An encoder turns an image into annotations, one vector per position. Before each
-word, an LSTM decoder looks at the annotations: at their weighted mean (soft attention, trained by
-backpropagation), or at a single one (hard attention, trained with REINFORCE; `hard_attention.py`).
-`captioner.py` contains a small encoder and the complete captioning model.
+word, an LSTM decoder reads either a weighted mean of the annotations (soft attention, trained by
+backpropagation) or a single annotation (hard attention, trained with REINFORCE; see
+`hard_attention.py`). `captioner.py` contains a small encoder and the complete captioning model.
 """
 
 from .. import nn, ops
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class SoftAttention(nn.Module):
-    r"""Soft attention with a gate: `sigmoid(f_beta h) * sum_i alpha_i a_i`.
+    r"""Soft attention: a weighted mean of the annotations of an image, times a learned gate.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class SoftAttention(nn.Module):
         self.weight_hooks = []  # see `watch_attention`
 
     def forward(self, annotations, hidden, key_padding_mask=None):
-        """Look at the annotations once.
+        """Return the context (the gated mean of the annotations) and the attention weights.
 
         Parameters
         ----------
@@ -75,7 +75,7 @@ class SoftAttention(nn.Module):
         hidden : Tensor of shape (batch, hidden_dim)
             State before the step.
         key_padding_mask : bool Tensor of shape (batch, position), or Mask, optional
-            A tensor must be True at masked positions.
+            Positions to ignore. A bool tensor is True at these positions.
 
         Returns
         -------
@@ -89,7 +89,7 @@ class SoftAttention(nn.Module):
         return self.gate(hidden) * context, alpha
 
     def attend(self, projected, hidden, annotations, key_padding_mask=None):
-        """Attend to annotations, given their projections `W_a a`; return Eq. 13 and alpha."""
+        """Return the weighted mean (Eq. 13) and alpha, given the projections `W_a a`."""
         query = self.W_h(hidden).unsqueeze(1)  # (batch, 1, attention)
         mask = attend_mask("SoftAttention", key_padding_mask, annotations)
         v = self.v.weight.squeeze(0)  # (attention,)
@@ -98,7 +98,7 @@ class SoftAttention(nn.Module):
         return context.squeeze(1), alpha.squeeze(1)  # (batch, annotation_dim), (batch, position)
 
     def gate(self, hidden):
-        """Return beta, of shape (batch, 1), for states of shape (batch, hidden_dim)."""
+        """Return the gate beta, of shape (batch, 1), for states of shape (batch, hidden_dim)."""
         return ops.sigmoid(self.f_beta(hidden))  # section 4.2.1
 
 
@@ -145,7 +145,7 @@ class ShowAttendTell(nn.Module):
     ((2, 3, 11), (2, 3, 6))
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, vocab_size, annotation_dim, embed_dim, hidden_dim, attention_dim, hard=False
@@ -178,14 +178,14 @@ class ShowAttendTell(nn.Module):
         return self._read(annotations, words, RecurrentState())
 
     def sample(self, annotations, words, num_samples=1, samples=None, noise=None, generator=None):
-        """Look at one sampled position before each word: hard attention in training.
+        """Compute logits with hard attention: sample one position before each word.
 
         Parameters
         ----------
         annotations : Tensor of shape (batch, position, annotation_dim)
         words : int64 Tensor of shape (batch, word)
         num_samples : int, default 1
-            Number of sequences of positions, N of Eq. 12, for each caption.
+            Number of sampled sequences of positions for each caption (N in Eq. 12).
         samples : int64 Tensor of shape (sample, batch, word), optional
             Positions to look at. Default: they are drawn from alpha.
         noise : Tensor of shape (sample, batch, word, position), optional
@@ -247,7 +247,7 @@ class ShowAttendTell(nn.Module):
         Parameters
         ----------
         words : int64 Tensor of shape (batch, word)
-            With a cache, only the words after those in the cache.
+            Word ids. If a cache is given, only the words that follow the cached ones.
         memory : dict
             Output of `encode`.
         source_mask : optional
@@ -257,7 +257,7 @@ class ShowAttendTell(nn.Module):
         return self._read(memory, words, RecurrentState() if cache is None else cache)[0]
 
     def _read(self, annotations, words, past, look=None):
-        """Read the words that follow those in `past` and update it; return logits and alphas."""
+        """Read the words that follow `past`, and update `past`. Return (logits, alphas)."""
         look = _most_probable if look is None and self.hard else look
         memory = annotations if isinstance(annotations, dict) else self.encode(annotations)
         annotations = memory["last_hidden_state"]
@@ -283,12 +283,12 @@ class ShowAttendTell(nn.Module):
 
 
 def _most_probable(annotations, alpha):
-    """Return the annotation at the most probable position (Eq. 9), (batch, annotation_dim)."""
+    """Return the annotation (batch, annotation_dim) at the most probable position (Eq. 9)."""
     return hard_attention(annotations, alpha, alpha.argmax(-1).unsqueeze(0))[0][0]
 
 
 def caption_log_p(logits, targets, ignore_index=-100):
-    """Log probability of each target word, 0 where it is ignored.
+    """Return the log probability of each target word, or 0 for ignored targets.
 
     Parameters
     ----------
@@ -308,12 +308,12 @@ def caption_log_p(logits, targets, ignore_index=-100):
     """
     flat = logits.reshape(-1, logits.shape[-1]), targets.reshape(-1)
     loss = nn.functional.cross_entropy(*flat, ignore_index=ignore_index, reduction="none")
-    return 0.0 - loss.reshape(targets.shape)  # 0 rather than -0 where it is ignored
+    return 0.0 - loss.reshape(targets.shape)  # 0, not -0, for ignored targets
 
 
 @names_arguments
 def caption_loss(logits, targets, alphas, penalty=1.0, ignore_index=-100):
-    """Loss of soft attention: negative log probability plus the doubly stochastic penalty.
+    """Return the loss of soft attention: -log p plus the doubly stochastic penalty.
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ def caption_loss(logits, targets, alphas, penalty=1.0, ignore_index=-100):
     penalty : float, default 1
         Weight lambda of the penalty.
     ignore_index : int, default -100
-        Target of the steps that do not count, such as padding.
+        Target value of steps that do not contribute to the loss, such as padding.
 
     Returns
     -------
@@ -332,9 +332,9 @@ def caption_loss(logits, targets, alphas, penalty=1.0, ignore_index=-100):
 
     Notes
     -----
-    Eq. 14 of Xu et al. 2015, arXiv:1502.03044v3. The weights of a step sum
-    to 1 over the positions. The penalty encourages the weights of a position to sum to about 1
-    over the steps as well, so that the decoder looks at the whole image.
+    Eq. 14 of Xu et al. 2015, arXiv:1502.03044v3. The weights of a step sum to 1 over the positions.
+    The penalty encourages the weights of a position to sum to about 1 over the steps too, so that
+    the decoder looks at the whole image.
 
     Examples
     --------

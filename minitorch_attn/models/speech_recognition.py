@@ -1,9 +1,9 @@
 """Speech recognizers: an encoder of audio frames with CTC, or with a Transformer decoder.
 
 A Conformer encoder can be trained alone, with the CTC loss, or together with a decoder. With CTC
-(Graves et al., ICML 2006), the model makes a prediction for every frame, and the targets do not
-state which frames a label belongs to. A decoder (Vaswani et al. 2017, arXiv:1706.03762v7)
-predicts one label at a time, and its attention finds the frames.
+(Graves et al., ICML 2006), the model predicts a label or a blank for every frame, and the targets
+do not state which frames belong to which label. A decoder (Vaswani et al. 2017, arXiv:1706.03762v7)
+predicts one label at a time, and its cross-attention selects the frames.
 """
 
 import math
@@ -42,7 +42,7 @@ class CTCRecognizer(nn.Module):
     >>> labels = mt.ctc_decode(log_probs, frames)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(self, encoder, vocab_size, blank=0):
         super().__init__()
@@ -68,7 +68,7 @@ class CTCRecognizer(nn.Module):
         return F.log_softmax(self.head(x), -1).transpose(0, 1), frames
 
     def loss(self, features, lengths, targets, target_lengths):
-        """Return the mean CTC loss per label; targets are (batch, label), see `F.ctc_loss`."""
+        """Return the mean CTC loss per label, for targets (batch, label). See `F.ctc_loss`."""
         log_probs, frames = self(features, lengths)
         return F.ctc_loss(
             log_probs, targets, frames, target_lengths, blank=self.blank, zero_infinity=True
@@ -78,14 +78,14 @@ class CTCRecognizer(nn.Module):
 class SpeechSeq2Seq(nn.Module):
     """Speech recognizer: an encoder of audio frames and a Transformer decoder.
 
-    `generation.translate` transcribes with it, by greedy or beam search.
+    To transcribe speech, call `generation.translate`, which uses greedy or beam search.
 
     Parameters
     ----------
     encoder : Module
         Maps features and lengths to (frames, padding), as `ConformerEncoder` does.
     vocab_size : int
-        Number of different labels, including the start and the end token.
+        Number of different labels, including the start token and the end token.
     num_layers, num_heads, ff_dim : int
         Sizes of the decoder. It has the same width as the encoder.
     dropout : float, default 0.1
@@ -108,7 +108,7 @@ class SpeechSeq2Seq(nn.Module):
     (2, True)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, encoder, vocab_size, num_layers=2, num_heads=4, ff_dim=256, dropout=0.1, max_len=512
@@ -158,12 +158,12 @@ class SpeechSeq2Seq(nn.Module):
         return self.encoder.encode(features, padding)
 
     def decode(self, target, memory, source_mask=None, cache=None):
-        """Compute the logits of the next label, (batch, label, vocabulary).
+        """Compute the logits of the next label, with shape (batch, label, vocabulary).
 
         Parameters
         ----------
         target : int64 Tensor of shape (batch, label)
-            Labels. With a cache, only those after the cached ones.
+            Label ids. If a cache is given, only the labels that follow the cached ones.
         memory : Tensor of shape (batch, frame, embed)
             Output of `encode`.
         source_mask : Mask or bool Tensor, optional
@@ -176,20 +176,20 @@ class SpeechSeq2Seq(nn.Module):
 class LSTMEncoder(nn.Module):
     """Recurrent encoder of audio frames: subsampling as in the Conformer, then bidirectional LSTMs.
 
-    It is the baseline for `ConformerEncoder` and is called in the same way.
+    This encoder is a baseline for `ConformerEncoder`. Both are called in the same way.
 
     Parameters
     ----------
     input_dim : int
-        Features of an input frame.
+        Number of features of an input frame.
     embed_dim : int
         Size of the frames after subsampling.
     hidden_dim, num_layers : int
-        Units of each direction, and number of bidirectional layers.
+        Number of units in each direction, and number of bidirectional layers.
     dropout : float, default 0.1
         Dropout probability of the input and between the layers.
     channels : int, optional
-        Channels of the subsampling convolutions. Default: `embed_dim`.
+        Number of channels of the subsampling convolutions. Default: `embed_dim`.
 
     Attributes
     ----------

@@ -1,11 +1,12 @@
 """Toy models of superposition: more sparse features than dimensions.
 
-Elhage et al. 2022, "Toy Models of Superposition", arXiv:2209.10652v1. A linear map squeezes many
-features into few dimensions, and its transpose with a ReLU reads them out again. The equations of
-the paper are not numbered, so this file cites sections. If features are dense, the model keeps
-the most important ones and drops the rest. If they are sparse, it stores more features than it has
-dimensions, at the angles of regular polygons and polytopes, because the ReLU removes the
-interference between features that rarely occur together.
+Elhage et al. 2022, "Toy Models of Superposition", arXiv:2209.10652v1. A linear map compresses many
+features into few dimensions. The transpose of this map, followed by a ReLU, reconstructs the
+features. If the features are dense, the model stores only the most important features. If the
+features are sparse, it stores more features than it has dimensions, because the ReLU removes the
+interference between features that rarely occur together. The stored features point to the corners
+of regular polygons and polytopes. The equations of the paper are not numbered, so this file cites
+sections.
 """
 
 import math
@@ -30,14 +31,14 @@ __all__ = [
 
 
 class ToyModel(nn.Module):
-    """Toy model: `relu(W'W x + b)`, which compresses features into a few dimensions.
+    """Toy model that compresses features to a few dimensions and reconstructs them.
 
     Parameters
     ----------
     num_features : int
         Number n of features.
     hidden_dim : int
-        Number m of dimensions, which is less than n in the paper.
+        Number m of dimensions. In the paper, m is less than n.
     relu : bool, default True
         Whether to apply a ReLU to the output. Without it, the model is linear and never uses
         superposition.
@@ -90,8 +91,8 @@ class ToyModel(nn.Module):
 class ToyModels(nn.Module):
     """Several toy models of the same size, computed at once with batched products.
 
-    The models do not share parameters. The paper's experiments train one model for each sparsity;
-    this class trains them together.
+    The models do not share parameters. The paper's experiments train one model for each sparsity.
+    This class trains all of these models together.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ class ToyModels(nn.Module):
 
 
 def sample_features(batch, num_features, density, dtype=None, device=None, generator=None):
-    """Sample sparse features: each is 0 with probability S, and uniform in [0, 1) otherwise.
+    """Sample sparse features. Each is 0 with probability S, and otherwise uniform in [0, 1).
 
     Parameters
     ----------
@@ -168,7 +169,7 @@ def sample_features(batch, num_features, density, dtype=None, device=None, gener
 
 
 def importance_loss(output, x, importance):
-    """Squared error of the features, weighted by their importance.
+    """Return the squared error of the reconstruction, weighted by each feature's importance.
 
     Parameters
     ----------
@@ -197,7 +198,7 @@ def importance_loss(output, x, importance):
 
 
 def dimensions_per_feature(W):
-    """Dimensions per feature, `D* = m / norm(W)^2`, with the Frobenius norm.
+    """Return the dimensions per learned feature, `m / norm(W)^2`, with the Frobenius norm.
 
     Parameters
     ----------
@@ -209,8 +210,8 @@ def dimensions_per_feature(W):
 
     Notes
     -----
-    Section 4. The norm of a column is about 1 if its feature is learned and about 0 otherwise,
-    so norm(W)^2 is about the number of learned features.
+    Section 4, where this number is called D*. The norm of a column is about 1 if its feature is
+    learned and about 0 otherwise, so norm(W)^2 is about the number of learned features.
 
     Examples
     --------
@@ -221,7 +222,7 @@ def dimensions_per_feature(W):
 
 
 def feature_dimensionality(W):
-    """Dimensionality of each feature: the fraction of a dimension that it has to itself.
+    """Return the dimensionality of each feature: the fraction of a dimension that it uses.
 
     Parameters
     ----------
@@ -230,14 +231,13 @@ def feature_dimensionality(W):
     Returns
     -------
     Tensor of shape (feature,)
-        D_i = norm(W_i)^2 / sum_j (u_i . W_j)^2 with u_i = W_i / norm(W_i). It is 1 for a feature
-        that is orthogonal to all others, 1/2 for each of two opposite ones, and 0 for a feature
+        D_i = norm(W_i)^2 / sum_j (u_i . W_j)^2 with u_i = W_i / norm(W_i). D_i is 1 for a feature
+        that is orthogonal to all others, 1/2 for each of two opposite features, and 0 for a feature
         that is not learned (a column of zeros).
 
     Notes
     -----
-    Section 4. The dimensionalities add up to at most the number
-    of dimensions.
+    Section 4. The sum of all D_i is at most the number of dimensions.
 
     Examples
     --------
@@ -251,10 +251,11 @@ def feature_dimensionality(W):
 
 
 def interference(W):
-    """Interference of each feature with the others, the sum over j != i of (u_i . W_j)^2.
+    """Return the interference of each feature i: the sum over j != i of (u_i . W_j)^2.
 
-    It is 0 for a feature with a dimension of its own, and at least 1 if the others overlap with
-    it as much as an opposite feature would. The paper uses it to color features (section 2).
+    Here u_i = W_i / norm(W_i). The interference is 0 for a feature that is orthogonal to all
+    others. It is at least 1 if the others overlap with the feature as much as an opposite feature
+    would. The paper colors features by their interference (section 2).
 
     Parameters
     ----------
@@ -275,19 +276,21 @@ def interference(W):
 
 
 def _squared_overlaps(W):
-    """Return the matrix of all (u_i . W_j)^2; its row i is 0 if column i of W is 0."""
+    """Return the matrix of all (u_i . W_j)^2. Row i is 0 if column i of W is 0."""
     squared_norm = W.square().sum(-2)
     norm = ops.where(squared_norm > 0, squared_norm, 1.0).sqrt()
     return ((W / norm).T @ W).square()  # (feature, feature)
 
 
 def polygon(num_features):
-    """Features at the corners of a regular polygon, the solution found in two dimensions.
+    """Return feature directions W that form a regular polygon.
+
+    Toy models with two dimensions learn such directions.
 
     Parameters
     ----------
     num_features : int
-        Number of corners; 2 gives an opposite pair, 5 the pentagon of the paper's introduction.
+        Number of corners: 2 for an opposite pair, 5 for the pentagon in the paper's introduction.
 
     Returns
     -------
@@ -304,7 +307,7 @@ def polygon(num_features):
 
 
 def phase_losses(density, importance):
-    """Expected losses of three ways to store two features in one dimension.
+    """Return the expected losses of three ways to store two features in one dimension.
 
     Parameters
     ----------
@@ -316,23 +319,23 @@ def phase_losses(density, importance):
     Returns
     -------
     Tensor of shape (*broadcast, 3)
-        Loss if the second feature is dropped, if both are stored in superposition, and if the
-        first is dropped.
+        Three losses: if the second feature is dropped, if both features are stored in
+        superposition, and if the first feature is dropped.
 
     Notes
     -----
     Section 3, "Superposition as a Phase Change", n = 2 and m = 1. For features as in
     `sample_features`, E[x] = p/2 and E[x^2] = p/3.
 
-    * W = [1, 0] reads out the first feature without error. The best constant for the second is its
-      mean, which leaves its variance, with the weight r: r (p/3 - p^2/4). For W = [0, 1], the
-      loss is p/3 - p^2/4.
-    * W = [1, -1] with b = 0 outputs relu(x_1 - x_2) and relu(x_2 - x_1). Both are exact unless
-      both features are present (probability p^2), and then both errors are min(x_1, x_2), whose
-      mean square is 1/6: (1 + r) p^2/6.
+    * W = [1, 0] reconstructs the first feature without error. The best constant output for the
+      second feature is its mean. The error is then its variance, and the loss is
+      r (p/3 - p^2/4). For W = [0, 1], the loss is p/3 - p^2/4.
+    * W = [1, -1] with b = 0 outputs relu(x_1 - x_2) and relu(x_2 - x_1). Both outputs are exact
+      unless both features are present (probability p^2). In that case, both errors are
+      min(x_1, x_2), whose mean square is 1/6. The loss is (1 + r) p^2/6.
 
-    The losses are quadratic in p, but the smallest of them has a kink where one solution
-    overtakes another. This is a first-order phase change.
+    Each loss is quadratic in p. The smallest of the three losses has a kink where the best
+    solution changes. This is a first-order phase change.
 
     Examples
     --------
@@ -349,7 +352,7 @@ def phase_losses(density, importance):
 
 
 def phase(density, importance):
-    """Phase diagram: which of the three solutions of `phase_losses` has the smallest loss.
+    """Return the phase: which of the three solutions of `phase_losses` has the smallest loss.
 
     Parameters
     ----------
@@ -359,7 +362,7 @@ def phase(density, importance):
     Returns
     -------
     int64 Tensor of the broadcast shape
-        0 where the second feature is dropped, 1 in superposition, 2 where the first is dropped.
+        0: the second feature is dropped; 1: superposition; 2: the first feature is dropped.
 
     Examples
     --------

@@ -1,10 +1,11 @@
-"""Swin Transformer: attention within shifted windows, on maps of decreasing resolution.
+"""Swin Transformer: attention within shifted windows, on feature maps of decreasing size.
 
 Liu et al. 2021, "Swin Transformer: Hierarchical Vision Transformer using Shifted Windows",
-arXiv:2103.14030v2. Four stages use maps of 1/4, 1/8, 1/16 and 1/32 of the image size with
-increasing width (Figure 3). A token attends only to its window, so the cost is linear in the number
-of pixels, not quadratic (Eq. 2). Every other layer shifts the windows by half their size, so that
-tokens at a window's border share a window with their neighbors (Figure 2).
+arXiv:2103.14030v2. Four stages use feature maps of 1/4, 1/8, 1/16 and 1/32 of the image size with
+increasing width (Figure 3). A token attends only to the tokens in its window, so the cost is linear
+in the number of pixels, not quadratic (Eq. 2). Every second layer shifts the windows by half their
+size. Tokens at the border of a window then share a window with their neighbors on the other side
+(Figure 2).
 """
 
 import math
@@ -49,7 +50,7 @@ class PatchEmbedding(nn.Module):
 
 
 class PatchMerging(nn.Module):
-    """Patch merging: halve the height and width by projecting each group of 2 x 2 tokens to one.
+    """Patch merging: project each group of 2 x 2 tokens to one token.
 
     Parameters
     ----------
@@ -57,7 +58,8 @@ class PatchMerging(nn.Module):
 
     Notes
     -----
-    Swin, section 3.1, where output_dim = 2 embed_dim. A map of odd size is padded with zeros.
+    Swin, section 3.1, where output_dim = 2 embed_dim. A feature map of odd size is padded with
+    zeros.
     """
 
     def __init__(self, embed_dim, output_dim):
@@ -71,7 +73,7 @@ class PatchMerging(nn.Module):
 
 @computes("merged neighbors")
 def merge_neighbours(x):
-    """Concatenate 2 x 2 tokens of a map (batch, h, w, embed) to (batch, h/2, w/2, 4 embed)."""
+    """Concatenate groups of 2 x 2 tokens: (batch, h, w, embed) -> (batch, h/2, w/2, 4 embed)."""
     batch, height, width, embed = x.shape
     if height % 2 or width % 2:
         x = ops.pad(x, (0, 0, 0, width % 2, 0, height % 2))
@@ -101,8 +103,9 @@ class Block(nn.Module):
     Attributes
     ----------
     pad_first : bool
-        Whether to pad maps before the shift, as in the authors' code for detection, or after it.
-        Only maps whose size is not divisible by the window size are padded.
+        Whether to pad a feature map before the shift (True), as in the authors' code for detection,
+        or after the shift (False). Only maps whose size is not divisible by the window size are
+        padded.
     """
 
     attention_class = WindowAttention
@@ -134,7 +137,7 @@ class Block(nn.Module):
 
     @computes("shifted windows")
     def attend(self, x):
-        """Apply attention within the shifted windows of a map."""
+        """Apply attention within the shifted windows of a feature map."""
         # x: (batch, height, width, embed)
         height, width = x.shape[1:3]
         x = self._shift(self._pad(x)) if self.pad_first else self._pad(self._shift(x))
@@ -184,12 +187,14 @@ class Swin(nn.Module):
     Parameters
     ----------
     image_size, patch_size : int or (int, int)
-        Size of an image and of a patch in pixels. Images of other sizes are also accepted, but
-        `image_size` determines the windows.
+        Size of an image and of a patch in pixels. The model also accepts images of other sizes, but
+        `image_size` determines the size and shift of the windows.
     in_channels, num_classes : int
-        Number of channels and classes. With 0 classes, the model returns the mean features.
+        Number of channels and classes. With 0 classes, the model returns features averaged over
+        positions.
     embed_dim : int, or list of int with one for each stage
-        Width of the first stage, C in the paper. Each later stage doubles the width.
+        Width of the first stage (C in the paper), which doubles in each later stage, or the widths
+        of all stages.
     depths, num_heads : sequence of int
         Number of blocks in each stage, and number of attention heads in each of these blocks.
     window_size : int, or list with an int or a pair of int for each stage
@@ -207,10 +212,11 @@ class Swin(nn.Module):
     absolute_positions : bool
         Whether to add a learned position embedding (Swin, Table 4, "abs. pos.").
     fit_windows : bool
-        Whether windows shrink to fit smaller maps. They are not shifted along axes they cover.
+        Whether windows shrink to fit smaller feature maps. Windows are not shifted along an axis
+        that one window covers.
     activation : str or callable
     eps : float
-        Epsilon added to the variance in the blocks' layer norms and in the last one.
+        Epsilon added to the variance in the layer norms of the blocks and in the final layer norm.
 
     References
     ----------
@@ -227,7 +233,7 @@ class Swin(nn.Module):
     (3, 4, 4, 12)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     block_class, merging_class = Block, PatchMerging
 
@@ -353,7 +359,7 @@ def swin_l(**changes):
 
 
 def _initialize(module):
-    """Draw matrices from a truncated normal with std 0.02 and set biases to 0 (authors' code)."""
+    """Initialize matrices from a truncated normal with std 0.02, biases with 0 (authors' code)."""
     if isinstance(module, nn.Linear):
         nn.init.trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:

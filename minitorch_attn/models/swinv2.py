@@ -3,8 +3,9 @@
 Liu et al. 2021, "Swin Transformer V2: Scaling Up Capacity and Resolution", arXiv:2111.09883v2.
 To keep activations from growing with depth, norms come after the attention and the feed-forward
 network (section 3.2), and scores are cosines times a learned scale. To support window sizes not
-seen in training, a small network replaces the learned table and computes the position bias from
-the logarithm of the offset (section 3.3). The rest is the same as in Swin.
+seen in training, a small network computes the position bias from the logarithm of the offset
+(section 3.3). In Swin, the position bias is a learned table. Everything else is the same as in
+Swin.
 """
 
 import math
@@ -30,8 +31,8 @@ class ContinuousPositionBias(nn.Module):
     window_size : (int, int)
     num_heads : int
     pretrained_window_size : (int, int), optional
-        Window size during pre-training, which scales the offsets. With (0, 0), the default,
-        `window_size` scales the offsets.
+        Window size during pre-training, which determines the scale of the offsets. With (0, 0), the
+        default, `window_size` determines the scale.
     hidden_dim : int
         Hidden size of the network.
 
@@ -73,7 +74,9 @@ class ContinuousPositionBias(nn.Module):
 
 
 class CosineWindowAttention(WindowAttention):
-    """Cosine attention in windows: `softmax(cos(query, key) / tau + B) value` (Swin V2, Eq. 2).
+    """Cosine attention in windows: the scores are scaled cosines (Swin V2, Eq. 2).
+
+    With the position bias B, the output is `softmax(cos(query, key) / tau + B) value`.
 
     Parameters
     ----------
@@ -101,7 +104,7 @@ class CosineWindowAttention(WindowAttention):
 
     @computes("window attention")
     def attend(self, query, key, value, mask=None, bias=None, is_causal=False):
-        """Same as `WindowAttention.attend`, with scaled cosines as scores."""
+        """Return attention with scaled cosines as scores. See `WindowAttention.attend`."""
         scale = ops.clamp(self.logit_scale, max=_LARGEST_LOG_SCALE).exp()
         query = (
             nn.functional.normalize(query, dim=-1) * scale
@@ -113,8 +116,8 @@ class CosineWindowAttention(WindowAttention):
 class PostNormBlock(Block):
     """Post-norm block: `x + norm(attention(x))` in windows, then `x + norm(feed_forward(x))`.
 
-    Swin V2, section 3.2 and Figure 1, calls this res-post-norm. The norms' weights start at 0, so
-    that each block starts as the identity. For the parameters, see `swin.Block`.
+    Swin V2, section 3.2 and Figure 1, calls this res-post-norm. The weights of the norms start at
+    0, so each block starts as the identity. For the parameters, see `swin.Block`.
     """
 
     attention_class = CosineWindowAttention

@@ -3,9 +3,9 @@
 Raffel et al. 2019, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
 Transformer", arXiv:1910.10683v4. Section 2.1 lists the differences from the original Transformer:
 RMS norms before each sub-block, linear layers without biases, and relative position biases. Each
-head adds a learned number to each score, according to the distance between query and key. All
-layers share these numbers. The scores are not divided by sqrt(head_dim), because the initial query
-projections include this factor. The published sizes are in `t5_sizes.py`.
+head adds a learned number to each score. The number depends on the distance between query and key,
+and all layers share the same numbers. The scores are not divided by sqrt(head_dim), because the
+initial query projections include this factor. The published sizes are in `t5_sizes.py`.
 """
 
 import math
@@ -22,10 +22,10 @@ __all__ = ["T5", "relative_position_bucket", "shift_right"]
 def relative_position_bucket(
     relative_position, bidirectional=True, num_buckets=32, max_distance=128
 ):
-    """Map each relative position to a bucket of distances.
+    """Return the index of the bucket that each relative position belongs to.
 
-    Each small distance has a separate bucket. For larger distances, the bucket index grows with the
-    logarithm of the distance. Distances of `max_distance` or more share the last bucket.
+    Each small distance has its own bucket. For larger distances, the bucket index grows with the
+    logarithm of the distance. All distances of `max_distance` or more share the last bucket.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def relative_position_bucket(
 
 
 class RelativePositionBias(nn.Module):
-    """Relative position bias: adds a learned number for each head and bucket to the scores.
+    """Relative position bias: a learned number for each head and bucket, added to the scores.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class RelativePositionBias(nn.Module):
         self.embedding = nn.Embedding(num_buckets, num_heads)
 
     def forward(self, query_len, key_len):
-        """Return the bias (1, heads, query, key). The queries occupy the last positions."""
+        """Return the bias (1, heads, query, key). The last query is at the last key's position."""
         device = self.embedding.weight.device
         key = ops.arange(key_len, device=device)
         query = key[key_len - query_len :].unsqueeze(1)
@@ -225,10 +225,11 @@ class T5(nn.Module):
     dropout : float, default 0.1
     activation : str or callable, default "relu"
     gated : bool, default False
-        Whether the feed-forward networks multiply the activations by a second linear branch.
+        Whether the feed-forward networks multiply the activations by the output of a second linear
+        layer.
     tie_weights : bool, default True
-        Whether token embedding and output layer share one matrix. The decoder's output is then
-        divided by sqrt(embed_dim).
+        Whether the token embedding and the output layer share one matrix. If they do, the decoder's
+        output is divided by sqrt(embed_dim) before the output layer.
     eps : float, default 1e-6
         Epsilon added to the mean square in the RMS norms.
 
@@ -246,7 +247,7 @@ class T5(nn.Module):
     (1, 3, 31)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, vocab_size, embed_dim, num_heads, num_layers, head_dim=64, ff_dim=None,
@@ -291,11 +292,11 @@ class T5(nn.Module):
         return self.decode(decoder_ids, self.encode(ids, mask), mask)
 
     def encode(self, ids, mask=None):
-        """Run the encoder on source tokens. Returns their vectors, shape (batch, key, embed)."""
+        """Return the encoder's vectors (batch, key, embed) for source tokens."""
         return self.encoder(self.token_embedding(ids), mask)
 
     def decode(self, decoder_ids, memory, mask=None, cache=None):
-        """Compute logits from `memory`, the encoder's output. With a cache, pass only new ids."""
+        """Return the logits, given the encoder's output. With a cache, pass only new ids."""
         x = self.token_embedding(decoder_ids)
         return self.predict(self.decoder(x, memory, None, mask, cache))
 
@@ -305,7 +306,7 @@ class T5(nn.Module):
 
 
 def shift_right(labels, start_id=0, padding_id=0):
-    """Shift labels right by one position, to get the decoder's input during training.
+    """Return the decoder's input for training: the labels, shifted right by one position.
 
     Parameters
     ----------
@@ -330,7 +331,7 @@ def shift_right(labels, start_id=0, padding_id=0):
 
 
 def _attention(settings):
-    """Create an attention layer without biases or scaling, initialized as in the published code."""
+    """Create T5's attention: no biases, no scaling, initialized as in the published code."""
     embed_dim, num_heads, head_dim = (settings[k] for k in ("embed_dim", "num_heads", "head_dim"))
     attention = nn.Attention(
         embed_dim, num_heads, head_dim=head_dim, bias=False, scale=1.0, dropout=settings["dropout"]

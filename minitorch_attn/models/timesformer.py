@@ -2,9 +2,9 @@
 
 Bertasius et al. 2021, "Is Space-Time Attention All You Need for Video Understanding?",
 arXiv:2102.05095v4. A clip of F frames with N patches each has N F + 1 tokens. Joint attention
-compares each token with all tokens. Divided attention first compares patches at the same
-position in different frames, and then the patches of one frame: (N F) (N + F + 2) comparisons
-instead of (N F + 1)^2 (section 3, Figure 1).
+compares each token with all tokens, which takes (N F + 1)^2 comparisons. Divided attention first
+compares patches at the same position in different frames, and then patches of the same frame, which
+takes (N F) (N + F + 2) comparisons (section 3, Figure 1).
 """
 
 from .. import nn, ops
@@ -20,7 +20,7 @@ KINDS = ("divided", "joint", "space")
 
 
 class DividedBlock(Block):
-    """Block with divided space-time attention: over time, then over space; then feed-forward.
+    """Block with divided attention: over time, then over space, then a feed-forward network.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class DividedBlock(Block):
     Attributes
     ----------
     time_norm, time_attention, time_projection : Module
-        Norm and attention over time, followed by a linear layer. `norm1` and `attention` are
+        Norm, attention over time, and a linear layer that follows it. `norm1` and `attention` are
         the norm and the attention over space.
 
     References
@@ -54,12 +54,12 @@ class DividedBlock(Block):
 
     @computes("pre-norm block", "divided space-time attention")
     def forward(self, x, frames):
-        """Run the block.
+        """Return the output of the block.
 
         Parameters
         ----------
         x : Tensor of shape (batch, 1 + patch * frame, embed)
-            Class token, then for each patch its tokens in all frames.
+            The class token, followed by the tokens of each patch in all frames.
         frames : int
             Number of frames.
 
@@ -83,7 +83,7 @@ class DividedBlock(Block):
     def over_space(self, first, patches, frames):
         """Attend from each patch to the patches of its frame, and to the class token (Eq. 11).
 
-        Each frame has a copy of the class token. The copies are averaged afterwards.
+        Each frame gets a copy of the class token. The outputs of the copies are averaged.
         """
         batch, _, embed_dim = patches.shape
         by_frame = patches.unflatten(1, (-1, frames)).transpose(1, 2)
@@ -108,8 +108,9 @@ class TimeSformer(nn.Module):
     embed_dim, num_layers, num_heads, mlp_dim : int
     in_channels : int, default 3
     attention : {"divided", "joint", "space"}, default "divided"
-        Attention over time and then over space; over all tokens of the clip; or only over the
-        patches of each frame, where the class tokens of the frames are averaged.
+        "divided": attention over time, then over space. "joint": attention over all tokens of the
+        clip. "space": attention only within each frame. The class tokens of the frames are then
+        averaged.
     drop_path : float, default 0
         DropPath probability of the last block. It increases linearly from 0 at the first block.
     **options
@@ -118,7 +119,8 @@ class TimeSformer(nn.Module):
     Attributes
     ----------
     positions, time_positions : LearnedPositionalEmbedding
-        Embeddings of the class token and the patches, and of the frames (None for "space").
+        Position embeddings of the class token and the patches, and time embeddings of the frames
+        (None for "space").
     blocks : ModuleList of DividedBlock or vit.Block
 
     References
@@ -134,7 +136,7 @@ class TimeSformer(nn.Module):
     (5, 10)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, image_size=224, patch_size=16, num_frames=8, num_classes=400, embed_dim=768,
@@ -174,10 +176,10 @@ class TimeSformer(nn.Module):
         self._start_without_time()
 
     def _start_without_time(self):
-        """Set the attention over time to zero in all blocks but the first (authors' code).
+        """Set the output of attention over time to 0, except in the first block (authors' code).
 
-        A model that starts from a Vision Transformer's weights then computes almost the same
-        function.
+        A model that is initialized with the weights of a Vision Transformer then computes almost
+        the same function as the Vision Transformer.
         """
         for block in self.blocks[1:] if self.kind == "divided" else []:
             init.zeros_(block.time_projection.weight)
@@ -215,24 +217,24 @@ class TimeSformer(nn.Module):
 
     @computes("patches with positions")
     def embed(self, video):
-        """Embed a clip and add the positions.
+        """Return the embedded tokens of a clip, with positions.
 
         Returns
         -------
         Tensor of shape (batch, 1 + patch * frame, embed)
-            For "space", (batch * frame, 1 + patch, embed).
+            With "space" attention, the shape is (batch * frame, 1 + patch, embed).
         """
         batch, _, frames, *_ = video.shape
         patches = self.patch_embedding(video.transpose(1, 2).flatten(0, 1))
         return self.with_positions(patches, batch, self.positions.weight, self.time_weight(frames))
 
     def time_weight(self, frames):
-        """Return the position embeddings of the frames, (frame, embed), or None for "space"."""
+        """Return the time embeddings (frame, embed), or None for "space" attention."""
         return None if self.time_positions is None else self.time_positions.weight[:frames]
 
     @computes("class token")
     def with_positions(self, patches, batch, positions, time_positions):
-        """Add positions to the patches, and put the class token before them.
+        """Add positions to the patches, and insert the class token before the patches.
 
         Parameters
         ----------
@@ -258,7 +260,7 @@ class TimeSformer(nn.Module):
 
     @computes("stack of layers")
     def encode(self, tokens, frames):
-        """Run all blocks and the last norm on the tokens that `embed` returns."""
+        """Apply all blocks and the final norm to the tokens that `embed` returns."""
         for block in self.blocks:
             tokens = block(tokens, frames) if self.kind == "divided" else block(tokens)
         return self.norm(tokens)

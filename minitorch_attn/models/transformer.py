@@ -1,6 +1,6 @@
 """The Transformer: an encoder reads a sentence, and a decoder generates its translation.
 
-Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762v7. This file has the model's
+Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762v7. This file contains the model's
 embeddings, initialization and sizes. The layers of Figure 1 are in `encoder_decoder.py`.
 """
 
@@ -41,7 +41,7 @@ class Transformer(EncoderDecoder):
     tie_weights : bool, default True
         Whether the embeddings and the output layer share matrices. See `EncoderDecoder`.
     pad_id : int, optional
-        Id of the token that pads short source sentences. Other tokens do not attend to it.
+        Id of the token that pads short source sentences. No token attends to padding.
     max_len : int, default 2048
         Maximum number of tokens in a sequence.
     eps : float, default 1e-5
@@ -100,7 +100,7 @@ class Transformer(EncoderDecoder):
         )  # fmt: skip
 
     def reset_parameters(self):
-        """Draw new values for the matrices and set biases to 0."""
+        """Initialize the parameters again: random matrices, and biases of 0."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
@@ -124,8 +124,9 @@ def transformer_base(vocab_size=37000, **changes):
     Notes
     -----
     The model has 63,082,496 parameters: 44,138,496 in the layers and 512 for each vocabulary entry.
-    Table 3 reports 65 million, which implies a vocabulary of 41,000. So do its rows for models of
-    other depths and widths. The big model's 213 million imply a vocabulary of 36,000.
+    Table 3 reports 65 million, which implies a vocabulary of 41,000. The rows of Table 3 for other
+    depths and widths imply the same vocabulary. The 213 million parameters reported for the big
+    model imply a vocabulary of 36,000.
     """
     return Transformer(vocab_size, **changes)
 

@@ -1,7 +1,8 @@
 """Optimal transport between the words of a sentence and the regions of an image, by IPOT.
 
-UNITER uses it to align words and regions (Chen et al. 2020, arXiv:1909.11740v3, section 3.2). IPOT,
-the inexact proximal point method, is from Xie et al. 2018, arXiv:1802.04307v3, Algorithm 1.
+UNITER uses optimal transport to align words and regions (Chen et al. 2020, arXiv:1909.11740v3,
+section 3.2). IPOT is the inexact proximal point method of Xie et al. 2018, arXiv:1802.04307v3,
+Algorithm 1.
 """
 
 from .. import ops
@@ -15,7 +16,7 @@ __all__ = ["cosine_cost", "transport_plan", "word_region_alignment"]
 
 
 def cosine_cost(words, regions):
-    """Return one minus the cosine similarity of each word's vector and each region's vector.
+    """Return 1 minus the cosine similarity of each word vector with each region vector.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ def cosine_cost(words, regions):
 def transport_plan(
     cost, word_padding_mask=None, region_padding_mask=None, beta=0.5, iterations=50, inner=1
 ):
-    r"""Compute the plan that moves the mass of the words to the regions at the smallest cost.
+    r"""Return the transport plan that moves mass from words to regions at the smallest cost.
 
     Parameters
     ----------
@@ -65,15 +66,16 @@ def transport_plan(
 
     Notes
     -----
-    Algorithm 1 of Xie et al. 2018 [1]_. A step minimizes the cost plus beta times the
-    Kullback-Leibler divergence from the previous plan T:
+    Algorithm 1 of Xie et al. 2018 [1]_. Each step minimizes the cost of the plan plus beta times
+    its Kullback-Leibler divergence from the previous plan T:
         A = exp(-cost / beta)
         Q = A * T
         delta = 1 / (n Q^T sigma)
         sigma = 1 / (m Q delta)
         T = diag(sigma) Q diag(delta)
-    At convergence, the divergence from the *previous* plan vanishes. The result is therefore
-    the exact optimum for any beta, whereas the plan of Sinkhorn's algorithm remains blurred.
+    The vectors sigma and delta scale the rows and columns of Q. At convergence, the divergence from
+    the *previous* plan is 0, so the result is the exact optimum for any beta. In contrast, the plan
+    of Sinkhorn's algorithm remains blurred.
 
     References
     ----------
@@ -112,7 +114,7 @@ def word_region_alignment(
     words, regions, word_padding_mask=None, region_padding_mask=None, beta=0.5, iterations=50,
     inner=1,
 ):  # fmt: skip
-    r"""Compute the optimal transport distance between words and regions, UNITER's alignment loss.
+    r"""Compute UNITER's alignment loss: the optimal transport distance from words to regions.
 
     Parameters
     ----------
@@ -135,9 +137,9 @@ def word_region_alignment(
     of `cosine_cost`.
 
     The gradient treats the plan as a constant: d distance / d cost_ij = T_ij. At the optimum,
-    this is the exact derivative (envelope theorem). The plan minimizes the sum, so a small
-    change of the plan does not change the sum to first order. Differentiating through the
-    iterations would require keeping the intermediate results of all of them in memory.
+    this is the exact derivative (envelope theorem). The plan minimizes the sum, so a small change
+    of the plan does not change the sum to first order. Differentiating through the iterations would
+    require keeping all their intermediate results in memory.
 
     References
     ----------
@@ -170,7 +172,7 @@ def _divided(numerator, denominator):
 
 
 def _real(name, padding_mask, cost, axis):
-    """Return 1 for words or regions and 0 for padding; the other axis of the cost has size 1."""
+    """Return 1 for words or regions and 0 for padding, in a shape that broadcasts to the cost."""
     shape = (cost.shape[0], cost.shape[axis])
     if padding_mask is None:
         real = ops.ones(shape, dtype=cost.dtype, device=cost.device)

@@ -1,9 +1,9 @@
 """UNITER: one Transformer reads the words of a sentence and the regions of an image together.
 
 Chen et al. 2020, "UNITER: UNiversal Image-TExt Representation Learning", arXiv:1909.11740v3. The
-layers are BERT's. A region consists of a vector of image features, for example from an object
-detector, and a box. Section 3.2 describes four pre-training tasks. The losses of three are in
-this file; the fourth, alignment by optimal transport, is in `transport.py`.
+layers are BERT's. A region consists of a box and a vector of image features, for example from an
+object detector. Section 3.2 describes four pre-training tasks. This file contains the losses of
+three tasks. The fourth loss, alignment by optimal transport, is in `transport.py`.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ __all__ = [
     "word_region_alignment",
 ]  # fmt: skip
 
-WORDS, REGIONS = 0, 1  # rows of the segment embedding, which distinguishes the two kinds
+WORDS, REGIONS = 0, 1  # rows of the segment embedding, which tells words from regions
 
 
 def box_features(boxes, height, width):
@@ -78,7 +78,7 @@ class RegionEmbeddings(nn.Module):
 
 
 class UNITER(BERT):
-    """UNITER encoder: maps words and regions to one vector for each of them.
+    """UNITER encoder: returns one vector for each word and each region.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class UNITER(BERT):
         Size of a region's feature vector, 2048 in the paper.
     embed_dim, num_heads, num_layers : int
     box_dim : int, default 7
-        Number of features of a region's box, 7 in the paper.
+        Number of features that describe a region's box, 7 in the paper.
     **options
         The other arguments of `BERT`.
 
@@ -127,12 +127,12 @@ class UNITER(BERT):
         self, ids, features, boxes, word_padding_mask=None, region_padding_mask=None,
         masked_regions=None,
     ):  # fmt: skip
-        """Encode words and regions together.
+        """Return the vectors of the words and regions.
 
         Parameters
         ----------
         ids : int64 Tensor of shape (batch, word)
-            The first one is [CLS], whose vector stands for the pair of sentence and image.
+            Word ids, beginning with [CLS]. The vector of [CLS] represents sentence and image.
         features : Tensor of shape (batch, region, feature)
         boxes : Tensor of shape (batch, region, box)
             See `box_features`.
@@ -140,7 +140,7 @@ class UNITER(BERT):
             True for padding.
         region_padding_mask : bool Tensor of shape (batch, region), optional
         masked_regions : bool Tensor of shape (batch, region), optional
-            True for regions whose features are replaced by zeros; their boxes remain.
+            True for regions whose features are replaced by zeros. The boxes stay unchanged.
 
         Returns
         -------
@@ -191,9 +191,9 @@ class Predictions(NamedTuple):
     classes : Tensor of shape (batch, region, class)
         Logits of the masked regions' classes.
     score : Tensor of shape (batch,)
-        Logit of the probability that sentence and image belong together.
+        Logit of the probability that the sentence matches the image.
     hidden : Tensor of shape (batch, word + region, embed)
-        The vectors that `word_region_alignment` compares.
+        Vectors of the words and regions, the input of `word_region_alignment`.
     """
 
     words: Tensor
@@ -210,7 +210,7 @@ class UNITERPreTraining(nn.Module):
     ----------
     uniter : UNITER
     num_classes : int
-        Number of classes of regions, 1600 object classes in the paper.
+        Number of region classes. The paper uses 1600 object classes.
 
     Examples
     --------
@@ -244,7 +244,7 @@ class UNITERPreTraining(nn.Module):
 
 
 class UNITERClassifier(nn.Module):
-    """UNITER with a classifier on [CLS], for example for the answers to questions.
+    """UNITER with a classifier on [CLS], for example to answer questions about an image.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ class UNITERClassifier(nn.Module):
 
 @names_arguments
 def region_regression_loss(predicted, features, masked):
-    """Compute the squared L2 error of the masked regions' predicted features (MRFR).
+    """Return the squared L2 error of the features predicted for masked regions (MRFR).
 
     Parameters
     ----------
@@ -313,13 +313,13 @@ def region_regression_loss(predicted, features, masked):
 
 @names_arguments
 def region_classification_loss(logits, labels, masked):
-    """Compute the cross-entropy of the masked regions' classes (MRC).
+    """Return the cross-entropy of the classes predicted for masked regions (MRC).
 
     Parameters
     ----------
     logits : Tensor of shape (batch, region, class)
     labels : int64 Tensor of shape (batch, region)
-        In the paper, the most probable class of an object detector.
+        Class of each region. In the paper, the class that an object detector finds most probable.
     masked : bool Tensor of shape (batch, region)
 
     Returns
@@ -344,13 +344,13 @@ def region_classification_loss(logits, labels, masked):
 
 @names_arguments
 def region_kl_loss(logits, distribution, masked):
-    """Compute KL(distribution, softmax(logits)) of the masked regions' classes (MRC-kl).
+    """Return KL(distribution, softmax(logits)) for the classes of masked regions (MRC-kl).
 
     Parameters
     ----------
     logits : Tensor of shape (batch, region, class)
     distribution : Tensor of shape (batch, region, class)
-        Class probabilities, in the paper those of an object detector.
+        Class probabilities of each region. In the paper, an object detector computes them.
     masked : bool Tensor of shape (batch, region)
 
     Returns
@@ -375,14 +375,14 @@ def region_kl_loss(logits, distribution, masked):
 
 @names_arguments
 def image_text_matching_loss(score, matches):
-    """Compute the binary cross-entropy of image-text matching (ITM).
+    """Return the binary cross-entropy of image-text matching (ITM).
 
     Parameters
     ----------
     score : Tensor of shape (batch,)
         Logit of a match.
     matches : int64 or bool Tensor of shape (batch,)
-        1 for a sentence and its own image, 0 if one of them was replaced.
+        1 for a sentence and its own image, 0 if the sentence or the image was replaced.
 
     Returns
     -------
@@ -402,7 +402,7 @@ def image_text_matching_loss(score, matches):
 
 
 def _build(embed_dim, num_layers, settings):
-    """Build a published size, with the features of a Faster R-CNN and BERT's cased vocabulary."""
+    """Build a published size: Faster R-CNN features, and BERT's cased vocabulary."""
     size = {"embed_dim": embed_dim, "num_layers": num_layers, "num_heads": embed_dim // 64}
     return UNITER(
         **{"vocab_size": 28996, "feature_dim": 2048, "padding_idx": 0, **size, **settings}
@@ -410,7 +410,9 @@ def _build(embed_dim, num_layers, settings):
 
 
 def uniter_base(**settings):
-    """UNITER base, L=12, H=768: 86M parameters in layers and pooler. `settings` as in `UNITER`.
+    """UNITER base: 12 layers of width 768, with 86M parameters in the layers and the pooler.
+
+    `settings` override arguments of `UNITER`.
 
     Examples
     --------
@@ -421,5 +423,5 @@ def uniter_base(**settings):
 
 
 def uniter_large(**settings):
-    """UNITER large, L=24, H=1024: 303M parameters in layers and pooler. See `uniter_base`."""
+    """UNITER large: 24 layers of width 1024, 303M parameters. See `uniter_base`."""
     return _build(1024, 24, settings)

@@ -1,10 +1,10 @@
-"""VATT: the same kind of network for video, audio and text, trained on unlabeled clips.
+"""VATT: Transformers for video, audio and text, trained together on unlabeled clips.
 
 Akbari et al. 2021, "VATT: Transformers for Multimodal Self-Supervised Learning from Raw Video,
 Audio and Text", arXiv:2104.11178v3. Each modality is converted to tokens (`vatt_tokens.py`).
-Three Transformers read them, or one Transformer reads the tokens of all modalities. The outputs
+Either each modality has its own Transformer, or all modalities share one Transformer. The outputs
 are projected to two common spaces: one for video and audio, and one for video and text. Two
-contrastive losses (`vatt_losses.py`) pull together vectors of the same clip.
+contrastive losses (`vatt_losses.py`) pull the vectors of the same clip together.
 """
 
 from typing import NamedTuple
@@ -51,7 +51,7 @@ class Embeddings(NamedTuple):
 
 
 class Transformer(nn.Module):
-    """Pre-norm Transformer with a norm at the end, the same as in ViT.
+    """Pre-norm Transformer with a final norm, the same as in ViT.
 
     Parameters
     ----------
@@ -83,13 +83,13 @@ class VATT(nn.Module):
     Parameters
     ----------
     video_size, video_patch : (int, int, int)
-        Frames, height and width of a clip and of a patch.
+        Number of frames, height and width of a clip and of a patch.
     audio_length, audio_patch : int
-        Number of samples in the audio of a clip and in a segment; see `AudioTokens`.
+        Number of samples in the audio of a clip and in one segment. See `AudioTokens`.
     vocab_size, text_length : int
         Size of the vocabulary, and maximum number of words in a sentence.
     embed_dim, num_layers, num_heads, mlp_dim : int or (int, int, int)
-        Sizes of the Transformers, or three numbers for video, audio and text.
+        Sizes of the Transformers: one number for all, or one each for video, audio and text.
     in_channels, audio_channels : int, default 3 and 1
     shared : bool, default False
         Whether one Transformer reads all modalities (modality-agnostic). The token embeddings,
@@ -110,16 +110,16 @@ class VATT(nn.Module):
     transformers : ModuleList
         Three Transformers, or a shared one.
     projections : ModuleDict
-        "video" and "audio" project to the common space of video and audio. "video_text" maps
-        from there to the common space of video and text, and "text" projects to it as well.
+        "video" and "audio" project to the common space of video and audio. "video_text" maps from
+        that space to the common space of video and text. "text" projects to the second space too.
 
     Notes
     -----
-    Section "Common Space Projection" in the paper: video and audio are compared in fine detail,
-    and text more coarsely, so the second space is computed from the first one. The projections
-    have the same layers and batch norms as the authors' code. That code also normalizes the
-    position vectors. The paper does not mention this, and here they are added without
-    normalization.
+    Section "Common Space Projection" of the paper explains why the second space is computed from
+    the first one: video and audio are compared in fine detail, video and text more coarsely. The
+    projections have the same layers and batch norms as the authors' code. The authors' code also
+    normalizes the position vectors. The paper does not mention this normalization, and this class
+    does not apply it.
 
     References
     ----------
@@ -136,7 +136,7 @@ class VATT(nn.Module):
     ((2, 5), (2, 3), ())
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, video_size=(32, 224, 224), video_patch=(4, 16, 16), audio_length=153_600,
@@ -165,7 +165,7 @@ class VATT(nn.Module):
         self.projections = _projections(video_dim, audio_dim, text_dim, common_dim, text_common_dim)
 
     def forward(self, video=None, audio=None, text=None, padding=None):
-        """Embed the modalities of a batch of clips in the common spaces.
+        """Compute the embeddings of a batch of clips in the common spaces.
 
         Parameters
         ----------
@@ -196,13 +196,13 @@ class VATT(nn.Module):
         return Embeddings(video_audio, audio_video, video_text, text_video)
 
     def encode(self, sense, x, padding=None):
-        """Return the Transformer's output at the aggregation token, of shape (batch, embed).
+        """Return the Transformer's output (batch, embed) at the aggregation token.
 
         Parameters
         ----------
         sense : {"video", "audio", "text"}
         x : Tensor
-            Input of this modality, as for `forward`; text of shape (batch, word).
+            Input of the given modality, as for `forward`. Text must have shape (batch, word).
         padding : bool Tensor of shape (batch, word), optional
             True for padding in text.
         """

@@ -1,9 +1,9 @@
 """NCE and MIL-NCE: contrastive losses between clips and their sounds or sentences.
 
 Akbari et al. 2021, "VATT: Transformers for Multimodal Self-Supervised Learning from Raw Video,
-Audio and Text", arXiv:2104.11178v3, section "Multimodal Contrastive Learning". MIL-NCE is from
-Miech et al. 2019, arXiv:1912.06430v4: several sentences belong to a clip, but not all of them
-describe it.
+Audio and Text", arXiv:2104.11178v3, section "Multimodal Contrastive Learning". MIL-NCE (Miech et
+al. 2019, arXiv:1912.06430v4) is for clips with several sentences, of which only some describe the
+clip.
 """
 
 import math
@@ -18,21 +18,20 @@ __all__ = ["mil_nce_loss", "nce_loss"]
 
 @names_arguments
 def nce_loss(a, b, temperature=0.07, symmetric=False):
-    """Noise-contrastive estimation: row i of `a` must find row i of `b` among all rows of `b`.
+    """Noise-contrastive loss: row i of `a` should be most similar to row i of `b`.
 
     The loss is the mean over i of `-log(exp(a_i b_i / T) / sum_j exp(a_i b_j / T))`.
 
     Parameters
     ----------
     a, b : Tensor of shape (batch, embed)
-        Embeddings of two modalities; rows with the same index belong together. The function
-        does not normalize them. Normalize them first to compare cosine similarities.
+        Embeddings of two modalities. Rows with the same index belong together. The function does
+        not normalize the embeddings. To compare cosine similarities, normalize them first.
     temperature : float, default 0.07
-        Divisor T of the products. The smaller it is, the more the most similar rows dominate
+        Divisor T of the products. With a smaller T, the most similar rows have more influence on
         the loss.
     symmetric : bool, default False
-        Whether to average with the loss in the other direction, in which row i of `b` must find
-        row i of `a`.
+        Whether to return the mean of `nce_loss(a, b)` and `nce_loss(b, a)`.
 
     Returns
     -------
@@ -71,11 +70,12 @@ def nce_loss(a, b, temperature=0.07, symmetric=False):
 
 @names_arguments
 def mil_nce_loss(video, text, temperature=0.07, valid=None):
-    """MIL-NCE: each clip must find its own sentences among those of all clips.
+    """MIL-NCE loss: a clip should be similar to at least one of its own sentences.
 
-    The loss is the mean over the clips of `-log(own / all)`, where `own` and `all` sum
-    `exp(video text / T)` over the clip's own sentences and over those of all clips. It is small if
-    at least one of a clip's sentences fits, so an unrelated sentence does little harm.
+    The loss is the mean over the clips of `-log(own / all)`. Here, `own` is the sum of
+    `exp(video text / T)` over the clip's own sentences, and `all` is the sum over the sentences of
+    all clips. The loss is small if at least one sentence of each clip matches the clip, so an
+    unrelated sentence does little harm.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def mil_nce_loss(video, text, temperature=0.07, valid=None):
     temperature : float, default 0.07
         Divisor T of the products.
     valid : bool Tensor of shape (batch, sentence), optional
-        False for missing sentences. Clips without a sentence do not count in the mean.
+        False for missing sentences. The mean does not include clips without a sentence.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def mil_nce_loss(video, text, temperature=0.07, valid=None):
     if valid is None:
         return (scores.logsumexp(1) - own.logsumexp(1)).mean()
     has_text = valid.any(1)
-    # A row of -inf alone has no derivative. Rows that do not count may keep their scores instead.
+    # A row with only -inf does not have a derivative, so rows that do not count keep their scores.
     own = ops.where(valid | ~has_text.unsqueeze(1), own, -math.inf)
     scores = ops.where(valid.flatten() | ~valid.any(), scores, -math.inf)
     counts = has_text.to(dtype=scores.dtype)

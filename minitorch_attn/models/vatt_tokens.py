@@ -1,4 +1,4 @@
-"""VATT's tokens of video, audio and text, and DropToken, which drops some during training.
+"""VATT's tokens of video, audio and text, and DropToken, which drops random tokens.
 
 Akbari et al. 2021, arXiv:2104.11178v3, sections "Tokenization and Positional Encoding" and
 "DropToken". Each modality has its own patches, projection and positions. The resulting tokens
@@ -25,7 +25,8 @@ def drop_token(tokens, noise, rate):
     ----------
     tokens : Tensor of shape (batch, token, embed)
     noise : Tensor of shape (batch, token)
-        Random numbers. The tokens with the smallest numbers are kept; in a tie, the first ones.
+        Random numbers. The tokens with the smallest numbers are kept. If numbers are equal, earlier
+        tokens are kept first.
     rate : float
         Fraction of the tokens to drop, between 0 and 1. `int(token * (1 - rate))` tokens are
         kept, but at least one.
@@ -69,7 +70,7 @@ def drop_token(tokens, noise, rate):
 
 
 class Tokens(nn.Module):
-    """Base class: tokens of one modality, preceded by an aggregation token (Eq. 2).
+    """Base class for the tokens of one modality, preceded by an aggregation token (Eq. 2).
 
     Parameters
     ----------
@@ -87,12 +88,12 @@ class Tokens(nn.Module):
         init.normal_(self.aggregation, std=0.02)
 
     def forward(self, x, drop_rate=0.0):
-        """Return the aggregation token and the tokens of x.
+        """Return the aggregation token, followed by the tokens of `x`.
 
         Parameters
         ----------
         x : Tensor
-            Input of this modality, as for `embed`.
+            Video, audio or word ids, as for `embed`.
         drop_rate : float, default 0
             Fraction of the tokens to drop at random. The aggregation token is always kept.
 
@@ -119,15 +120,15 @@ class VideoTokens(Tokens):
     Parameters
     ----------
     video_size, patch_size : (int, int, int)
-        Frames, height and width of a clip and of a patch. The sizes of a clip must be multiples
-        of the sizes of a patch.
+        Number of frames, height and width of a clip and of a patch. The sizes of a clip must be
+        multiples of the sizes of a patch.
     embed_dim : int
     in_channels : int, default 3
 
     Attributes
     ----------
     projection : Conv3d
-        Its kernel size equals its stride, so it projects each patch once.
+        Projection of the patches: a convolution whose stride equals its kernel size.
     time_positions, row_positions, column_positions : LearnedPositionalEmbedding
         Each patch gets the sum of three vectors, so T + H + W vectors encode T * H * W positions.
 
@@ -151,7 +152,7 @@ class VideoTokens(Tokens):
             n % k for n, k in zip(*sizes, strict=True)
         ):
             raise ArgumentError(
-                "VideoTokens: the size of the video is not divisible by that of a patch",
+                "VideoTokens: the video size is not divisible by the patch size",
                 got=f"video_size={video_size}, patch_size={patch_size}",
                 expected="frames, height and width, for both",
             )
@@ -164,7 +165,7 @@ class VideoTokens(Tokens):
 
     @property
     def positions(self):
-        """Sums of the three positions of each patch, of shape (patch, embed)."""
+        """Return the sum of the three position vectors of each patch, with shape (patch, embed)."""
         time, row, column = (
             table.weight
             for table in (self.time_positions, self.row_positions, self.column_positions)
@@ -174,7 +175,7 @@ class VideoTokens(Tokens):
 
     @computes("patches with positions")
     def embed(self, video):
-        """Return the patches with their positions, in the order time, row, column.
+        """Return the embedded patches with positions, in the order time, row, column.
 
         Parameters
         ----------
@@ -208,8 +209,8 @@ class AudioTokens(Tokens):
 
     Notes
     -----
-    The paper uses waveforms. The authors' code also has a model for spectrograms, which are cut
-    along the frequency axis as well.
+    The paper uses waveforms. The authors' code also has a model for spectrograms. That model cuts
+    spectrograms along the frequency axis too.
 
     Examples
     --------
@@ -232,7 +233,7 @@ class AudioTokens(Tokens):
 
     @computes("patches with positions")
     def embed(self, audio):
-        """Return the segments with their positions.
+        """Return the embedded segments with positions.
 
         Parameters
         ----------
@@ -262,16 +263,16 @@ class TextTokens(Tokens):
     vocab_size, length, embed_dim : int
         Size of the vocabulary, maximum number of words in a sentence, and size of a vector.
     num_heads : int
-        Number of heads of the Transformer that reads the tokens.
+        Number of attention heads in the Transformer that receives the tokens.
     relative : bool, default True
         Whether positions are encoded by a bias on the attention scores that depends on the
         distance between two words, as in T5. If False, each position has a vector.
 
     Notes
     -----
-    As in the authors' code, the bias has 32 buckets for distances up to 64, and all layers
-    share it. A Transformer that reads all three modalities cannot have a bias for words, so the
-    authors' code then uses a vector for each position.
+    As in the authors' code, the bias has 32 buckets for distances up to 64, and all layers share
+    the bias. A Transformer shared by all three modalities cannot have a bias for words. For such a
+    Transformer, the authors' code uses a vector for each position.
 
     Examples
     --------
@@ -292,7 +293,7 @@ class TextTokens(Tokens):
             init.normal_(self.bias.embedding.weight, std=0.02)
 
     def embed(self, ids):
-        """Return the vectors of the words ids (batch, word), of shape (batch, word, embed)."""
+        """Return the vectors (batch, word, embed) of word ids (batch, word)."""
         if ids.ndim != 2 or ids.shape[1] > self.length:
             raise ShapeError(
                 "TextTokens: the shape of the word ids does not match the model",
@@ -313,7 +314,7 @@ class TextTokens(Tokens):
         Returns
         -------
         Tensor that broadcasts to (batch, heads, 1 + word, 1 + word), or None
-            Booleans, or numbers that are added to the scores.
+            Booleans (True where attention is allowed), or numbers that are added to the scores.
         """
         attend = None
         if padding is not None:

@@ -1,9 +1,9 @@
-"""VideoMAE, the masked autoencoder for video: masks tubes of patches and predicts them.
+"""VideoMAE, a masked autoencoder for video: it predicts masked tubes of patches.
 
 Tong et al. 2022, "VideoMAE: Masked Autoencoders are Data-Efficient Learners for Self-Supervised
-Video Pre-Training", arXiv:2203.12602v3. Neighboring frames are almost equal, so a patch that is
-masked in only one frame could be copied from the next one. Tube masking masks the same 90 % of
-the positions in all frames (sections 3.2 and 3.3).
+Video Pre-Training", arXiv:2203.12602v3. Neighboring frames are almost equal. If a patch were masked
+in only one frame, the model could copy it from the next frame. Tube masking therefore masks the
+same 90 % of the positions in all frames (sections 3.2 and 3.3).
 """
 
 from .. import nn, ops
@@ -19,7 +19,7 @@ __all__ = ["VideoMAE", "cubes_of", "tube_masking", "video_mae_b", "video_mae_l",
 
 
 def tube_masking(noise, num_steps, mask_ratio=0.9):
-    """Choose the cubes to mask: those at the positions with the largest noise, in every time step.
+    """Return a mask of the cubes at the positions with the largest noise, in all time steps.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def tube_masking(noise, num_steps, mask_ratio=0.9):
     Returns
     -------
     bool Tensor of shape (batch, num_steps * place)
-        True for masked cubes. Each row has the same number of them.
+        True for masked cubes. Each row has the same number of masked cubes.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def tube_masking(noise, num_steps, mask_ratio=0.9):
 
 @computes("patches", reveals=("patch embedding",))
 def cubes_of(video, tubelet_size, patch_size):
-    """Cut a video into cubes, one per row. The channels of a pixel are adjacent.
+    """Cut a video into cubes of pixels, with the channels on the last axis.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def cubes_of(video, tubelet_size, patch_size):
     cube = (tubelet_size, *pair(patch_size))
     if any(n % k for n, k in zip(size, cube, strict=True)):
         raise ShapeError(
-            "cubes_of: the size of the video is not divisible by that of a cube",
+            "cubes_of: the video size is not divisible by the cube size",
             got=f"video {video.shape}, cube {cube}",
             expected=f"multiples of {cube}",
         )
@@ -107,12 +107,12 @@ def cubes_of(video, tubelet_size, patch_size):
 
 @computes("split by mask")
 def visible_and_masked(mask):
-    """Return the indices of the visible and of the masked cubes in each row, in order.
+    """Return the sorted indices of the visible cubes and of the masked cubes in each row.
 
     Parameters
     ----------
     mask : bool Tensor of shape (batch, cube)
-        True for masked cubes. Each row must have the same number of them.
+        True for masked cubes. Each row must have the same number of masked cubes.
 
     Returns
     -------
@@ -164,7 +164,7 @@ class VideoEncoder(nn.Module):
         self.apply(initialize)
 
     def forward(self, video, visible=None):
-        """Encode a video.
+        """Return the encoded visible cubes of a video.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class VideoEncoder(nn.Module):
 
     @computes("patches with positions")
     def embed(self, video, visible=None):
-        """Return the visible cubes with their positions, (batch, seen, embed)."""
+        """Return the embedded visible cubes with positions, of shape (batch, seen, embed)."""
         if video.shape[2:] != self.video_size:
             raise ShapeError(
                 "VideoMAE: the shape of the video does not match the model",
@@ -193,7 +193,7 @@ class VideoEncoder(nn.Module):
 
     @computes("stack of layers")
     def encode(self, tokens):
-        """Run all blocks and the last norm, if any, on tokens (batch, seen, embed)."""
+        """Apply all blocks and, if there is one, the final norm to tokens (batch, seen, embed)."""
         for block in self.blocks:
             tokens = block(tokens)
         return self.norm(tokens)
@@ -230,7 +230,7 @@ class VideoDecoder(nn.Module):
 
     @computes("masked autoencoder")
     def forward(self, encoded, visible, masked):
-        """Predict the masked cubes.
+        """Predict the pixels of the masked cubes.
 
         Parameters
         ----------
@@ -243,7 +243,7 @@ class VideoDecoder(nn.Module):
         """
         seen = self.embedding(encoded) + self.positions[visible]
         gaps = self.mask_token + self.positions[masked]
-        tokens = ops.cat([seen, gaps], 1)  # the order does not matter: positions are added
+        tokens = ops.cat([seen, gaps], 1)  # any order works: positions are added
         for block in self.blocks:
             tokens = block(tokens)
         hidden = tokens[:, tokens.shape[1] - masked.shape[1] :]
@@ -266,7 +266,7 @@ class VideoMAE(nn.Module):
     mask_ratio : float, default 0.9
         Fraction of the positions to mask.
     normalise_pixels : bool, default True
-        Whether to normalize each target cube, in each channel, by its mean and standard deviation.
+        Whether to normalize each channel of each target cube by its mean and standard deviation.
     **options
         Arguments of the blocks, such as activation, eps, dropout.
 
@@ -285,7 +285,7 @@ class VideoMAE(nn.Module):
     ((5, 6, 32), (5, 8), ())
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, image_size=224, patch_size=16, num_frames=16, tubelet_size=2, embed_dim=768,
@@ -308,7 +308,7 @@ class VideoMAE(nn.Module):
         )  # fmt: skip
 
     def forward(self, video, mask=None):
-        """Mask cubes and predict them.
+        """Mask cubes of a video and predict their pixels.
 
         Parameters
         ----------
@@ -329,7 +329,7 @@ class VideoMAE(nn.Module):
         return self.decoder(self.encoder(video, visible), visible, masked), mask
 
     def target(self, video):
-        """Return the pixels to predict, (batch, cube, pixels), normalized if requested."""
+        """Return the target pixels (batch, cube, pixels), normalized if `normalise_pixels`."""
         cubes = cubes_of(video, self.tubelet_size, self.patch_size)
         return (normalised_cubes(cubes) if self.normalise_pixels else cubes).flatten(2)
 
@@ -350,7 +350,7 @@ class VideoMAE(nn.Module):
 
 
 def normalised_cubes(cubes):
-    """Normalize each channel of cubes (batch, cube, pixel, channel) over the pixels of a cube."""
+    """Normalize the pixels of each cube and channel in cubes (batch, cube, pixel, channel)."""
     deviation = cubes.var(2, keepdim=True).sqrt()  # unbiased
     return (cubes - cubes.mean(2, keepdim=True)) / (deviation + 1e-6)
 
@@ -358,7 +358,7 @@ def normalised_cubes(cubes):
 def make_blocks(
     embed_dim, num_layers, num_heads, mlp_dim, *, qkv_bias=True, attention_dropout=0.0, **options
 ):
-    """Return a stack of blocks. As in the authors' code, the keys do not have a bias."""
+    """Return a ModuleList of blocks. As in the authors' code, the keys do not have a bias."""
     check_layers("VideoMAE", num_layers=num_layers)
 
     def attention():

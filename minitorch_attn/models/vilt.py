@@ -16,13 +16,14 @@ __all__ = ["ViLT", "vilt_b_32"]
 
 
 class ViLT(nn.Module):
-    """ViLT encoder: maps words and patches to one vector for each of them.
+    """ViLT encoder: returns one vector for each word and each patch.
 
     Parameters
     ----------
     vocab_size : int
     image_size, patch_size : int or (int, int)
-        Height and width in pixels of an image and of a patch. Positions are learned for this size.
+        Height and width of an image and of a patch in pixels. The learned positions are for images
+        of this size.
     embed_dim, num_heads, num_layers, mlp_dim : int
     in_channels : int, default 3
     max_positions : int, default 40
@@ -45,9 +46,9 @@ class ViLT(nn.Module):
 
     Notes
     -----
-    Images of one batch may have different sizes; `pixel_mask` marks the pixels that are not
-    padding. The position embeddings are interpolated bilinearly to the grid of each image
-    (section 3.1 of the paper; the corners of the two grids are aligned).
+    The images of a batch may have different sizes. In `pixel_mask`, 1 marks pixels that are not
+    padding. The position embeddings are interpolated bilinearly to the patch grid of each image
+    (section 3.1 of the paper). The corners of the two grids are aligned.
 
     References
     ----------
@@ -63,7 +64,7 @@ class ViLT(nn.Module):
     ((1, 8, 6), (1, 6))
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, vocab_size, image_size, patch_size, embed_dim, num_heads, num_layers, mlp_dim,
@@ -94,7 +95,7 @@ class ViLT(nn.Module):
         init.normal_(self.positions, std=0.02)
 
     def forward(self, ids, images, word_mask=None, pixel_mask=None, segments=None):
-        """Encode words and patches together.
+        """Return the vectors of the words, the class token and the patches.
 
         Parameters
         ----------
@@ -121,7 +122,7 @@ class ViLT(nn.Module):
         return self.embeddings(tokens, segments)
 
     def embed_images(self, images, pixel_mask=None):
-        """Return the embeddings of the class token and the patches, and which are not padding.
+        """Return the embeddings of the class token and the patches, and a mask (0 for padding).
 
         Parameters
         ----------
@@ -152,7 +153,7 @@ class ViLT(nn.Module):
         return self.dropout(ops.cat([first, patches], 1)), ops.cat([one, real], 1)
 
     def join(self, words, patches, word_mask=None, real=None, modality=1):
-        """Add the modality embeddings, concatenate words and patches, and make the mask.
+        """Add modality embeddings to words and patches, concatenate them, and build the mask.
 
         Parameters
         ----------
@@ -161,7 +162,7 @@ class ViLT(nn.Module):
         word_mask, real : Tensor of shape (batch, word) or (batch, patch), optional
             1 for words or patches, 0 for padding.
         modality : int, default 1
-            Row of the modality embedding for the image.
+            Row of the modality embedding to add to the image's patches.
 
         Returns
         -------
@@ -184,17 +185,17 @@ class ViLT(nn.Module):
         return x, ops.cat(masks, 1)[:, None, None]
 
     def encode(self, x, mask=None):
-        """Run the blocks on embeddings of shape (batch, token, embed)."""
+        """Apply all blocks to embeddings of shape (batch, token, embed)."""
         for block in self.blocks:
             x = block(x, mask)
         return x
 
     def pool(self, hidden):
-        """Return one vector (batch, embed): tanh of a linear layer applied to the first word."""
+        """Return one vector per pair, (batch, embed): tanh of a linear layer on the first word."""
         return ops.tanh(self.pooler(hidden[:, 0]))
 
     def _real_patches(self, pixel_mask, batch, grid, device):
-        """Return 1 for patches whose first pixel is not padding: int64 (batch, row, column)."""
+        """Return an int64 mask (batch, row, column), 1 if a patch's first pixel is not padding."""
         if pixel_mask is None:
             return ops.ones(batch, *grid, dtype="int64", device=device)
         if pixel_mask.ndim != 3 or pixel_mask.shape[0] != batch:
@@ -206,7 +207,7 @@ class ViLT(nn.Module):
         return ops.interpolate(mask, size=grid, mode="nearest").squeeze(1).to("int64")
 
     def _positions(self, sizes, grid):
-        """Interpolate the positions to the size of each image, and pad: (batch, patch, embed)."""
+        """Return positions (batch, patch, embed), interpolated to each image's size and padded."""
         table = self.positions[:, 1:].reshape(1, *self.grid, self.embed_dim).permute(0, 3, 1, 2)
         if min(map(min, sizes), default=1) < 1:
             raise ShapeError("ViLT: pixel_mask must not be 0 everywhere", got="a mask of zeros")
@@ -221,9 +222,9 @@ class ViLT(nn.Module):
         return ops.cat(padded) if padded else table.new_zeros(0, grid[0] * grid[1], self.embed_dim)
 
     def _chosen(self, real, kept):
-        """Return the indices (batch, kept) of patches, real ones before padding, in raster order.
+        """Return the indices (batch, kept) of patches to use: real patches first, then padding.
 
-        If there are more than `kept` real patches, a random subset is kept, in raster order.
+        Both are in raster order. If there are more than `kept` real patches, keep a random subset.
         """
         order = ops.argsort(1 - real, dim=1, stable=True)  # real ones first
         count = real.sum(1, keepdim=True)

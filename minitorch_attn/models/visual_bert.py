@@ -1,4 +1,4 @@
-"""VisualBERT: a BERT that also reads the regions of an image, in the same sequence.
+"""VisualBERT: a BERT whose input sequence contains words and image regions.
 
 Li et al. 2019, "VisualBERT: A Simple and Performant Baseline for Vision and Language",
 arXiv:1908.03557v1. UNITER (`uniter.py`) adds boxes, more pre-training tasks, and alignment.
@@ -12,7 +12,7 @@ __all__ = ["VisualBERT", "VisualEmbeddings"]
 
 
 class VisualEmbeddings(Embeddings):
-    """Embeddings of words and regions: the words come first.
+    """Embeddings of words and image regions, concatenated with the words first.
 
     Parameters
     ----------
@@ -53,7 +53,8 @@ class VisualEmbeddings(Embeddings):
         Parameters
         ----------
         alignment : int64 Tensor of shape (batch, region, aligned)
-            Positions of words; -1 for none. It may have more rows than there are regions.
+            Positions of the words of each region, padded with -1. The tensor may contain more
+            regions than `regions`.
         regions : int
             Number of regions.
 
@@ -76,7 +77,7 @@ class VisualEmbeddings(Embeddings):
 
 
 class VisualBERT(BERT):
-    """VisualBERT encoder: maps words and regions to one vector for each of them.
+    """VisualBERT encoder: returns one vector for each word and each region.
 
     Parameters
     ----------
@@ -89,9 +90,9 @@ class VisualBERT(BERT):
 
     Notes
     -----
-    As in the published weights, a region does not have its own position. All regions use row 0
-    of the position embedding, or the mean position embedding of the words they are aligned with
-    (section 3.2).
+    As in the published weights, regions do not have their own positions. Without alignments, all
+    regions use row 0 of the position embedding. With alignments, a region uses the mean position
+    embedding of its words (section 3.2).
 
     References
     ----------
@@ -116,7 +117,7 @@ class VisualBERT(BERT):
     def forward(
         self, ids, features=None, segments=None, region_segments=None, alignment=None, mask=None
     ):
-        """Encode words and regions together.
+        """Return the vectors of the words and regions.
 
         Parameters
         ----------

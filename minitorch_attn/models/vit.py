@@ -20,10 +20,10 @@ POOLINGS = ("class", "mean")
 
 
 class PatchEmbedding(nn.Module):
-    """Patch embedding: cut the image into patches and project each with the same matrix.
+    """Patch embedding: cut the image into patches, and project every patch with one matrix.
 
-    A convolution whose stride equals its kernel size does both. The result is x_p E in Eq. 1 of
-    arXiv:2010.11929v2.
+    A convolution whose stride equals its kernel size does both. The result is the product x_p E in
+    Eq. 1 of arXiv:2010.11929v2.
 
     Parameters
     ----------
@@ -121,16 +121,16 @@ class VisionTransformer(nn.Module):
     Parameters
     ----------
     image_size, patch_size : int or (int, int)
-        Height and width of an image and of a patch in pixels. Pixels at the right and lower edges
-        that do not fill a patch are ignored.
+        Height and width of an image and of a patch in pixels. The model ignores pixels at the right
+        and lower edges that do not fill a patch.
     num_classes : int, default 1000
         Number of classes. With 0 classes, the model returns the pooled features.
     embed_dim, num_layers, num_heads, mlp_dim : int
     in_channels : int, default 3
     positions : {"1d", "2d", "relative", "none"}, default "1d"
-        Type of position embedding, one of the four in appendix D.4.
+        Type of position embedding. Appendix D.4 compares the four types.
     pooling : {"class", "mean"}, default "class"
-        Input of the head, the class token or the mean of the patches. With "mean", the model does
+        Input of the head: the class token, or the mean of the patches. With "mean", the model does
         not have a class token (appendix D.3).
     representation_dim : int, optional
         Size of a hidden tanh layer before the head, as in pre-training (section 3.1).
@@ -168,7 +168,7 @@ class VisionTransformer(nn.Module):
     (5, 10)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, image_size=224, patch_size=16, num_classes=1000, embed_dim=768, num_layers=12,
@@ -246,7 +246,7 @@ class VisionTransformer(nn.Module):
 
     @computes("patches with positions")
     def embed(self, images):
-        """Embed images (Eq. 1). Returns tokens plus positions, shape (batch, token, embed)."""
+        """Return the tokens of the images with positions, (batch, token, embed) (Eq. 1)."""
         self._check_size(images)
         patches = self.patch_embedding(images)  # (batch, patch, embed)
         if self.position_kind == "2d":  # the class token does not have a position in the image
@@ -256,7 +256,7 @@ class VisionTransformer(nn.Module):
 
     @computes("class token")
     def with_prefix(self, patches):
-        """Prepend the class token, if any, to the patches. Returns shape (batch, token, embed)."""
+        """Return the patches, preceded by the class token if there is one."""
         if self.class_token is None:
             return patches
         batch, _, embed_dim = patches.shape
@@ -264,7 +264,7 @@ class VisionTransformer(nn.Module):
 
     @computes("stack of layers")
     def encode(self, tokens, mask=None):
-        """Run all blocks and the last norm on tokens of shape (batch, token, embed)."""
+        """Apply all blocks and the final norm to tokens of shape (batch, token, embed)."""
         for block in self.blocks:
             tokens = block(tokens, mask)
         return self.norm(tokens)
@@ -274,7 +274,7 @@ class VisionTransformer(nn.Module):
         return tokens[:, 0] if self.pooling == "class" else tokens.mean(1)
 
     def resize(self, image_size):
-        """Change the model's image size in place, interpolating the position embeddings.
+        """Change the model's image size in place. This interpolates the position embeddings.
 
         Parameters
         ----------
@@ -320,12 +320,12 @@ class VisionTransformer(nn.Module):
 
 
 def pair(size):
-    """Return `size` as a pair (rows, columns). A single number stands for both."""
+    """Return `size` as a pair (rows, columns). A single number is used for both."""
     return tuple(size) if isinstance(size, (tuple, list)) else (size, size)
 
 
 def initialize(module):
-    """Initialize linear layers with `xavier_uniform_`, as in the paper's code; set biases to 0."""
+    """Initialize linear layers as in the paper's code: `xavier_uniform_`, with biases of 0."""
     if isinstance(module, nn.Linear):
         init.xavier_uniform_(module.weight)
     if isinstance(module, (nn.Linear, nn.Conv2d)) and module.bias is not None:
@@ -343,7 +343,7 @@ def _make_head(embed_dim, representation_dim, num_classes):
 
 @computes("interpolated positions")
 def _resized_positions(positions, old, new):
-    """Interpolate a position module's tables to another grid of patches, in place."""
+    """Interpolate the tables of a position module to a new grid of patches, in place."""
     if isinstance(positions, nn.LearnedPositionalEmbedding2d):
         rows, columns = positions.row_weight, positions.column_weight
         positions.height, positions.width = new

@@ -1,7 +1,7 @@
 """ViT position embeddings: interpolated, sinusoidal and relative positions for patches.
 
-The learned tables are `nn.LearnedPositionalEmbedding` (1-D, in raster order) and
-`nn.LearnedPositionalEmbedding2d` (one half for the row, one half for the column).
+For learned positions, see `nn.LearnedPositionalEmbedding` (1-D, in raster order) and
+`nn.LearnedPositionalEmbedding2d` (half of each vector is for the row, half for the column).
 """
 
 from .. import nn, ops
@@ -14,12 +14,13 @@ __all__ = ["RelativeAttention", "interpolate_positions", "sincos_positions"]
 
 @computes("interpolated positions")
 def interpolate_positions(table, old_grid, new_grid, mode="bicubic", antialias=False):
-    """Interpolate the position embeddings of a grid of patches to a grid of another size.
+    """Return the position embeddings of a grid of patches, interpolated to another grid.
 
     Parameters
     ----------
     table : Tensor of shape (patch, embed)
-        Position embeddings in raster order, without those of special tokens (the class token).
+        Position embeddings of the patches in raster order. The table must not contain rows for
+        special tokens such as the class token.
     old_grid, new_grid : (int, int)
         Numbers of rows and columns of patches.
     mode : str, default "bicubic"
@@ -59,9 +60,9 @@ def interpolate_positions(table, old_grid, new_grid, mode="bicubic", antialias=F
 
 @computes("sinusoidal positions")
 def sincos_positions(grid, embed_dim, *, rows_first=False, dtype="float32", device=None):
-    """Return sinusoidal positions, one half for a patch's column and the other half for its row.
+    """Return sinusoidal positions: half of each vector is for the column, half for the row.
 
-    Each half uses the table of Vaswani et al. with all sines before all cosines.
+    Each half uses the table of Vaswani et al., but with all sines before all cosines.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ def sincos_positions(grid, embed_dim, *, rows_first=False, dtype="float32", devi
     embed_dim : int
         Size of a position vector, a multiple of 4.
     rows_first : bool, default False
-        Whether the row is in the first half. In MAE's published weights, the column is first.
+        Whether the first half is for the row. In MAE's published weights, it is for the column.
     dtype : dtype, default float32
     device : str or Device, optional
 
@@ -130,8 +131,8 @@ class RelativeAttention(nn.Attention):
 
     Notes
     -----
-    Dosovitskiy et al. 2020, arXiv:2010.11929v2, appendix D.4, "relative positional embeddings";
-    tokens are counted in raster order ("1-dimensional"), with the class token first.
+    Dosovitskiy et al. 2020, arXiv:2010.11929v2, appendix D.4, "relative positional embeddings".
+    Tokens are numbered in raster order ("1-dimensional"), and the class token comes first.
 
     Examples
     --------
@@ -181,8 +182,9 @@ class RelativeAttention(nn.Attention):
 def _by_pair(scores):
     """Convert scores by distance, (..., i, j - i), to scores by pair of tokens, (..., i, j).
 
-    Row i holds the distances 1 - n to n - 1, of which -i to n - 1 - i are needed. Append a column,
-    so rows have length 2n, and flatten. In rows of 2n - 1 from index n - 1 on, row i starts at -i.
+    Row i contains the distances 1 - n to n - 1, but only -i to n - 1 - i are needed. Append a
+    column, so that rows have length 2n, and flatten. Skip n - 1 numbers and read rows of length
+    2n - 1. Row i now starts at distance -i.
     """
     *lead, n, _ = scores.shape
     flat = ops.pad(scores, (0, 1)).reshape(*lead, 2 * n * n)

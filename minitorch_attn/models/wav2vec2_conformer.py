@@ -1,8 +1,9 @@
 """wav2vec 2.0 with a Conformer encoder: maps a waveform to one vector for every 20 ms.
 
-Baevski et al. 2020, "wav2vec 2.0", arXiv:2006.11477v3, sections 2 and 4.2: a convolutional feature
-encoder, then a context network, here of Conformer blocks (Gulati et al. 2020, arXiv:2005.08100v1).
-The published weights are from fairseq S2T (Wang et al. 2020, arXiv:2010.05171v2).
+Baevski et al. 2020, "wav2vec 2.0", arXiv:2006.11477v3, sections 2 and 4.2. A convolutional feature
+encoder is followed by a context network. In this model, the context network consists of Conformer
+blocks (Gulati et al. 2020, arXiv:2005.08100v1). The published weights are from fairseq S2T (Wang et
+al. 2020, arXiv:2010.05171v2).
 """
 
 from .. import nn, ops
@@ -25,8 +26,8 @@ class FeatureLayer(nn.Module):
     in_channels, out_channels, kernel_size, stride : int
     bias : bool
     norm : {"group", "layer", None}
-        Normalize each channel over time, normalize each frame over the channels, or do not
-        normalize.
+        "group": normalize each channel over time. "layer": normalize each frame over the channels.
+        None: do not normalize.
     activation : callable
     """
 
@@ -48,7 +49,7 @@ class FeatureLayer(nn.Module):
 
 
 class FeatureEncoder(nn.Module):
-    """Feature encoder: strided convolutions from samples to frames.
+    """Feature encoder: strided convolutions that map the samples of a waveform to frames.
 
     Parameters
     ----------
@@ -56,8 +57,8 @@ class FeatureEncoder(nn.Module):
         Output channels, kernel size and stride of each layer.
     bias : bool, default False
     norm : {"group", "layer"}, default "group"
-        "group": normalize each channel, only in the first layer. "layer": normalize each frame,
-        in every layer.
+        "group": the first layer normalizes each channel, the others do not normalize. "layer":
+        every layer normalizes each frame.
     activation : str or callable, default "gelu"
     """
 
@@ -88,7 +89,7 @@ class FeatureEncoder(nn.Module):
         return x.transpose(1, 2)
 
     def output_lengths(self, lengths):
-        """Return the number of frames for waveforms of `lengths` samples (int or Tensor)."""
+        """Return the number of frames of waveforms with `lengths` samples (int or Tensor)."""
         for kernel, stride in zip(self.kernels, self.strides, strict=True):
             lengths = (lengths - kernel) // stride + 1
         return lengths
@@ -103,10 +104,10 @@ class PlainAttention(nn.Attention):
 
 
 class RotaryAttention(nn.Attention):
-    """Self-attention of rotated tokens, called in the same way as `RelativeAttention`.
+    """Self-attention with rotary positions, called in the same way as `RelativeAttention`.
 
-    The input is split into heads and rotated before the query and key projections. RoFormer
-    (arXiv:2104.09864v5) rotates the queries and keys instead. The published weights need the
+    The input is split into heads and rotated, and then projected to queries and keys. RoFormer
+    (arXiv:2104.09864v5) rotates the queries and keys instead. The published weights require the
     order used here.
     """
 
@@ -127,7 +128,8 @@ class Adapter(nn.Module):
     Parameters
     ----------
     embed_dim, output_dim : int
-        If they differ, a linear layer and a norm come first.
+        Size of the input and output frames. If the sizes differ, the adapter begins with a linear
+        layer and a norm.
     num_layers, kernel_size, stride : int
     layer_drop : float, default 0
         Probability that a layer is skipped during training.
@@ -148,7 +150,7 @@ class Adapter(nn.Module):
         # x: (batch, frame, embed)
         if self.proj is not None:
             x = self.norm(self.proj(x))
-        channels = x.transpose(1, 2)  # (batch, channel, frame), as convolutions need it
+        channels = x.transpose(1, 2)  # (batch, channel, frame), for the convolutions
         for layer in self.layers:
             if not is_skipped(self):
                 channels = F.glu(layer(channels), 1)
@@ -156,7 +158,7 @@ class Adapter(nn.Module):
 
 
 class Wav2Vec2Conformer(nn.Module):
-    """wav2vec 2.0 with Conformer blocks.
+    """wav2vec 2.0 encoder with Conformer blocks: maps waveforms to frame vectors.
 
     Parameters
     ----------
@@ -173,9 +175,9 @@ class Wav2Vec2Conformer(nn.Module):
     eps : float, default 1e-5
         Epsilon of the norms before and after the blocks.
     feature_dropout, dropout, inner_dropout, attention_dropout, convolution_dropout : float
-        Dropout probabilities of the projected features, of the blocks' input and feed-forward
-        outputs, inside the feed-forward modules, of attention weights and outputs, and of the
-        convolution modules.
+        Dropout probabilities, in this order: of the projected features; of the input of the blocks
+        and the feed-forward outputs; inside the feed-forward modules; of the attention weights and
+        outputs; of the convolution modules.
     layer_drop : float, default 0
         Probability that a block is skipped during training.
     adapter : dict, optional
@@ -218,25 +220,25 @@ class Wav2Vec2Conformer(nn.Module):
         if positions == "rotary":
             steps = ops.arange(0, embed_dim // num_heads, 2, dtype="float32")
             frequencies = 1.0 / rotary_base ** (steps / (embed_dim // num_heads))
-            self.register_buffer("frequencies", frequencies)  # published files contain it
+            self.register_buffer("frequencies", frequencies)  # in published files
         self.norm = nn.LayerNorm(embed_dim, eps)
         self.adapter = None if adapter is None else Adapter(embed_dim, **adapter)
         self.positions, self.layer_drop = positions, layer_drop
 
     def forward(self, samples, padding=None):
-        """Encode waveforms.
+        """Return the frame vectors and the convolutional features of waveforms.
 
         Parameters
         ----------
         samples : Tensor of shape (batch, sample)
-            Usually with mean 0 and variance 1.
+            Waveforms, usually normalized to mean 0 and variance 1.
         padding : bool Tensor of shape (batch, frame), optional
             True for frames of padding.
 
         Returns
         -------
         frames : Tensor of shape (batch, frame, embed)
-            Output of the blocks after a norm and, if there is one, of the adapter.
+            Output of the blocks after a norm or, if there is an adapter, the output of the adapter.
         features : Tensor of shape (batch, frame, channel)
             Normalized output of the feature encoder.
         """
@@ -245,17 +247,17 @@ class Wav2Vec2Conformer(nn.Module):
         return (x if self.adapter is None else self.adapter(x)), features
 
     def embed(self, samples):
-        """Return projected frames (batch, frame, embed), and the normalized features."""
+        """Return (projected frames (batch, frame, embed), normalized features)."""
         features = self.feature_norm(self.features(samples))
         return self.feature_dropout(self.projection(features)), features
 
     def enter(self, x, padding=None):
-        """Return the input of the first block: frames of padding become 0."""
+        """Return the input of the first block. Frames of padding are set to 0."""
         x = x if padding is None else x.masked_fill(padding.unsqueeze(-1), 0.0)
         return self.dropout(x)
 
     def encode(self, x, padding=None):
-        """Run the blocks and the norm. No frame attends to frames of padding."""
+        """Apply the blocks and the final norm. No frame attends to frames of padding."""
         mask = attention_mask(padding, None)
         positions = self.positions_of(x)
         for block in self.blocks:
@@ -264,7 +266,7 @@ class Wav2Vec2Conformer(nn.Module):
         return self.norm(x)
 
     def positions_of(self, x):
-        """Return the position information of `x` for the attention layers, or None."""
+        """Return the `positions` argument of the attention layers for an input `x`, or None."""
         if self.positions == "relative":
             return relative_positions(
                 x.shape[1], x.shape[2], interleaved=True, dtype=x.dtype, device=x.device

@@ -12,7 +12,7 @@ __all__ = ["RelativePositionBias", "WindowAttention"]
 
 
 class RelativePositionBias(nn.Module):
-    """Relative position bias: a learned number for each head and each offset between two tokens.
+    """Relative position bias: a learned number for each head and each offset of two tokens.
 
     Parameters
     ----------
@@ -23,7 +23,8 @@ class RelativePositionBias(nn.Module):
 
     Notes
     -----
-    B in Eq. 4 of Swin. For M x M windows, each head reads M^2 x M^2 values from (2M - 1)^2 entries.
+    The bias is B in Eq. 4 of Swin. For M x M windows, each head has (2M - 1)^2 learned numbers,
+    from which it reads the M^2 x M^2 entries of B.
     """
 
     def __init__(self, window_size, num_heads):
@@ -41,7 +42,9 @@ class RelativePositionBias(nn.Module):
 
 
 class WindowAttention(nn.Attention):
-    """Window attention: `softmax(query key^T / sqrt(head_dim) + B) value` in windows (Swin, Eq. 4).
+    """Window attention: multi-head attention in windows, with a position bias (Swin, Eq. 4).
+
+    In each window and head, the output is `softmax(query key^T / sqrt(head_dim) + B) value`.
 
     Parameters
     ----------
@@ -61,7 +64,8 @@ class WindowAttention(nn.Attention):
     Attributes
     ----------
     blocked_score : float
-        Number added to the scores of masked pairs of query and key: -100, as in the authors' code.
+        Number that is added to the score of each masked query-key pair: -100, as in the authors'
+        code.
     """
 
     def __init__(
@@ -88,12 +92,12 @@ class WindowAttention(nn.Attention):
         return context.unflatten(0, windows.shape[:2])
 
     def attend(self, query, key, value, mask=None, bias=None, is_causal=False):
-        """Same as `nn.Attention.attend`, with a bias that may differ between windows."""
+        """Return attention as `nn.Attention.attend` does, with a mask that may differ by window."""
         # query, key, value: (batch * window, heads, token, head_dim)
         if bias.ndim == 3:
             return super().attend(query, key, value, mask, bias, is_causal)
         windows = bias.shape[0]
-        if self.weight_hooks:  # hooks get weights with four axes
+        if self.weight_hooks:  # hooks receive weights with four axes
             bias = bias.repeat(query.shape[0] // windows, 1, 1, 1)
             return super().attend(query, key, value, mask, bias, is_causal)
         in_windows = (x.unflatten(0, (-1, windows)) for x in (query, key, value))

@@ -6,8 +6,8 @@ predicts a word from the mean of the words around it. Mikolov et al. 2013, "Dist
 Representations of Words and Phrases and their Compositionality", arXiv:1310.4546v1, replaces the
 softmax over the vocabulary by a binary tree (section 2.1) or by a few negative samples
 (section 2.2), and discards frequent words at random (section 2.3). Where the papers leave a choice,
-this file follows their program, word2vec.c. The pairs of words and the negative samples to train
-with come from `word2vec_samples.py`. Equation numbers are those of arXiv:1310.4546v1.
+this file follows the authors' program, word2vec.c. `word2vec_samples.py` creates the pairs of words
+and the negative samples for training. Equation numbers refer to arXiv:1310.4546v1.
 """
 
 import math
@@ -29,12 +29,12 @@ __all__ = [
 
 
 def negative_sampling_loss(vectors, output, positives, negatives):
-    """Negative sampling loss: distinguish the word that occurred from random words.
+    """Negative sampling loss: tells the word that occurred from randomly drawn words.
 
     Parameters
     ----------
     vectors : Tensor of shape (batch, embed)
-        Vectors of the predicting words, v_I in Eq. 4.
+        Vectors of the words that predict, v_I in Eq. 4.
     output : Embedding
         Output vectors v' of all words.
     positives : int64 Tensor of shape (batch,)
@@ -68,9 +68,9 @@ class SkipGram(nn.Module):
     Attributes
     ----------
     input : Embedding
-        Vectors v of the words that predict. They start uniform in [-1/2, 1/2] / embed_dim.
+        Vectors v of the words that predict. Initially uniform in [-1/2, 1/2] / embed_dim.
     output : Embedding
-        Vectors v' of the words that are predicted. They start at 0.
+        Vectors v' of the words that are predicted. Initially 0.
 
     Examples
     --------
@@ -92,12 +92,12 @@ class SkipGram(nn.Module):
         return self.input(center)
 
     def negative_sampling_loss(self, center, context, negatives):
-        """Return the loss of `negative_sampling_loss` for words that predict one neighbor each.
+        """Return the negative sampling loss of words that each predict one of their neighbors.
 
         Parameters
         ----------
         center, context : int64 Tensor of shape (batch,)
-            Words, and one neighbor of each.
+            Words that predict, and one neighbor of each word.
         negatives : int64 Tensor of shape (batch, negative)
         """
         return negative_sampling_loss(self.input(center), self.output, context, negatives)
@@ -142,7 +142,7 @@ class CBOW(nn.Module):
         return (vectors * real).sum(-2) / ops.clamp(real.sum(-2), min=1)
 
     def negative_sampling_loss(self, context, center, negatives, padding_mask=None):
-        """Return the loss of `negative_sampling_loss` for the words `center`.
+        """Return the negative sampling loss of predicting `center` from the words around it.
 
         Parameters
         ----------
@@ -156,10 +156,11 @@ class CBOW(nn.Module):
 
 
 class HierarchicalSoftmax(nn.Module):
-    """Hierarchical softmax: predicts a word by predicting the turns on its path in a Huffman tree.
+    """Hierarchical softmax: predicts the turns on the path to a word in a Huffman tree.
 
-    Instead of a softmax over all words, a word's probability requires one sigmoid for each inner
-    node on its path, about log2(vocab_size) in total. Frequent words have short paths.
+    The probability of a word requires one sigmoid for each inner node on its path instead of a
+    softmax over all words. A path has about log2(vocab_size) nodes. Frequent words have short
+    paths.
 
     Parameters
     ----------
@@ -173,7 +174,7 @@ class HierarchicalSoftmax(nn.Module):
     input : Embedding of shape (word, embed)
         Vectors v of the words that predict.
     nodes : Embedding of shape (word - 1, embed)
-        Vectors v' of the inner nodes. They start at 0.
+        Vectors v' of the inner nodes. Initially 0.
 
     Examples
     --------
@@ -193,7 +194,7 @@ class HierarchicalSoftmax(nn.Module):
         self.register_buffer("lengths", lengths, persistent=False)
 
     def forward(self, center):
-        """Return log p(word | center) for all words, (batch, word). The p of all words sum to 1."""
+        """Return log p(word | center) for all words, of shape (batch, word)."""
         scores = self.input(center) @ self.nodes.weight.T  # (batch, node)
         return self._log_path(scores[:, self.points], self.codes, self.lengths)
 
@@ -203,7 +204,7 @@ class HierarchicalSoftmax(nn.Module):
         Parameters
         ----------
         center, context : int64 Tensor of shape (batch,)
-            Words, and one neighbor of each.
+            Words that predict, and one neighbor of each word.
         """
         return self.loss_of(self.input(center), context)
 
@@ -230,7 +231,7 @@ class HierarchicalSoftmax(nn.Module):
 
 
 def huffman_codes(counts):
-    """Huffman tree: the path to each word from the root, as turns (codes) and inner nodes (points).
+    """Return the path from the root to each word: its turns (codes) and inner nodes (points).
 
     Parameters
     ----------
@@ -240,17 +241,17 @@ def huffman_codes(counts):
     Returns
     -------
     codes : int64 Tensor of shape (word, turn)
-        Turns from the root on, 0 or 1, padded with 0.
+        Turns on the path, beginning at the root: 0 or 1, padded with 0.
     points : int64 Tensor of shape (word, turn)
         Inner nodes where the turns are taken, padded with 0. The root is node `word - 2`.
     lengths : int64 Tensor of shape (word,)
-        Number of turns.
+        Number of turns on the path to each word.
 
     Notes
     -----
-    The two nodes with the smallest counts are joined until one node is left. The larger of the
-    two gets code 1, and inner nodes are numbered in the order of their creation. In a tie, an
-    inner node comes before a word, and a later word before an earlier one, as in
+    Each step joins the two nodes with the smallest counts, until one node is left. The larger of
+    the two gets code 1. Inner nodes are numbered in the order of their creation. If counts are
+    equal, an inner node comes before a word, and a later word before an earlier word, as in
     `CreateBinaryTree` of word2vec.c.
 
     Examples
@@ -277,10 +278,10 @@ def huffman_codes(counts):
 
 
 def _join(counts):
-    """Join the smallest nodes; return {node: parent} and {node: code}; words come before nodes."""
+    """Build the tree. Return {node: parent} and {node: code}; words have the lowest numbers."""
     size = len(counts)
     weight = list(counts)
-    # Words by falling count; both queues then hold their smallest node at the end that is taken.
+    # The smallest word is last in `words`, and the smallest inner node is first in `inner`.
     words = sorted(range(size), key=lambda word: -counts[word])
     inner, parent, turn = deque(), {}, {}
     for node in range(size, 2 * size - 1):
@@ -305,12 +306,12 @@ def _path(word, parent, turn, size):
 
 
 def discard_probability(counts, threshold=1e-5):
-    """Probability of discarding each occurrence of a word, `max(0, 1 - sqrt(t / f))` (Eq. 5).
+    """Return the probability of discarding a word, `max(0, 1 - sqrt(t / f))` (Eq. 5).
 
     Parameters
     ----------
     counts : sequence of int, or Tensor of shape (word,)
-        Number of occurrences of each word; f is a word's share of all occurrences.
+        Number of occurrences of each word. f is the share of a word in all occurrences.
     threshold : float, default 1e-5
         Threshold t. Words whose share is at most t are never discarded.
 
@@ -331,15 +332,15 @@ def discard_probability(counts, threshold=1e-5):
 
 
 def noise_distribution(counts, power=0.75):
-    """Noise distribution of the negative samples: unigram counts to a power, normalized.
+    """Return the noise distribution of negative samples: normalized powers of word counts.
 
     Parameters
     ----------
     counts : sequence of int, or Tensor of shape (word,)
         Number of occurrences of each word.
     power : float, default 0.75
-        Exponent of section 2.2. At 1, words are drawn as often as they occur; at 0, all are
-        equally likely.
+        Exponent (section 2.2). With 1, words are drawn in proportion to their counts. With 0, all
+        words are equally likely.
 
     Returns
     -------
@@ -385,7 +386,7 @@ def _as_counts(counts, where):
 
 
 def _check_words(where, batch, words, negatives=None):
-    """Check that there is one word, and one row of negatives, for each vector."""
+    """Raise an error unless there is one word and one row of negatives for each vector."""
     if words.shape != batch:
         raise ShapeError(
             f"{where}: the words must have one entry for each vector",

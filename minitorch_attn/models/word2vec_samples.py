@@ -39,7 +39,7 @@ def draw_negatives(noise, batch, count, generator=None):
 
 
 def subsample(ids, discard, generator=None):
-    """Discard occurrences of frequent words at random, before the windows are taken.
+    """Discard random occurrences of frequent words from a text.
 
     Parameters
     ----------
@@ -54,8 +54,9 @@ def subsample(ids, discard, generator=None):
 
     Notes
     -----
-    arXiv:1310.4546v1, section 2.3. Discarded words do not leave gaps, so the windows reach
-    further afterwards.
+    arXiv:1310.4546v1, section 2.3. Subsample a text before you create pairs or windows from it.
+    Discarded words do not leave gaps, so a window of the same size reaches more distant words of
+    the text.
 
     Examples
     --------
@@ -76,8 +77,8 @@ def skip_gram_pairs(ids, window, sizes=None):
     window : int
         Maximum distance between the two words.
     sizes : int64 Tensor of shape (token,), optional
-        Window size of each word, at most `window`. Sizes drawn from 1, ..., window give distant
-        words less weight (arXiv:1301.3781v3, section 3.2).
+        Window size of each word, at most `window`. If the sizes are drawn at random from 1, ...,
+        window, distant words have less weight (arXiv:1301.3781v3, section 3.2).
 
     Returns
     -------
@@ -95,7 +96,7 @@ def skip_gram_pairs(ids, window, sizes=None):
 
 
 def cbow_windows(ids, window, sizes=None):
-    """Return the words around each word, in rows of 2 * window entries, for CBOW.
+    """Return the words around each word, as rows of 2 * window entries, for CBOW.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ from .upsample import *  # noqa: F403
 
 
 def __getattr__(name):
-    if name == "parallel":  # it needs `distributed`
+    if name == "parallel":  # imports `distributed`
         from importlib import import_module
 
         return import_module(f"{__name__}.parallel")

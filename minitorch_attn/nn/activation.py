@@ -1,4 +1,4 @@
-"""Activation functions as modules, and activation_function, which finds one by name."""
+"""Activation functions as modules, and `activation_function`, which looks them up by name."""
 
 from types import FunctionType
 
@@ -40,7 +40,7 @@ _FUSED = {_FUNCTIONS[name]: name for name in ACTIVATIONS} | {ops.relu: "relu", o
 
 @names_arguments
 def activation_function(activation):
-    """Return the activation with a given name; return functions and modules unchanged.
+    """Return the activation with the given name. Functions and modules are returned unchanged.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def activation_function(activation):
 
 
 def fused_name(activation):
-    """Return an activation's name in `ops.feed_forward`, or None if it is unknown or has hooks.
+    """Return an activation's name in `ops.feed_forward`; None if it has no name or has hooks.
 
     Examples
     --------
@@ -103,7 +103,7 @@ class ReLU(Module):
 
 
 class GELU(Module):
-    """GELU, `y = x Phi(x)` with the Gaussian CDF `Phi`, or its tanh approximation.
+    """Gaussian error linear unit, `y = x Phi(x)` with the Gaussian CDF `Phi`.
 
     Parameters
     ----------
@@ -200,8 +200,8 @@ class PReLU(Module):
 
     Notes
     -----
-    He et al. 2015, arXiv:1502.01852v1, section 2.1. Weight decay would pull the slopes towards
-    0, which makes the layer a ReLU, so the authors do not apply it to them.
+    He et al. 2015, arXiv:1502.01852v1, section 2.1. The authors do not apply weight decay to the
+    slopes, because it would pull the slopes towards 0 and turn the layer into a ReLU.
 
     Examples
     --------
@@ -415,5 +415,5 @@ class Softmin(Module):
 
 
 def _inplace(module, *parts):
-    """Join the settings for the module's repr; add `inplace=True` if it works in place."""
+    """Join the settings for the module's repr, with `inplace=True` if it is set."""
     return ", ".join([*parts, "inplace=True"] if module.inplace else parts)

@@ -1,7 +1,7 @@
-"""Attention layer with projections, heads, masks, biases and a cache, used by the models.
+"""Attention layer of the models: projections, heads, masks, biases and a KV cache.
 
 The mathematics is in `ops/attention/`. The subclass `MultiheadAttention` has PyTorch's packed
-weights and PyTorch's masks, in which True means blocked.
+weights. It also accepts PyTorch's masks, in which True means blocked.
 """
 
 import math
@@ -21,7 +21,7 @@ __all__ = ["Attention"]
 
 
 class Attention(Module):
-    r"""Multi-head attention, `context = softmax(scale query key^T + bias + mask) value`.
+    r"""Multi-head attention: `softmax(scale query key^T + bias + mask) value` in each head.
 
     Parameters
     ----------
@@ -30,28 +30,28 @@ class Attention(Module):
     num_heads : int
         Number of query heads.
     num_kv_heads : int, optional
-        Number of key and value heads, each shared by a group of query heads; by default
+        Number of key and value heads. Each is shared by a group of query heads. Default:
         `num_heads`.
     head_dim : int, optional
-        Size of a head; by default embed_dim / num_heads.
+        Size of a head. Default: embed_dim / num_heads.
     memory_dim : int, optional
-        Embedding size of the key and value tokens; by default `embed_dim`.
+        Embedding size of the key and value tokens. Default: `embed_dim`.
     bias : bool, default True
         Whether the query, key and value projections have a bias.
     key_bias, out_bias : bool, optional
-        Whether the key projection and the output projection have a bias; by default `bias`.
+        Whether the key projection and the output projection have a bias. Default: `bias`.
     scale : float, optional
-        Factor applied to the scores, by default 1/sqrt(head_dim).
+        Factor applied to the scores. Default: 1/sqrt(head_dim).
     dropout : float, default 0
         Dropout probability of the attention weights, applied during training.
     output_dim : int, optional
-        Size of the output; by default `embed_dim`.
+        Size of the output. Default: `embed_dim`.
 
     Attributes
     ----------
     q_proj, k_proj, v_proj, out_proj : Linear
     weight_hooks : list of callable
-        Functions called as `hook(attention, weights)` in every forward pass, with weights of shape
+        Functions that every forward pass calls as `hook(attention, weights)`, with weights of shape
         (batch, heads, query, key). If the list is not empty, attention is computed step by step,
         and the context is computed from these weights.
 
@@ -100,7 +100,7 @@ class Attention(Module):
         self.out_proj = Linear(inner, embed_dim if output_dim is None else output_dim, out_bias)
 
     def _set_heads(self, num_heads, num_kv_heads, head_dim, scale, dropout):
-        """Set the attributes that `attend` needs."""
+        """Set the attributes that `attend` uses."""
         self.num_heads, self.num_kv_heads, self.head_dim = num_heads, num_kv_heads, head_dim
         self.scale = 1.0 / math.sqrt(head_dim) if scale is None else scale
         self.dropout = dropout
@@ -110,24 +110,25 @@ class Attention(Module):
     def forward(
         self, x, memory=None, *, mask=None, bias=None, is_causal=False, rotary=None, cache=None
     ):
-        """Attend from each token of `x` to the tokens of `memory`, by default `x` itself.
+        """Return attention from the tokens of `x` to the tokens of `memory` (default: `x`).
 
         Parameters
         ----------
         x : Tensor of shape (batch, query, embed)
         memory : Tensor of shape (batch, key, memory), optional
         mask : Mask or bool Tensor, optional
-            True where the query may attend to the key; broadcasts to (batch, heads, query, key).
-            A token that cannot attend to any key gets a context of zeros.
+            True where the query may attend to the key. Must broadcast to (batch, heads, query,
+            key). A query without any allowed key gets a context of zeros.
         bias : float Tensor, optional
-            Added to the scores; broadcasts to (batch, heads, query, key).
+            Numbers added to the scores. Must broadcast to (batch, heads, query, key).
         is_causal : bool
-            Whether each query attends only to keys up to its own position. The queries
-            correspond to the last keys; with a cache, they are the tokens not yet in the cache.
+            Whether each query attends only to keys up to its own position. The queries are at the
+            positions of the last keys. With a cache, the queries are the tokens that are not yet in
+            the cache.
         rotary : callable, optional
-            Function that rotates (batch, heads, token, head_dim) queries and keys by position.
+            Function that rotates queries and keys (batch, heads, token, head_dim) by position.
         cache : layer of a KVCache, optional
-            Keys and values of earlier tokens, to which the new ones are appended.
+            Keys and values of earlier tokens. The call appends the new keys and values.
 
         Returns
         -------
@@ -161,7 +162,7 @@ class Attention(Module):
         memory = x if memory is None else memory
         if memory is x and not self.weight_hooks:
             query, key, value = project(x, self.q_proj, self.k_proj, self.v_proj)
-        else:  # of collected weights alone, the gradient does not depend on the values
+        else:  # a gradient of the weights alone does not depend on the values
             query, key, value = self.q_proj(x), self.k_proj(memory), self.v_proj(memory)
         query = self._split(query, self.num_heads)  # (batch, heads, query, head_dim)
         key = self._split(key, self.num_kv_heads)  # (batch, heads, key, head_dim)
@@ -215,11 +216,11 @@ class Attention(Module):
         )  # fmt: skip
 
     def _context(self, *arguments, **options):
-        """Compute the context; a layer that shares the work with other ranks overrides this."""
+        """Compute the context. Layers that split the work across ranks override this method."""
         return ops.scaled_dot_product_attention(*arguments, **options)
 
     def _show_weights(self, *arguments, **options):
-        """Compute the context step by step, and call each of `weight_hooks` with the weights."""
+        """Compute the context without fusion, and call each of `weight_hooks` with the weights."""
         return self._attend_with_weights(*arguments, **options)[0]
 
     def _attend_with_weights(self, *arguments, **options):
@@ -235,7 +236,7 @@ class Attention(Module):
 
 
 def _merged(mask, bias):
-    """Merge a boolean mask into an additive bias: the bias becomes -inf at blocked keys."""
+    """Return the additive bias with -inf at the keys that the boolean mask blocks."""
     if mask is None or bias is None:
         return bias if mask is None else mask
     return ops.where(mask, bias, -math.inf)

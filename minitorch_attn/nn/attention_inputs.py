@@ -1,4 +1,4 @@
-"""Checks of inputs and masks for attention with a single head, and the hooks for its weights."""
+"""Input and mask checks for attention with a single head, and calls of its weight hooks."""
 
 from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
@@ -8,13 +8,13 @@ __all__ = ["attend_mask", "check_tokens", "show_weights"]
 
 
 def show_weights(layer, weights):
-    """Call a layer's hooks with its weights, after adding an axis for the single head."""
+    """Call a layer's weight hooks with its attention weights, as (batch, 1, query, key)."""
     for hook in layer.weight_hooks:
         hook(layer, weights.unsqueeze(-3))  # (batch, 1, query, key)
 
 
 def check_tokens(where, name, x, size, query, batched=False):
-    """Check that x is a tensor with as many axes as the query and the same batch size."""
+    """Raise an error unless x is a tensor with the query's number of axes and batch size."""
     if not isinstance(x, Tensor):
         raise DTypeError(
             f"{where}: {name} is not a tensor", got=type(x).__name__, hint=f"mt.tensor({name})"

@@ -1,4 +1,4 @@
-"""Batch normalization (also frozen), instance normalization and group normalization of channels."""
+"""Batch normalization (also with frozen statistics), instance and group normalization."""
 
 from .. import ops
 from ..autograd.modes import no_grad
@@ -93,7 +93,7 @@ class _BatchNorm(_ChannelNorm):
         )  # fmt: skip
 
     def _counted(self):
-        """Count this batch and return its weight in the running statistics."""
+        """Count this batch. Return the weight of the batch in the running statistics."""
         if self.num_batches_tracked is not None:
             with no_grad():
                 self.num_batches_tracked.add_(1)
@@ -111,8 +111,8 @@ class BatchNorm1d(_BatchNorm):
 class BatchNorm2d(_BatchNorm):
     """Batch normalization: mean 0 and variance 1 per channel of a batch, then scale and shift.
 
-    Training uses the statistics of the batch and updates running averages of them; evaluation uses
-    the running averages.
+    In training, the layer normalizes with the statistics of the batch and updates running averages
+    of these statistics. In evaluation, it normalizes with the running averages.
 
     Parameters
     ----------
@@ -121,13 +121,13 @@ class BatchNorm2d(_BatchNorm):
     eps : float, default 1e-5
         Small number added to the variance.
     momentum : float or None, default 0.1
-        Weight of a new batch in the running statistics; None for the average of all batches.
+        Weight of a new batch in the running statistics. None gives all batches equal weight.
     affine : bool, default True
         Whether the layer has a weight and a bias.
     bias : bool, default True
-        Whether the layer has a bias, if `affine`.
+        Whether the layer has a bias. Ignored if `affine` is False.
     track_running_stats : bool, default True
-        Whether to keep running statistics; if False, evaluation uses the batch statistics too.
+        Whether to keep running statistics. If False, evaluation also uses batch statistics.
     device, dtype : optional
         Device and dtype of the parameters.
 
@@ -161,10 +161,11 @@ class BatchNorm3d(_BatchNorm):
 
 
 class FrozenBatchNorm2d(Module):
-    """Batch normalization with constant statistics, weight and bias, in training too.
+    """Batch normalization with constant statistics, weight and bias, even during training.
 
-    It equals `BatchNorm2d` in eval mode, and all four values per channel are buffers. Detectors use
-    it in a pretrained backbone, because their batches are too small for statistics of their own.
+    The layer computes the same as `BatchNorm2d` in eval mode. Its statistics, weight and bias are
+    buffers, so they are not trained. Object detectors use this layer in pretrained backbones,
+    because their batches are too small for accurate batch statistics.
 
     Parameters
     ----------
@@ -179,8 +180,8 @@ class FrozenBatchNorm2d(Module):
 
     Notes
     -----
-    Names and values are those of `torchvision.ops.FrozenBatchNorm2d`. Loading ignores
-    `num_batches_tracked`, which the state dicts of `BatchNorm2d` contain.
+    Names and values are the same as in `torchvision.ops.FrozenBatchNorm2d`. The state dict of a
+    `BatchNorm2d` can be loaded; its `num_batches_tracked` is ignored.
 
     Examples
     --------
@@ -246,14 +247,14 @@ class InstanceNorm1d(_InstanceNorm):
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Instance normalization: mean 0 and variance 1 over the pixels of each channel of each image.
+    """Instance normalization: mean 0 and variance 1 for each channel of each image.
 
     Parameters
     ----------
     num_features : int
         Number of channels.
     eps, momentum, affine, track_running_stats, device, dtype
-        As in `BatchNorm2d`, but affine and track_running_stats are False by default.
+        See `BatchNorm2d`. Here, affine and track_running_stats are False by default.
 
     Notes
     -----
@@ -276,7 +277,7 @@ class InstanceNorm3d(_InstanceNorm):
 
 
 class GroupNorm(Module):
-    """Group normalization: mean 0, variance 1 per channel group and image, then scale and shift.
+    """Group normalization: mean 0 and variance 1 per group of channels, then scale and shift.
 
     Parameters
     ----------
@@ -286,7 +287,7 @@ class GroupNorm(Module):
     affine : bool, default True
         Whether the layer has a weight and a bias per channel.
     bias : bool, default True
-        Whether the layer has a bias, if `affine`.
+        Whether the layer has a bias. Ignored if `affine` is False.
     device, dtype : optional
         Device and dtype of the parameters.
 

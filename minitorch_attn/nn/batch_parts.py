@@ -1,4 +1,4 @@
-"""Batch parts: split a batch into parts along its batch axis, and join their results again."""
+"""Batch parts: split a batch into parts along its batch axis, and join the results."""
 
 from ..autograd.nested import tensors_in
 from ..errors import ArgumentError, ShapeError
@@ -10,20 +10,20 @@ __all__ = ["batch_sizes", "join_batch", "split_batch"]
 
 
 def batch_sizes(batch, dim=0):
-    """Return the size of the batch axis of every tensor in a batch; 0-d tensors do not count."""
+    """Return the sizes of the batch axis of all tensors in a batch, except 0-d tensors."""
     return [tensor.shape[dim] for tensor in tensors_in(batch) if tensor.ndim > dim]
 
 
 def split_batch(batch, parts, dim=0):
-    """Split a batch into at most `parts` parts of almost equal size, none of which is empty.
+    """Split a batch into at most `parts` non-empty parts of almost equal size.
 
     Parameters
     ----------
     batch : Tensor, or tuple, list or dict of tensors and masks
-        Tensors with the same size along axis `dim`. Other values, 0-d tensors, and a mask that all
-        examples share are passed to each part unchanged.
+        Tensors with the same size along axis `dim`. Other values, 0-d tensors, and masks that all
+        examples share are not split. Every part gets them unchanged.
     parts : int, or list of int
-        Number of parts, or their sizes.
+        Number of parts, or list of their sizes.
     dim : int, default 0
         The batch axis.
 
@@ -51,7 +51,7 @@ def split_batch(batch, parts, dim=0):
 
 
 def part_sizes(size, parts):
-    """Return the sizes of at most `parts` nonempty parts, the larger ones first.
+    """Return the sizes of at most `parts` non-empty parts, in descending order.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def part_sizes(size, parts):
 
 
 def _split(value, sizes, size, dim):
-    """Return one value for each part."""
+    """Return a list with the value for each part."""
     if isinstance(value, Tensor):
         return list(split(value, sizes, dim)) if value.ndim > dim else [value] * len(sizes)
     if isinstance(value, Mask):  # a mask shared by all examples is passed to each part
@@ -86,7 +86,7 @@ def join_batch(results, dim=0):
     Parameters
     ----------
     results : list
-        The result for each part: a tensor, or tensors in nested tuples, lists and dicts. None
+        Results of the parts. Each is a tensor, or tensors in nested tuples, lists and dicts. None
         stays None.
     dim : int, default 0
         The batch axis.
@@ -116,12 +116,12 @@ def join_batch(results, dim=0):
 
 
 def check_separate(whole, alone, size, dim):
-    """Raise an error unless a module's results for the last example do not depend on the others.
+    """Raise an error if a module's results for the last example depend on other examples.
 
     Parameters
     ----------
     whole : results of the module for a batch
-    alone : its results for the last example of the batch
+    alone : results of the module for the last example of the batch alone
     size : int
         Number of examples in the batch, at least 2.
     dim : int
@@ -142,9 +142,9 @@ def check_separate(whole, alone, size, dim):
             difference = (a - b).abs().max().item()
             raise ArgumentError(
                 "DataParallel: the result for an example depends on the other examples",
-                got=f"a maximum difference of {difference:.3g} between the results for the last of "
-                f"{size} examples in the batch and alone",
-                hint="use a module that treats each example separately, and has the batch on axis "
+                got=f"a maximum difference of {difference:.3g} between the result for the last of "
+                f"{size} examples in the batch and its result alone",
+                hint="use a module that processes each example separately, with the batch on axis "
                 f"{dim}",
             )
 

@@ -10,14 +10,14 @@ _MOST_LAYERS = 10_000
 
 
 def check_sizes(where, **sizes):
-    """Check that sizes are non-negative integers.
+    """Raise an error unless all sizes are non-negative integers.
 
     Parameters
     ----------
     where : str
         Name of the function, for the error message.
     **sizes
-        Sizes, under the names of their arguments.
+        Sizes, with the names of the arguments as keys.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def check_sizes(where, **sizes):
 
 
 def check_module(where, module, name="module"):
-    """Check that an argument is a Module.
+    """Raise an error if an argument is not a Module.
 
     Examples
     --------
@@ -52,7 +52,9 @@ def check_module(where, module, name="module"):
 
 
 def check_layers(where, **counts):
-    """Check that numbers of layers are integers from 0 to 10,000; a typo could hang the program.
+    """Raise an error unless numbers of layers are integers from 0 to 10,000.
+
+    A larger number is probably a typo, which would hang the program.
 
     Examples
     --------

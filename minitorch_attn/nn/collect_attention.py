@@ -1,7 +1,7 @@
 """Collect attention weights, and the outputs of modules, while a model runs.
 
-The models need no flags for this: hooks are added to their modules inside a `with` block.
-The collected tensors are part of the graph.
+The functions add hooks to the modules of a model inside a `with` block, so the models themselves
+do not need flags for it. The collected tensors are part of the graph.
 """
 
 from contextlib import contextmanager
@@ -16,28 +16,30 @@ __all__ = ["collect_attention", "collect_outputs", "watch_attention"]
 def watch_attention(module, hook):
     """Call `hook` with the weights of every attention layer of `module`, in a `with` block.
 
-    A layer can be watched if it has a list `weight_hooks` and calls each function in the list with
-    the layer and its weights. `Attention` and its subclasses, `AdditiveAttention` and
-    `LuongAttention` do this, and your own attention layer can do the same.
+    A layer can be watched if it has a list `weight_hooks` and calls each function in this list with
+    the layer and its weights. `Attention`, its subclasses, `AdditiveAttention` and `LuongAttention`
+    do so. You can write your own attention layer in the same way.
 
     Parameters
     ----------
     module : Module
         Module whose attention layers are watched.
     hook : callable
-        Function called as `hook(layer, weights)`, with (batch, heads, query, key) weights.
+        Function called as `hook(layer, weights)`, with weights of shape (batch, heads, query,
+        key).
 
     Raises
     ------
     ArgumentError
-        If no layer can be watched, or a layer with "attention" in its class name cannot.
+        If none of the layers can be watched, or if the class name of a layer contains "attention"
+        but the layer cannot be watched.
     """
     check_module("watch_attention, collect_attention", module)
     layers = [layer for layer in module.modules() if hasattr(layer, "weight_hooks")]
     hidden = [name for name, layer in module.named_modules() if _is_hidden(layer)]
     if hidden or not layers:
         raise ArgumentError(
-            "watch_attention, collect_attention: the weights of an attention layer cannot be seen"
+            "watch_attention, collect_attention: the weights of a layer cannot be collected"
             if hidden else "watch_attention, collect_attention: the module has no attention layer",
             got=", ".join(f"{name or 'the module'} = {type(module.get_submodule(name)).__name__}"
                           for name in hidden or [""]),
@@ -55,7 +57,7 @@ def watch_attention(module, hook):
 
 
 def _is_hidden(layer):
-    """Return True if a class is named attention, but the layer and its parts have no hooks."""
+    """Return True if a layer's class is named attention, but it and its parts lack hooks."""
     is_attention = "attention" in type(layer).__name__.lower()
     return is_attention and not any(hasattr(part, "weight_hooks") for part in layer.modules())
 
@@ -77,7 +79,8 @@ def collect_attention(module):
     Raises
     ------
     ArgumentError
-        If no layer can be watched, or a layer with "attention" in its class name cannot.
+        If none of the layers can be watched, or if the class name of a layer contains "attention"
+        but the layer cannot be watched.
 
     Examples
     --------

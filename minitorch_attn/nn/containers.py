@@ -45,7 +45,7 @@ class _Listed(Module):
         return list(self._registered())[number]
 
     def _replace_all(self, values):
-        """Replace all entries, numbered from 0."""
+        """Replace all entries by `values`, numbered from 0."""
         for name in list(self._registered()):
             self._forget(name)
         for i, value in enumerate(values):
@@ -83,7 +83,7 @@ class _Listed(Module):
 
     def insert(self, index, value):
         """Insert an entry before position `index` and return this container."""
-        *values, value = self.append(value)  # converted, if necessary
+        *values, value = self.append(value)  # converted if necessary
         values.insert(index, value)
         self._replace_all(values)
         return self
@@ -104,7 +104,7 @@ class _Listed(Module):
 
 
 class Sequential(_Listed):
-    """Modules called in order, each with the output of the previous one.
+    """Sequence of modules. Each module is called with the output of the previous module.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ class ModuleDict(_Named):
 
 
 class ParameterDict(_Named):
-    """A dictionary of registered parameters. It converts tensors to parameters."""
+    """A dictionary of registered parameters. Tensors are converted to parameters."""
 
     _entries = "_parameters"
 
@@ -282,7 +282,7 @@ class ParameterDict(_Named):
 
 
 class ParameterList(_Listed):
-    """A list of registered parameters. It converts tensors to parameters.
+    """A list of registered parameters. Tensors are converted to parameters.
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ class _ConvBase(Module):
         return padding
 
     def reset_parameters(self):
-        """Draw new parameters uniformly from [-b, b], where b = 1 / sqrt(size of `weight[0]`)."""
+        """Sample new parameters uniformly from [-b, b], with b = 1 / sqrt(size of `weight[0]`)."""
         inputs = self.weight.shape[1] * math.prod(self.kernel_size)
         if inputs == 0 or self.weight.shape[0] == 0:
             return
@@ -123,7 +123,7 @@ class _Conv(_ConvBase):
         )
 
     def _around(self):
-        """Return the padding in the form that `pad` takes: pairs, with the last axis first."""
+        """Return the padding as `pad` expects it: pairs of numbers, with the last axis first."""
         if self.padding == "valid":
             return (0, 0) * self.axes
         pairs = []
@@ -137,7 +137,7 @@ class _Conv(_ConvBase):
 
 
 class Conv1d(_Conv):
-    """Convolution over sequences; the arguments are those of `Conv2d`.
+    """Convolution over sequences. For the parameters, see `Conv2d`.
 
     Examples
     --------
@@ -155,17 +155,17 @@ class Conv2d(_Conv):
     Parameters
     ----------
     in_channels, out_channels : int
-        Numbers of input and output channels.
+        Number of input channels and number of output channels.
     kernel_size : int or (int, int)
     stride, dilation : int or (int, int), default 1
         Step between windows, and step between the elements within a window.
     padding : int, (int, int), "valid" or "same", default 0
-        Padding on each side; "valid" means no padding, "same" keeps the size of the image.
+        Padding on each side. "valid" means no padding. "same" keeps the size of the image.
     groups : int, default 1
-        Number of groups; the output channels of a group use only input channels of that group.
+        Number of groups. The output channels of a group use only the input channels of that group.
     bias : bool, default True
     padding_mode : {"zeros", "reflect", "replicate", "circular"}
-        How the padding is filled.
+        How to fill the padding: with zeros, or with values of the input.
     device, dtype : optional
         Device and dtype of the parameters.
 
@@ -173,7 +173,7 @@ class Conv2d(_Conv):
     ----------
     weight : Parameter of shape (out_channels, in_channels / groups, *kernel_size)
     bias : Parameter of shape (out_channels,), or None if the layer has no bias
-        Both are uniform in [-b, b], where b = 1 / sqrt(size of `weight[0]`).
+        Initially, both are uniform in [-b, b], where b = 1 / sqrt(size of `weight[0]`).
 
     Examples
     --------
@@ -187,7 +187,7 @@ class Conv2d(_Conv):
 
 
 class Conv3d(_Conv):
-    """Convolution over volumes or videos; the arguments are those of `Conv2d`."""
+    """Convolution over volumes or videos. For the parameters, see `Conv2d`."""
 
     axes = 3
 
@@ -238,7 +238,7 @@ class _ConvTranspose(_ConvBase):
 
 
 class ConvTranspose1d(_ConvTranspose):
-    """Transposed convolution over sequences; the arguments are those of `ConvTranspose2d`."""
+    """Transposed convolution over sequences. For the parameters, see `ConvTranspose2d`."""
 
     axes = 1
 
@@ -277,6 +277,6 @@ class ConvTranspose2d(_ConvTranspose):
 
 
 class ConvTranspose3d(_ConvTranspose):
-    """Transposed convolution over volumes; the arguments are those of `ConvTranspose2d`."""
+    """Transposed convolution over volumes. For the parameters, see `ConvTranspose2d`."""
 
     axes = 3

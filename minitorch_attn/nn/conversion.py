@@ -31,8 +31,8 @@ class Conversion(NamedErrors):
         Parameters
         ----------
         *args, **kwargs
-            A dtype, a device, both (device first), or a Tensor whose dtype and device to use. A
-            dtype changes only floating-point tensors.
+            A dtype, a device, or both (device first). A Tensor stands for its dtype and device.
+            Only floating-point tensors are converted to the dtype.
 
         Examples
         --------
@@ -77,5 +77,5 @@ class Conversion(NamedErrors):
         return self.to("cpu")
 
     def cuda(self, device=None):
-        """Move all parameters and buffers to a GPU, by default the first."""
+        """Move all parameters and buffers to a GPU, by default to the first GPU."""
         return self._apply(lambda tensor: tensor.cuda(device))

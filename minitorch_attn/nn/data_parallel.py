@@ -1,8 +1,8 @@
 """Data parallelism: `DataParallel` splits the batch of a module among the processor's cores.
 
-BLAS threads speed up only large matrix products; the operations between them run on one core. With
-a part of the batch on each core, every operation uses all cores. NumPy releases the global
-interpreter lock (GIL) while it computes and holds it only between operations.
+BLAS threads speed up only large matrix products. All other operations run on one core. If each core
+processes a part of the batch, every operation uses all cores. Threads can do this, because NumPy
+releases the global interpreter lock (GIL) while it computes.
 """
 
 import inspect
@@ -25,19 +25,19 @@ __all__ = ["DataParallel"]
 
 
 class DataParallel(Module):
-    """Split the batch of a module among the cores, in the forward and in the backward pass.
+    """Wrapper that splits the batch of a module among the cores, forward and backward.
 
     One line makes a training loop use all cores: `model = nn.DataParallel(model)`. The outputs are
-    those of the module on the whole batch, and the gradients are equal up to rounding, because the
-    loss is computed outside, from all outputs. PyTorch's class splits the batch among GPUs; this
-    one uses CPU threads. On a GPU, it calls the module directly.
+    the same as without `DataParallel`, and the gradients are equal up to rounding, because the
+    loss is computed from the joined outputs. PyTorch's `DataParallel` splits the batch among GPUs.
+    This class splits the batch among CPU threads. On a GPU, it calls the module directly.
 
     Parameters
     ----------
     module : Module
-        Its parameters are used as they are, without copies.
+        Module to parallelize. All threads share its parameters.
     device_ids, output_device : None
-        Accepted for programs written for PyTorch; there is one device.
+        Accepted for compatibility with PyTorch. Only one device is used.
     dim : int, default 0
         The batch axis of every tensor argument and of every result.
     threads : int, optional
@@ -46,24 +46,28 @@ class DataParallel(Module):
     Attributes
     ----------
     module : Module
-        The module given. Entries of the state dict start with `module.`, as in PyTorch.
+        The wrapped module. The names in the state dict start with `module.`, as in PyTorch.
 
     Raises
     ------
     ArgumentError
-        If the module does not treat each example separately, for example because of batch
+        If the module does not process each example separately, for example because of batch
         normalization in training or a batch axis other than `dim`.
     ShapeError
-        If axis `dim` of an argument or a result is not the batch axis. A loss has no batch axis.
+        If axis `dim` of an argument or of a result is not the batch axis. A loss, for example,
+        does not have a batch axis.
 
     Notes
     -----
-    The whole batch runs in one piece if there is one example or one thread, if the module has
-    hooks, or while a recording, a checkpoint or anomaly mode watches this thread. Each part draws
-    random numbers from its own range, so that a seed gives the same dropout masks in every run with
-    the same number of parts; drawing other random numbers in the forward pass raises an error. If
-    the module sets attributes in the forward pass, their values are those of one of the parts. The
-    first call also runs the module in eval mode, once on the whole batch and once on the last
+    The batch is not split if there is only one example or thread, if the module has hooks, or while
+    a recording, a checkpoint or anomaly mode is active in this thread.
+
+    Each part has a separate range of random numbers. With the same seed and the same number of
+    parts, dropout masks are therefore the same in every run. Drawing any other random numbers in
+    the forward pass raises an error. If the module sets attributes in the forward pass, their
+    values come from one of the parts.
+
+    The first call also runs the module twice in eval mode, on the whole batch and on the last
     example alone, and compares the results.
 
     Examples
@@ -95,7 +99,7 @@ class DataParallel(Module):
         self._checked = set()  # kinds of arguments for which `_check` has run
 
     def forward(self, *inputs, **kwargs):
-        """Call the module with a part of the batch on each thread, and join the results."""
+        """Call the module on each thread with a part of the batch. Return the joined results."""
         try:
             return self._forward(inputs, kwargs)
         except TypeError:
@@ -125,7 +129,7 @@ class DataParallel(Module):
             ) from None
 
     def _check(self, batch):
-        """Check once whether the last example gives the same result alone as in the batch."""
+        """Check once that the result for the last example is the same alone and in the batch."""
         args, kwargs = batch
         kind = (tuple(kwargs), *[tensor.ndim for tensor in tensors_in(batch)])
         if kind in self._checked:
@@ -139,7 +143,7 @@ class DataParallel(Module):
         self._checked.add(kind)
 
     def _count(self, batch):
-        """Return the number of parts: 1 if the module must see the whole batch."""
+        """Return the number of parts. It is 1 if the module requires the whole batch."""
         arrays = [tensor.array for tensor in tensors_in(batch) if tensor.ndim > self.dim]
         if not arrays or state.listeners or state.anomaly:
             return 1
@@ -163,13 +167,13 @@ def check_threads(name, threads):
 
 
 def refuse_batch_statistics(name, module):
-    """Raise an error if a layer computes statistics of the batch, which needs all its examples."""
+    """Raise an error if a layer computes batch statistics, which require the whole batch."""
     for path, layer in module.named_modules():
         if isinstance(layer, _ChannelNorm) and _uses_batch(layer):
             raise ArgumentError(
                 f"{name}: batch normalization is not supported: it needs the whole batch",
                 got=f"{path or 'module'}: {type(layer).__name__}",
-                hint="train without it (threads=1), or use LayerNorm or GroupNorm",
+                hint="train without parallelism (threads=1), or use LayerNorm or GroupNorm",
             )
 
 

@@ -1,4 +1,4 @@
-"""Dropout layers: of elements, of channels (Dropout1d to Dropout3d), and DropPath."""
+"""Dropout layers for elements and for channels (Dropout1d to Dropout3d), and DropPath."""
 
 from .. import ops
 from ..errors import ArgumentError
@@ -10,7 +10,7 @@ __all__ = ["DropPath", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d"]
 
 
 class Dropout(Module):
-    """Dropout: zero each element with probability p, divide the others by 1 - p, in training only.
+    """Dropout: in training, zero each element with probability p and divide the rest by 1 - p.
 
     Parameters
     ----------
@@ -21,8 +21,8 @@ class Dropout(Module):
 
     Notes
     -----
-    Srivastava et al. 2014, JMLR 15, section 4; here the scaling happens during training, so that
-    evaluation leaves the input unchanged.
+    Srivastava et al. 2014, JMLR 15, section 4. Unlike in the paper, the scaling happens during
+    training, so evaluation leaves the input unchanged.
 
     Examples
     --------
@@ -49,14 +49,14 @@ class Dropout(Module):
 
 
 def add_residual(x, branch, dropout):
-    """Return `x + dropout(branch)`, as one operation in training.
+    """Return `x + dropout(branch)`, computed as one fused operation in training.
 
     Parameters
     ----------
     x, branch : Tensor of the same shape
         Residual stream, and the output of a branch.
     dropout : Module
-        Module to apply. A plain `Dropout` without hooks is fused with the addition.
+        Dropout module to apply. A plain `Dropout` without hooks is fused with the addition.
     """
     if is_plain(dropout, Dropout) and dropout.training and dropout.p and not is_taken_apart():
         return add_dropped(x, branch, dropout.p)
@@ -66,7 +66,7 @@ def add_residual(x, branch, dropout):
 class Dropout1d(Dropout):
     """Dropout of whole channels, for inputs of shape (batch, channel, length) or (channel, length).
 
-    Each channel is zeroed with probability `p`; the parameters are those of `Dropout`.
+    Each channel is zeroed with probability `p`. For the parameters, see `Dropout`.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class Dropout3d(Dropout):
 class DropPath(Module):
     """DropPath (stochastic depth): zero whole samples of the batch, in training only.
 
-    It belongs on a residual branch, so that a zeroed sample passes through the block unchanged.
+    Use DropPath on a residual branch. If a sample is zeroed, it passes through the block unchanged.
 
     Parameters
     ----------

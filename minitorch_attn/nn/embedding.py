@@ -1,4 +1,4 @@
-"""Embedding: look up a row of a learned table for each token id, or sum them by bag."""
+"""Embedding: look up a row of a learned table for each id, or sum the rows of a bag of ids."""
 
 from .. import ops
 from ..autograd.modes import no_grad
@@ -22,17 +22,18 @@ class Embedding(Module):
     embedding_dim : int
         Length of each vector.
     padding_idx : int, optional
-        Row that starts as zeros and never gets a gradient.
+        Row for the padding token. The row is initialized with zeros and does not get a gradient.
     max_norm : float, optional
-        Maximum norm of a row; larger rows are scaled down in place when they are looked up.
+        Maximum norm of a row. Rows with a larger norm are scaled down in place when they are looked
+        up.
     norm_type : float, default 2
         Order p of the norm that `max_norm` limits.
     scale_grad_by_freq : bool
         Whether to divide a row's gradient by the number of times that its id occurs in the batch.
     sparse : bool
-        Accepted for compatibility with PyTorch; gradients are always dense.
+        Accepted for compatibility with PyTorch. Gradients are always dense.
     _weight : Tensor of shape (num_embeddings, embedding_dim), optional
-        Initial table; by default drawn from N(0, 1).
+        Initial table. Default: sampled from N(0, 1).
     device, dtype : optional
         Device and dtype of the table.
 
@@ -100,7 +101,7 @@ class Embedding(Module):
         return cls(*embeddings.shape, _weight=embeddings, _freeze=freeze, **options)
 
     def reset_parameters(self):
-        """Draw a new table from N(0, 1), with zeros in the padding row."""
+        """Sample a new table from N(0, 1), with zeros in the padding row."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with no_grad():
@@ -134,7 +135,7 @@ class EmbeddingBag(Embedding):
         Options of `Embedding`.
     mode : {"mean", "sum", "max"}
     include_last_offset : bool, default False
-        Whether `offsets` has a last element, the number of ids.
+        Whether `offsets` has an additional last element, which is the number of ids.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The error path: name the module in which an exception was raised, in a note under it."""
+"""The error path: a note on an exception that names the module in which it was raised."""
 
 __all__ = ["name_module"]
 
@@ -6,14 +6,14 @@ __all__ = ["name_module"]
 def name_module(error, module):
     """Add a note such as `in blocks.0.k_proj = Linear(in_features=9, ...)` to an exception.
 
-    Every module that the exception passes through calls this function, starting with the innermost.
-    Each one prepends its name for the module below it, so the note ends up with the whole path.
+    Every module that the exception passes through calls this function, beginning with the innermost
+    module. Each call prepends a name to the path, so the note finally contains the complete path.
 
     Parameters
     ----------
     error : Exception
     module : Module
-        Module whose call the exception leaves.
+        Module in whose call the exception was raised.
 
     Examples
     --------

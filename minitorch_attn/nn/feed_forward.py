@@ -1,4 +1,4 @@
-"""Feed-forward network of a Transformer block, with the same two layers at every token."""
+"""Feed-forward network of a Transformer block: two linear layers, applied to every token."""
 
 from .. import ops
 from ..computes import computes
@@ -19,7 +19,7 @@ class FeedForward(Module):
     embed_dim : int
         Number of features of the input and the output.
     hidden_dim : int, optional
-        Number of hidden features, by default 4 * embed_dim.
+        Number of hidden features. Default: 4 * embed_dim.
     activation : str or callable, default "gelu"
         Activation f; see `activation_function`.
     dropout : float, default 0
@@ -31,8 +31,8 @@ class FeedForward(Module):
     Notes
     -----
     Vaswani et al. 2017, arXiv:1706.03762v7, Eq. 2, where f is ReLU. With GELU, ReLU or SiLU and
-    without dropout, the network is one fused operation, `ops.feed_forward`. Under `mt.trace`, or if
-    one of its layers has a hook or was replaced, the layers run one by one.
+    without dropout, the network is one fused operation, `ops.feed_forward`. The layers run one by
+    one under `mt.trace`, or if one of them has a hook or was replaced.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class FeedForward(Module):
 
 @computes("feed-forward network")
 def two_layers(x, linear1, activation, dropout, linear2):
-    """Compute `linear2(dropout(activation(linear1(x))))`, as one fused operation if possible.
+    """Return `linear2(dropout(activation(linear1(x))))`, as one fused operation if possible.
 
     Parameters
     ----------
@@ -96,8 +96,8 @@ class GatedFeedForward(Module):
     embed_dim : int
         Number of features of the input and the output.
     hidden_dim : int, optional
-        Number of hidden features, by default two thirds of 4 * embed_dim, which gives the same
-        number of weights as `FeedForward`.
+        Number of hidden features. Default: two thirds of 4 * embed_dim. The network then has the
+        same number of weights as `FeedForward`.
     activation : str or callable, default "silu"
         Activation f; "gelu" gives GEGLU, and "sigmoid" gives GLU.
     dropout : float, default 0

@@ -12,7 +12,7 @@ class Flatten(Module):
     Parameters
     ----------
     start_dim : int, default 1
-        First axis to merge; the default keeps the batch axis.
+        First axis to merge. The default keeps the batch axis.
     end_dim : int, default -1
         Last axis to merge.
 
@@ -42,7 +42,7 @@ class Unflatten(Module):
     dim : int
         Axis to split.
     unflattened_size : tuple of int
-        Sizes of the new axes; one of them can be -1.
+        Sizes of the new axes. One of the sizes can be -1 and is then inferred.
 
     Examples
     --------

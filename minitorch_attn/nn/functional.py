@@ -1,6 +1,7 @@
 """Functional interface of the layers, with the names of `torch.nn.functional`.
 
-These are the functions of `ops/`; those that have `inplace` in PyTorch also accept it here.
+The functions are defined in `ops/`. Functions with an `inplace` argument in PyTorch have it here
+too.
 """
 
 from functools import wraps
@@ -77,7 +78,7 @@ from .multihead_attention import multi_head_attention_forward  # noqa: F401
 
 
 def _with_inplace(function):
-    """Add PyTorch's `inplace` argument; if True, the result is written into the input."""
+    """Add PyTorch's argument `inplace`: if it is True, the input is overwritten by the result."""
 
     @wraps(function)
     def choose(input, *args, inplace=False, **kwargs):

@@ -15,15 +15,16 @@ _GRADIENT = (Tensor, type(None))
 
 
 def is_plain(module, kind):
-    """Return True if `type(module)` is `kind`, not a subclass, and it does not have hooks.
+    """Return True if a module is of class `kind`, not of a subclass, and does not have hooks.
 
-    A fused operation uses the parameters of such a module directly instead of calling it.
+    A fused operation can use the parameters of such a module directly instead of calling the
+    module.
     """
     return type(module) is kind and (module._hooks is None or not module._hooks.any())
 
 
 def is_taken_apart():
-    """Return True under `mt.trace`, which shows modules and operations one by one."""
+    """Return True under `mt.trace`, which records modules and operations one by one."""
     return bool(modes.watchers) and state.take_apart is not None
 
 
@@ -33,11 +34,11 @@ class RemovableHandle:
     Parameters
     ----------
     hooks : dict
-        Dictionary that holds the hook.
+        Dictionary that contains the hook.
     entry : tuple
         The hook and its options.
     prepend : bool
-        Whether the hook runs before the existing ones.
+        Whether the hook runs before the existing hooks.
     """
 
     def __init__(self, hooks, entry, prepend=False):
@@ -49,7 +50,7 @@ class RemovableHandle:
         hooks.update(others)
 
     def remove(self):
-        """Remove the hook; a second call does nothing."""
+        """Remove the hook. A second call does nothing."""
         self.hooks.pop(self.key, None)
 
     def __enter__(self):
@@ -78,7 +79,7 @@ class Hooks:
 
 
 def call_with_hooks(module, args, kwargs):
-    """Run the forward pass of a module with its hooks.
+    """Run the forward pass of a module with its hooks. Return the output.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ def call_with_hooks(module, args, kwargs):
 
     Returns
     -------
-    the result of forward, or of a hook that replaced it
+    the result of forward, or the result of a hook that replaced it
     """
     hooks = module._hooks
     called = set()
@@ -114,7 +115,7 @@ def call_with_hooks(module, args, kwargs):
 
 
 def call_watched(module, args, kwargs):
-    """Run a module's forward pass; tell this thread's listeners when it starts and ends."""
+    """Run a module's forward pass, and notify this thread's listeners of its start and end."""
     listeners = state.listeners
     for listener in listeners:
         listener.enter_module(module)
@@ -128,7 +129,7 @@ def call_watched(module, args, kwargs):
 
 
 def _before(module, args, kwargs):
-    """Run the forward pre-hooks and return the arguments, which they may replace."""
+    """Run the forward pre-hooks. Return the arguments, which the hooks may have replaced."""
     for hook, with_kwargs in list(module._hooks.forward_pre.values()):
         if with_kwargs:
             result = hook(module, args, kwargs)
@@ -142,7 +143,7 @@ def _before(module, args, kwargs):
 
 
 def _pair(result):
-    """Return a keyword pre-hook's result, after checking that it is a pair (args, kwargs)."""
+    """Return the result of a pre-hook with_kwargs; raise an error unless it is a pair."""
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
         return result
     raise DTypeError(
@@ -152,7 +153,7 @@ def _pair(result):
 
 
 class Seam(Function):
-    """Pass tensors through unchanged, so that module hooks see all their gradients together.
+    """Identity that gives all gradients of a module's inputs or outputs to its hooks at once.
 
     Forward:  the outputs are the inputs
     Backward: the gradients of the outputs, or the gradients that the hooks return instead
@@ -173,8 +174,9 @@ class Seam(Function):
 class BackwardSeams:
     """Two identity operations (`Seam`) around one call of a module, at its inputs and outputs.
 
-    In the backward pass, output gradients go through one before the module's own backward starts,
-    and input gradients go through the other when it ends. The backward hooks then receive both.
+    In the backward pass, the output gradients go through the `Seam` at the outputs before the
+    module's own backward pass. The input gradients go through the `Seam` at the inputs after it.
+    The backward hooks then receive both input and output gradients.
     """
 
     def __init__(self, module):
@@ -184,11 +186,11 @@ class BackwardSeams:
         self.grad_output = None
 
     def around_inputs(self, args):
-        """Return the arguments after passing the tensors that require grad through a `Seam`."""
+        """Return the arguments. Tensors that require grad have passed through a `Seam`."""
         return self.inputs.sew(args, self._inputs_arrived)
 
     def around_outputs(self, output):
-        """Return the output, a tensor or a tuple, with its tensors passed through a `Seam`."""
+        """Return the output, a tensor or a tuple, whose tensors have passed through a `Seam`."""
         if isinstance(output, Tensor):
             return self.outputs.sew((output,), self._outputs_arrived)[0]
         if isinstance(output, tuple):
@@ -231,7 +233,7 @@ class BackwardSeams:
 
 
 class _Slots:
-    """Positions, in a tuple of values, of the tensors that require grad."""
+    """Positions of the tensors that require grad in a tuple of values."""
 
     def __init__(self):
         self.positions, self.count = [], 0
@@ -253,14 +255,14 @@ class _Slots:
         return tuple(result)
 
     def spread(self, grads):
-        """Return one entry per value: its gradient as a Tensor, or None without a gradient."""
+        """Return one entry for each value: its gradient as a Tensor, or None if it has none."""
         result = [None] * self.count
         for i, grad in zip(self.positions, grads, strict=True):
             result[i] = grad if isinstance(grad, Tensor) else wrap(grad)
         return tuple(result)
 
     def gather(self, result, grads):
-        """Return one gradient per tensor: from a hook's `result`, or from `grads` if it is None."""
+        """Return one gradient for each tensor: a hook's `result`, or `grads` where that is None."""
         chosen = []
         for i, grad in zip(self.positions, grads, strict=True):
             new = grad if result[i] is None else result[i]

@@ -1,6 +1,7 @@
-"""Parameter initialization, drawn on the host so that values do not depend on the device.
+"""Parameter initialization: fill tensors with constants or random values.
 
-Every function fills its tensor in place, outside the graph, and returns it.
+Every function fills its tensor in place, without recording the change in the graph, and returns the
+tensor. Random values are drawn on the CPU, so they do not depend on the device.
 """
 
 import math
@@ -26,8 +27,9 @@ _skipping = False
 def skip_init():
     """Skip random initialization inside a `with` block, for parameters that are loaded later.
 
-    Drawing random values takes longer than reading a checkpoint, and the operating system does not
-    reserve memory until values are written to it. Constants are still filled in.
+    This saves time, because drawing random values takes longer than reading a checkpoint. It also
+    saves memory, because the operating system reserves memory only when values are written.
+    Initialization with constants still takes place.
 
     Examples
     --------
@@ -95,14 +97,14 @@ def eye_(tensor):
 
 @names_arguments
 def uniform_(tensor, a=0.0, b=1.0, generator=None):
-    """Fill a tensor from the uniform distribution on [a, b).
+    """Fill a tensor with samples from the uniform distribution on [a, b).
 
     Parameters
     ----------
     tensor : Tensor
     a, b : float
     generator : numpy.random.Generator, optional
-        Random generator, by default the one that `mt.manual_seed` seeds.
+        Random generator. Default: the generator that `mt.manual_seed` seeds.
 
     Examples
     --------
@@ -119,7 +121,7 @@ def uniform_(tensor, a=0.0, b=1.0, generator=None):
 
 @names_arguments
 def normal_(tensor, mean=0.0, std=1.0, generator=None):
-    """Fill a tensor from the normal distribution with this mean and standard deviation."""
+    """Fill a tensor with samples from the normal distribution N(mean, std^2)."""
     if _skipping:
         return tensor
     generator = generator or host_generator()
@@ -128,7 +130,7 @@ def normal_(tensor, mean=0.0, std=1.0, generator=None):
 
 @names_arguments
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
-    """Fill a tensor from the normal distribution, and redraw every value outside [a, b].
+    """Fill a tensor with samples from a normal distribution that is truncated to [a, b].
 
     Parameters
     ----------
@@ -136,7 +138,7 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     mean, std : float
         Mean and standard deviation before truncation.
     a, b : float
-        Lower and upper limit of the values themselves, not multiples of `std`.
+        Smallest and largest value, not multiples of `std`. Samples outside are drawn again.
     generator : numpy.random.Generator, optional
     """
     if not a < b:
@@ -195,12 +197,13 @@ def calculate_gain(nonlinearity, param=None):
 
 @names_arguments
 def fans(tensor):
-    """Return (fan_in, fan_out): the number of inputs per output, and of outputs per input.
+    """Return (fan_in, fan_out): the number of inputs per output and of outputs per input.
 
     Parameters
     ----------
     tensor : Tensor of shape (out, in, ...)
-        Weight; further axes, such as those of a convolution kernel, multiply both numbers.
+        Weight. The sizes of further axes, such as the axes of a convolution kernel, multiply both
+        numbers.
     """
     if tensor.ndim < 2:
         raise ShapeError(
@@ -213,26 +216,27 @@ def fans(tensor):
     return tensor.shape[1] * field, tensor.shape[0] * field
 
 
-_calculate_fan_in_and_fan_out = fans  # PyTorch's name, which its users import
+_calculate_fan_in_and_fan_out = fans  # PyTorch's name for fans
 
 
 @names_arguments
 def orthogonal_(tensor, gain=1.0, generator=None):
-    """Fill a tensor with orthonormal rows (columns, if there are fewer of them) times `gain`.
+    """Fill a matrix with orthonormal rows times `gain`, or columns if there are fewer columns.
 
     Parameters
     ----------
     tensor : Tensor of shape (row, ...)
-        Weight, treated as a matrix: the axes after the first are flattened into columns.
+        Weight. The axes after the first axis are flattened into columns.
     gain : float
-        Norm of each row (or column). With a gain of 1, multiplying by the tensor preserves norms.
+        Norm of each row (or column). With a gain of 1, multiplication by the matrix preserves
+        norms.
     generator : numpy.random.Generator, optional
 
     Notes
     -----
-    Saxe et al. 2013, arXiv:1312.6120v3, section 3. From the QR decomposition of a random Gaussian
-    matrix, the function takes Q and multiplies its columns by the signs of R's diagonal; otherwise,
-    Q would not be uniformly distributed (Mezzadri 2007, arXiv:math-ph/0609050v2, section 5).
+    Saxe et al. 2013, arXiv:1312.6120v3, section 3. The function computes the QR decomposition of a
+    random Gaussian matrix and multiplies the columns of Q by the signs of R's diagonal. Without the
+    signs, Q would not be uniformly distributed (Mezzadri 2007, arXiv:math-ph/0609050v2, section 5).
 
     Examples
     --------
@@ -295,7 +299,8 @@ def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gene
     a : float
         Negative slope of the leaky ReLU that follows.
     mode : {"fan_in", "fan_out"}
-        Variance to preserve: of the signal ("fan_in") or of the gradient ("fan_out").
+        Which variance to preserve: the variance of the signal ("fan_in") or of the gradient
+        ("fan_out").
     nonlinearity : str
         Activation that follows; see `calculate_gain`.
     generator : numpy.random.Generator, optional
@@ -310,7 +315,7 @@ def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gene
 
 @names_arguments
 def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
-    """Kaiming (He) initialization: normal; the arguments are those of `kaiming_uniform_`."""
+    """Kaiming (He) initialization: normal. For the arguments, see `kaiming_uniform_`."""
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 

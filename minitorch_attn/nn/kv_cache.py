@@ -1,8 +1,8 @@
-"""KV cache that keeps the keys and values of all tokens, so that each is computed only once.
+"""KV cache: stores the keys and values of all tokens, so they are computed only once.
 
-A decoder that generates token by token attends to all previous tokens at every step. Their keys
-and values do not change, because no token sees a later one, so they are projected once and kept.
-Step t then processes one token instead of t tokens.
+A decoder that generates token by token attends to all previous tokens at every step. The keys and
+values of the previous tokens do not change, because no token attends to later tokens. They are
+therefore computed once and stored. Step t then processes one token instead of t tokens.
 """
 
 from functools import partial
@@ -21,10 +21,10 @@ __all__ = ["KVCache", "StaticKVCache"]
 
 
 class _Layer:
-    """Keys and values of one attention layer, extended by concatenation, so that gradients flow."""
+    """Keys and values of one attention layer. New tokens are concatenated, so gradients flow."""
 
     complete = False
-    visible = None  # mask of the keys that a query may attend to, only while a graph is captured
+    visible = None  # mask of the keys that hold a token; only while a CUDA graph is captured
 
     def __init__(self, key=None, value=None):
         self.key, self.value = key, value
@@ -35,7 +35,7 @@ class _Layer:
         return 0 if self.key is None else self.key.shape[2]
 
     def update(self, key, value):
-        """Append the keys and values of new tokens and return all so far.
+        """Append the keys and values of new tokens. Return the keys and values of all tokens.
 
         Parameters
         ----------
@@ -55,7 +55,7 @@ class _Layer:
 
 
 class _Cross(_Layer):
-    """Keys and values of the encoder's output. A single update stores all of them."""
+    """Keys and values of the encoder's output, which a single update stores."""
 
     @property
     def complete(self):
@@ -63,7 +63,7 @@ class _Cross(_Layer):
 
 
 class _Static(_Layer):
-    """Preallocated memory for keys and values; new ones are written after the earlier ones."""
+    """Keys and values of one attention layer in preallocated memory."""
 
     def __init__(self, capacity):
         self.capacity = capacity
@@ -73,12 +73,12 @@ class _Static(_Layer):
 
     @property
     def key(self):
-        """Keys of the tokens so far: a view, or None if there are no tokens yet."""
+        """View of the keys of all tokens so far, or None if there are no tokens yet."""
         return wrap(self._keys.array[:, :, : self.length]) if self.length else None
 
     @property
     def value(self):
-        """Values of the tokens so far: a view, or None if there are no tokens yet."""
+        """View of the values of all tokens so far, or None if there are no tokens yet."""
         return wrap(self._values.array[:, :, : self.length]) if self.length else None
 
     def update(self, key, value):
@@ -98,17 +98,17 @@ class _Static(_Layer):
                 self._make_room(key, value, after)
         if start is not None:
             return self._update_in_graph(start, key, value)
-        # On raw arrays, for speed: there is no gradient, and every layer runs this at each step.
+        # Raw arrays are faster, and there is no gradient. Every layer runs this code at each step.
         keys, values = self._keys.array, self._values.array
         store(keys, values, before, key.array, value.array)
         self.length, self.visible = after, None
         return self.key, self.value
 
     def _update_in_graph(self, start, key, value):
-        """Write one token at the position stored on the device; return the whole buffers.
+        """Write one token at the position stored on the device. Return the complete buffers.
 
-        The shapes in a CUDA graph never change, so the query gets all positions of the buffers,
-        and `visible` marks the positions that hold a token.
+        The shapes in a CUDA graph cannot change. The query therefore gets all positions of the
+        buffers, and `visible` marks the positions that contain a token.
         """
         keys, values, room = self._keys, self._values, self._keys.shape[2]
         guard(lambda: self._keys is keys and self._values is values and self.length < room)
@@ -123,7 +123,7 @@ class _Static(_Layer):
         self.length, self.visible = self.length + tokens, None
 
     def _make_room(self, key, value, length):
-        """Allocate the buffers, or replace buffers that are too small by larger ones."""
+        """Allocate the buffers, or replace buffers that are too small by larger buffers."""
         room = max(self.capacity if self._keys is None else 2 * self.capacity, length)
         self.capacity = room
         self._keys, self._values = _roomier(self.key, key, room), _roomier(self.value, value, room)
@@ -144,7 +144,7 @@ class _Static(_Layer):
 def _roomier(old, like, room):
     """Allocate a larger buffer and copy the tokens of `old` to its start."""
     batch, heads, _, head_dim = like.shape if old is None else old.shape
-    # Zeros, because a CUDA graph multiplies the places without a token by weights of 0.
+    # Zeros, because a CUDA graph multiplies positions without a token by weights of 0.
     new = ops.zeros(batch, heads, room, head_dim, dtype=like.dtype, device=like.device)
     if old is not None:
         new[:, :, : old.shape[2]] = old
@@ -160,7 +160,7 @@ def store(keys, values, start, key, value):
     keys, values : array of shape (batch, heads, capacity, head_dim)
         Memory to write into, on one device.
     start : int, or integer array of shape (1,) on that device
-        Position of the first new token. If it is an array, the host does not read it.
+        Position of the first new token. An array on a GPU is not copied to the CPU.
     key, value : array of shape (batch, heads, token, head_dim)
 
     Examples
@@ -181,15 +181,15 @@ def store(keys, values, start, key, value):
 
 
 class KVCache(NamedErrors):
-    """KV cache of every layer, in tensors that grow by concatenation.
+    """KV cache of a decoder: the keys and values of all layers, extended by concatenation.
 
-    Gradients flow through the cache; `StaticKVCache` is faster for generation.
+    Gradients flow through the cache. For generation, `StaticKVCache` is faster.
 
     Parameters
     ----------
     past : sequence, optional
-        One tuple (key, value) or (key, value, cross_key, cross_value) per layer, of tensors of
-        shape (batch, heads, token, head_dim).
+        Initial content: for each layer, a tuple (key, value) or (key, value, cross_key,
+        cross_value) of tensors of shape (batch, heads, token, head_dim).
 
     Examples
     --------
@@ -216,7 +216,7 @@ class KVCache(NamedErrors):
 
     @classmethod
     def of(cls, past):
-        """Convert `past` from tuples to a cache. If it is a cache or None, return it unchanged."""
+        """Convert tuples `past` to a cache. A cache or None is returned unchanged."""
         return past if past is None or isinstance(past, KVCache) else cls(past)
 
     def _new_layer(self):
@@ -230,7 +230,7 @@ class KVCache(NamedErrors):
         return self._layers[i]
 
     def cross(self, i):
-        """Return the cross-attention keys and values of layer `i`; one update fills them."""
+        """Return the cross-attention keys and values of layer `i`. One update fills them."""
         refuse("reads the keys of an encoder from a KV cache")
         if len(self._crosses) <= i:
             check_layers("KVCache.cross", i=i)
@@ -252,20 +252,20 @@ class KVCache(NamedErrors):
         Returns
         -------
         int, or int64 Tensor of shape (1,)
-            `length`. While a CUDA graph is captured, it is on the device, and changes with each
-            replay.
+            The value of `length`. While a CUDA graph is captured, the position is a Tensor on the
+            device, and each replay changes it.
         """
         live = live_numbers(lambda: [self._length()], "int64")
         return self._length() if live is None else wrap(live)
 
     def reorder(self, index, cross=True):
-        """Select rows of the batch in every layer, such as the beams that beam search keeps.
+        """Select rows of the batch in all layers, such as the beams that beam search keeps.
 
         Parameters
         ----------
         index : int64 Tensor of shape (new batch,)
         cross : bool, default True
-            Whether to also select the encoder's keys and values, which all beams of an input share.
+            Whether to select the encoder's keys and values too. All beams of an input share them.
         """
         refuse("reorders a KV cache")
         if index.ndim != 1:
@@ -293,8 +293,8 @@ class KVCache(NamedErrors):
 class StaticKVCache(KVCache):
     """KV cache with preallocated memory, so that a step does not copy the previous tokens.
 
-    It does not keep the graph. If the capacity is exceeded, it is doubled. With this cache,
-    decoding one token can be captured as a CUDA graph (`mt.cuda.GraphedStep`).
+    Gradients do not flow through this cache. If the capacity is exceeded, it is doubled. With this
+    cache, decoding one token can be captured as a CUDA graph (`mt.cuda.GraphedStep`).
 
     Parameters
     ----------
@@ -313,7 +313,7 @@ class StaticKVCache(KVCache):
         self.capacity = capacity
 
     def reset(self):
-        """Forget all tokens and keep the memory, so that a captured step can decode another text.
+        """Remove all tokens but keep the memory, so a captured step can decode another text.
 
         Examples
         --------

@@ -11,7 +11,7 @@ __all__ = ["LayerNorm", "RMSNorm"]
 class LayerNorm(Module):
     """Layer normalization over the last axes, `y = (x - mean) / sqrt(var + eps) * weight + bias`.
 
-    The variance is the biased one: the mean of the squared deviations.
+    The variance is the mean of the squared deviations (the biased estimate).
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ class LayerNorm(Module):
     elementwise_affine : bool, default True
         Whether the layer has a weight and a bias.
     bias : bool, default True
-        Whether the layer has a bias, if `elementwise_affine`.
+        Whether the layer has a bias. Ignored if `elementwise_affine` is False.
     device, dtype : optional
         Device and dtype of the parameters.
 
@@ -33,7 +33,7 @@ class LayerNorm(Module):
 
     Notes
     -----
-    Ba et al. 2016, arXiv:1607.06450v1, Eq. 3-4; the paper has no eps.
+    Ba et al. 2016, arXiv:1607.06450v1, Eq. 3-4. The paper does not use eps.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class RMSNorm(Module):
     normalized_shape : int or tuple of int
         Sizes of the last axes, which are normalized together.
     eps : float, optional
-        Small number added to the mean square; by default the machine epsilon of the dtype.
+        Small number added to the mean square. Default: the machine epsilon of the dtype.
     elementwise_affine : bool, default True
         Whether the layer has a weight.
     device, dtype : optional
@@ -97,7 +97,7 @@ class RMSNorm(Module):
 
     Notes
     -----
-    Zhang and Sennrich 2019, arXiv:1910.07467v1, Eq. 4; the paper has no eps.
+    Zhang and Sennrich 2019, arXiv:1910.07467v1, Eq. 4. The paper does not use eps.
 
     Examples
     --------

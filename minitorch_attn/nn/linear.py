@@ -1,4 +1,4 @@
-"""Linear layers: Linear, `y = x W^T + b`, LazyLinear, Bilinear, and the identity."""
+"""Linear layers: Linear, LazyLinear, Bilinear, and Identity."""
 
 import math
 
@@ -16,7 +16,7 @@ __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
 
 class Identity(Module):
-    """Identity, `y = x`, a placeholder for a layer. It ignores its arguments."""
+    """Identity, `y = x`: a placeholder for a layer. The constructor ignores its arguments."""
 
     def __init__(self, *args, **kwargs):
         super().__init__()
@@ -31,7 +31,7 @@ class Linear(Module):
     Parameters
     ----------
     in_features, out_features : int
-        Numbers of input and output features, the sizes of the last axes.
+        Number of input features and number of output features (sizes of the last axis).
     bias : bool, default True
     device, dtype : optional
         Device and dtype of the parameters.
@@ -40,7 +40,7 @@ class Linear(Module):
     ----------
     weight : Parameter of shape (out_features, in_features)
     bias : Parameter of shape (out_features,), or None if the layer has no bias
-        Both are drawn uniformly from [-a, a], where a = 1/sqrt(in_features).
+        Initially, both are uniform in [-a, a], where a = 1/sqrt(in_features).
 
     Examples
     --------
@@ -59,7 +59,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Draw new parameters."""
+        """Sample new parameters."""
         if self.in_features == 0:
             return
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))  # a bound of 1/sqrt(in_features)
@@ -77,7 +77,7 @@ class Linear(Module):
 
 
 def project(x, *layers):
-    """Apply several linear layers to one input, as one operation if possible.
+    """Apply several linear layers to the same input, as one fused operation if possible.
 
     Parameters
     ----------
@@ -98,9 +98,9 @@ def project(x, *layers):
 
 @with_kernel
 def side_by_side(arrays):
-    """Return `arrays`, laid out so that one matrix product can read all of them.
+    """Return `arrays`, stored so that a single matrix product can use all of them.
 
-    On a GPU, arrays of equal shape are copied to one memory block. On the CPU, nothing is copied.
+    On a GPU, arrays of equal shape are copied to one block. On the CPU, nothing is copied.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def side_by_side(arrays):
 
 
 def lay_side_by_side(*layers):
-    """Store the weights of layers with the same input in one block, for `project` on a GPU."""
+    """Store the weights of several linear layers in one memory block, for `project` on a GPU."""
     if not all(is_plain(layer, Linear) for layer in layers):
         return
     weights = [layer.weight for layer in layers]
@@ -123,8 +123,8 @@ def lay_side_by_side(*layers):
 class LazyLinear(Linear):
     """Linear layer that infers `in_features` from its first input, and then becomes a `Linear`.
 
-    Before that, the weight has 0 columns. The parameter objects are not replaced, so an optimizer
-    can be created before the first input. Loading a state dict also sets the size.
+    Before the first input, the weight has 0 columns. The parameter objects stay the same, so an
+    optimizer can be created before the first input. Loading a state dict also sets `in_features`.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class LazyLinear(Linear):
         super().__init__(0, out_features, bias, device, dtype)
 
     def materialize(self, in_features):
-        """Draw parameters for `in_features` inputs, and become a `Linear`."""
+        """Initialize parameters for `in_features` inputs, and change the class to `Linear`."""
         like = {"device": self.weight.device, "dtype": self.weight.dtype}
         self.in_features = in_features
         self.weight.data = ops.empty(self.out_features, in_features, **like)
@@ -157,7 +157,7 @@ class LazyLinear(Linear):
 
     def forward(self, input):
         self.materialize(input.shape[-1])
-        return self.forward(input)  # of Linear, which is now the class
+        return self.forward(input)  # of Linear, now the class of this layer
 
 
 class Bilinear(Module):
@@ -166,7 +166,7 @@ class Bilinear(Module):
     Parameters
     ----------
     in1_features, in2_features, out_features : int
-        Sizes of the last axes of both inputs and of the output.
+        Sizes of the last axis of the first input, of the second input and of the output.
     bias : bool, default True
     device, dtype : optional
         Device and dtype of the parameters.
@@ -175,7 +175,7 @@ class Bilinear(Module):
     ----------
     weight : Parameter of shape (out_features, in1_features, in2_features)
     bias : Parameter of shape (out_features,), or None if the layer has no bias
-        Both are drawn uniformly from [-a, a], where a = 1/sqrt(in1_features).
+        Initially, both are uniform in [-a, a], where a = 1/sqrt(in1_features).
 
     Examples
     --------
@@ -201,7 +201,7 @@ class Bilinear(Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Draw new parameters."""
+        """Sample new parameters."""
         bound = 1 / math.sqrt(self.in1_features) if self.in1_features else 0.0
         init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:

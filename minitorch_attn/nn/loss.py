@@ -14,7 +14,7 @@ __all__ = [
 
 
 def _creates(init):
-    """Raise a helpful error if the tensors to compare are passed to a loss's constructor."""
+    """Raise a helpful error if input and target are passed to the constructor of a loss."""
 
     @wraps(init)
     def create(self, *args, **settings):
@@ -34,7 +34,8 @@ def _creates(init):
 class _Loss(Module):
     """Base class of the losses, with a `reduction` over the entries: "mean", "sum" or "none".
 
-    Settings are keyword-only, because PyTorch's positional order includes two deprecated arguments.
+    Settings are keyword-only, because PyTorch's positional arguments include two that are
+    deprecated.
     """
 
     def __init_subclass__(cls, **settings):
@@ -56,17 +57,17 @@ class _Loss(Module):
 
 
 class CrossEntropyLoss(_Loss):
-    """Cross-entropy of logits, `-log softmax(input)[target]`, for labels or probabilities.
+    """Cross-entropy loss of logits, `-log softmax(input)[target]`, for labels or probabilities.
 
     Parameters
     ----------
     weight : Tensor of shape (classes,), optional
         Weight of each class.
     ignore_index : int, default -100
-        Targets with this label do not count.
+        Label of targets to ignore.
     reduction : {"mean", "sum", "none"}
     label_smoothing : float, default 0
-        Probability spread evenly over all classes.
+        Probability mass that is spread evenly over all classes.
 
     Examples
     --------
@@ -111,16 +112,18 @@ class NLLLoss(_Loss):
 
 
 class CTCLoss(_Loss):
-    """Connectionist temporal classification loss, for a target without an alignment to the input.
+    """Connectionist temporal classification (CTC) loss, for targets not aligned with the input.
 
     Parameters
     ----------
     blank : int, default 0
         Class that stands for no label.
     reduction : {"mean", "sum", "none"}
-        How the losses are combined. The mean divides each loss by its target length first.
+        How the losses of the sequences are combined. "mean" first divides each loss by the length
+        of its target.
     zero_infinity : bool, default False
-        Whether to replace infinite losses by 0. A loss is infinite if the input is too short.
+        Whether to replace infinite losses by 0. A loss is infinite if the input is too short for
+        the target.
 
     Notes
     -----
@@ -242,9 +245,9 @@ class KLDivLoss(_Loss):
     Parameters
     ----------
     reduction : {"mean", "batchmean", "sum", "none"}
-        Reduction; "batchmean" divides the sum by the batch size, as in the definition.
+        Reduction. "batchmean" divides the sum by the batch size, which gives the mean divergence.
     log_target : bool
-        Whether the target also holds log-probabilities.
+        Whether the target also contains log-probabilities.
     """
 
     def __init__(self, *, reduction="mean", log_target=False):

@@ -1,7 +1,7 @@
 """Luong attention: four scores, local windows, and a decoder with input feeding.
 
-The query is the decoder's state after its recurrent step, and each word that the encoder has read
-provides one key. Global attention reads all keys, local attention only a window of them.
+The query is the decoder's state after its recurrent step. The keys are the encoder's states, one
+for each source word. Global attention uses all keys. Local attention uses only a window of keys.
 """
 
 from .. import ops
@@ -21,20 +21,21 @@ _LOCAL = (None, "monotonic", "predictive")
 
 
 class LuongAttention(Module):
-    r"""Luong attention, global or local; it returns the attentional state.
+    r"""Luong attention, global or local: returns the attentional state and the weights.
 
     Parameters
     ----------
     query_dim, key_dim : int
-        Sizes of a query and of a key; the result has the size of a query.
+        Sizes of a query and of a key. The attentional state has the size of a query.
     score : "general", "dot", "concat" or "location", default "general"
-        How a query scores a key. "location" does not read the keys, only their positions.
+        Type of score. "location" depends on the positions of the keys, not on the keys themselves.
     local : "monotonic" or "predictive", optional
-        How the center of the window of keys is found. Default: attend to all keys.
+        How to choose the center of the window: "monotonic" uses the position of the query, and
+        "predictive" predicts a position. Default: attend to all keys.
     window : float, default 10
-        Distance D from the center of the window to its last key on each side.
+        Half-width D of the window: the distance from its center to the last key on each side.
     max_length : int, optional
-        Number of positions that the "location" score covers; later keys get weight 0.
+        Number of positions that the "location" score covers. Later keys get weight 0.
     hidden_dim : int, optional
         Size of the hidden layer of the "concat" score. Default: `query_dim`.
 
@@ -52,12 +53,12 @@ class LuongAttention(Module):
         a_t(s)  *= exp(-(s - p_t)^2 / (2 sigma^2))            Eq. 10, "predictive", sigma = D/2
         c_t      = sum_s a_t(s) hbar_s
         htilde_t = tanh(W_c [c_t; h_t])                       Eq. 5, `W_c`
-    With a window, the softmax includes only the keys with |s - p_t| <= D. The product of Eq. 10
-    does not sum to 1. Its gradient reaches p_t through the Gaussian; the ends of the window are
-    constants. Positions count from 0, and S does not count padding.
+    With a window, the softmax includes only the keys with |s - p_t| <= D. The weights of Eq. 10 do
+    not sum to 1. In the backward pass, p_t gets a gradient only from the Gaussian, because the ends
+    of the window are constants. Positions start at 0, and S does not include padding.
 
-    In the paper, W_c does not have a bias, and queries and keys have the same size. If there is no
-    key in a query's window, its weights and its context are zeros.
+    In the paper, W_c does not have a bias, and queries and keys have the same size. If the window
+    of a query does not contain any key, its weights and its context are zeros.
 
     References
     ----------
@@ -102,16 +103,16 @@ class LuongAttention(Module):
         self.weight_hooks = []  # see `watch_attention`
 
     def forward(self, query, key, key_padding_mask=None, start=0):
-        """Attend from each query to the keys.
+        """Return the attentional state of each query, and the attention weights.
 
         Parameters
         ----------
         query : Tensor of shape (batch, query, query_dim), or without the batch axis
         key : Tensor of shape (batch, key, key_dim)
         key_padding_mask : bool Tensor of shape (batch, key), or Mask, optional
-            A tensor is True where the key is blocked.
+            Keys to block. A bool tensor is True where a key is blocked.
         start : int, default 0
-            Position t of the first query; "monotonic" windows depend on it.
+            Position t of the first query, on which "monotonic" windows depend.
 
         Returns
         -------
@@ -124,7 +125,7 @@ class LuongAttention(Module):
 
     @names_arguments
     def project(self, key):
-        """Compute the part of the scores that depends only on the keys; a decoder needs it once.
+        """Return the projected keys: the part of the scores that does not depend on the queries.
 
         Parameters
         ----------
@@ -144,7 +145,7 @@ class LuongAttention(Module):
     @names_arguments
     @computes("attention")
     def attend(self, query, projected_key, key, key_padding_mask=None, start=0):
-        """Attend to keys whose projection is already known.
+        """Return the attentional states and the weights, given the projected keys.
 
         Parameters
         ----------
@@ -167,7 +168,7 @@ class LuongAttention(Module):
         return ops.tanh(self.W_c(ops.cat([context, query], -1))), weights  # Eq. 5
 
     def _scores(self, query, projected_key):
-        """Return the scores of section 3.1, (batch, query, key)."""
+        """Return the scores of section 3.1, with shape (batch, query, key)."""
         if self.score in ("dot", "general"):
             # (batch, query, size) @ (batch, size, key) -> (batch, query, key)
             return query @ projected_key.swapaxes(-1, -2)
@@ -185,7 +186,7 @@ class LuongAttention(Module):
         return ops.cat([scores, unknown], -1)  # `_weights` blocks them
 
     def _weights(self, query, scores, mask, start):
-        """Return the weights of Eq. 7 or 10 from the scores, (batch, query, key)."""
+        """Convert scores to the weights of Eq. 7 or 10, with shape (batch, query, key)."""
         keys, allowed = scores.shape[-1], mask
         if self.score == "location" and keys > self.max_length:
             allowed = _both(allowed, ops.arange(keys, device=scores.device) < self.max_length)
@@ -200,7 +201,7 @@ class LuongAttention(Module):
         return weights * ops.exp(-2 * (offset / self.window) ** 2)
 
     def _offset(self, query, mask, keys, start):
-        """Return s - p_t for each key, (batch, query, key), or (query, key) if "monotonic"."""
+        """Return s - p_t: shape (query, key) for "monotonic", otherwise (batch, query, key)."""
         position = ops.arange(keys, device=query.device)  # s, (key,)
         if self.local == "monotonic":
             center = ops.arange(start, start + query.shape[-2], device=query.device)
@@ -233,7 +234,7 @@ class InputFeedingDecoder(Module):
 
     Notes
     -----
-    Input feeding (Luong et al. 2015 [1]_, section 3.3) gives the attentional state of one step to
+    Input feeding (Luong et al. 2015 [1]_, section 3.3) passes the attentional state of each step to
     the next step, so that the decoder knows what it has attended to:
         h_t, c_t = LSTM([x_t; htilde_{t-1}], h_{t-1}, c_{t-1})     `cell`
         htilde_t = tanh(W_c [context_t; h_t])                      Eq. 5, `attention`
@@ -263,7 +264,7 @@ class InputFeedingDecoder(Module):
         self.attention = LuongAttention(hidden_dim, key_dim)
 
     def forward(self, x, memory, state=None, key_padding_mask=None):
-        """Decode several known input tokens (teacher forcing), or one token at a time.
+        """Decode all target tokens at once (teacher forcing), or one token per call.
 
         Parameters
         ----------
@@ -273,7 +274,7 @@ class InputFeedingDecoder(Module):
         state : tuple of 3 Tensors of shape (batch, hidden_dim), optional
             Attentional state, h and c of the previous step. Default: zeros.
         key_padding_mask : bool Tensor of shape (batch, source), or Mask, optional
-            A tensor is True where the source token is padding.
+            Padding of the source. A bool tensor is True at padding.
 
         Returns
         -------
@@ -320,7 +321,7 @@ def _both(mask, other):
 
 
 def _check_kind(score, local, window, max_length, sizes):
-    """Check the arguments that select a score and a window."""
+    """Raise an error if the arguments for the score or the window are invalid."""
     for name, given, known in (("score", score, _SCORES), ("local", local, _LOCAL)):
         if given not in known:
             raise ArgumentError(

@@ -1,7 +1,8 @@
 """Attention masks in which True always means that the query may attend to the key.
 
-Libraries disagree on whether True lets a query attend to a key or blocks the key. A `Mask` offers
-both, `mask.attend` and `mask.blocked`, and every attention layer and function accepts a `Mask`.
+In some libraries, True in a mask lets a query attend to a key. In other libraries, True blocks the
+key. A `Mask` offers both, as `mask.attend` and `mask.blocked`. Every attention layer and function
+accepts a `Mask`.
 """
 
 import operator
@@ -19,24 +20,25 @@ __all__ = [
     "from_key_padding", "padding", "sliding_window",
 ]  # fmt: skip
 
-_MOST_ROWS, _MOST_COLUMNS = 16, 40  # largest grid that repr draws
+_MOST_ROWS, _MOST_COLUMNS = 16, 40  # size of the largest mask that repr draws
 
-_LONGEST = 1 << 20  # tokens of a mask; one with all pairs then takes 1 TiB
+_LONGEST = 1 << 20  # most tokens of a mask; a mask of all pairs then takes 1 TiB
 
 
 class Mask(NamedErrors):
     """Mask of the keys that each query may attend to.
 
     `causal`, `padding`, `from_attend`, `from_blocked` and the other functions of this module create
-    masks. `a & b` allows what both masks allow; `a | b` allows what at least one of them allows.
+    masks. `a & b` allows the pairs that both masks allow. `a | b` allows the pairs that at least
+    one of them allows.
 
     Parameters
     ----------
     attend : bool Tensor, broadcastable to (batch, heads, query, key)
         True where the query may attend to the key.
     is_causal : bool
-        Whether the mask is exactly the causal mask that attention applies for `is_causal=True`.
-        If so, attention does not read `attend`.
+        Whether the mask is exactly the causal mask that attention applies with `is_causal=True`.
+        Attention then applies the causal mask without reading `attend`.
 
     Attributes
     ----------
@@ -67,7 +69,7 @@ class Mask(NamedErrors):
 
     @property
     def blocked(self):
-        """True where the query may not attend to the key, the negation of `attend`."""
+        """Bool tensor, True where the query may not attend to the key: the negation of `attend`."""
         return wrap(~self.attend.array)
 
     def additive(self, dtype="float32"):
@@ -94,7 +96,7 @@ class Mask(NamedErrors):
         return self.attend.device
 
     def to(self, device):
-        """Copy the mask to another device; return the mask itself if it is already there."""
+        """Return a copy of the mask on `device`, or the mask itself if it is already there."""
         moved = self.attend.to(as_device(device))
         return self if moved is self.attend else Mask(moved, self.is_causal)
 
@@ -121,10 +123,10 @@ class Mask(NamedErrors):
 
 
 class CompleteMask(NamedErrors):
-    """A mask that replaces a decoder's causal mask instead of being combined with it.
+    """Mask that replaces the causal mask of a decoder instead of being combined with it.
 
-    Hugging Face's models treat a mask with four axes in this way, which allows any pattern, such as
-    a prefix whose tokens attend to each other in both directions.
+    Hugging Face's models treat masks with four axes in this way. Such a mask can have any pattern,
+    for example a prefix whose tokens attend to each other in both directions.
 
     Parameters
     ----------
@@ -137,7 +139,7 @@ class CompleteMask(NamedErrors):
 
 
 def _grid(attend):
-    """Draw the first mask of a batch as lines of # and "."; draw all masks if each has one row."""
+    """Draw the first mask of a batch as lines of # and ".", or all masks if each has one row."""
     shape = (1,) * (4 - attend.ndim) + attend.shape
     batch, heads, queries, keys = shape
     attend = attend.reshape(shape)
@@ -236,7 +238,7 @@ def causal(n, m=None, offset=0, device=None):
     n : int
         Number of queries.
     m : int, optional
-        Number of keys; by default n + offset.
+        Number of keys. Default: n + offset.
     offset : int, default 0
         Position of the first query among the keys, such as the number of keys already in a cache.
     device : str or Device, optional
@@ -267,7 +269,8 @@ def sliding_window(n, window, device=None):
     n : int
         Number of queries and of keys.
     window : int
-        Number of positions that a query sees in each direction, including its own.
+        Number of positions that a query may attend to in each direction, including its own
+        position.
     device : str or Device, optional
 
     Returns
@@ -276,8 +279,8 @@ def sliding_window(n, window, device=None):
 
     Notes
     -----
-    `causal(n) & sliding_window(n, w)` is the window of Mistral 7B, arXiv:2310.06825v1,
-    section 2: the last w tokens, including the current one.
+    `causal(n) & sliding_window(n, w)` is the mask of Mistral 7B (arXiv:2310.06825v1, section 2):
+    each token attends to the last w tokens, including itself.
 
     Examples
     --------
@@ -303,7 +306,7 @@ def padding(lengths, max_len=None, device=None):
     lengths : sequence of int or integer Tensor of shape (batch,)
         Number of tokens of each sequence, without its padding.
     max_len : int, optional
-        Number of keys; by default the largest length.
+        Number of keys. Default: the largest length.
     device : str or Device, optional
 
     Returns
@@ -366,7 +369,7 @@ def block_diagonal(lengths, device=None):
 
 
 def _as_lengths(lengths, where):
-    """Convert a list or tensor to a list of int; reject negative and fractional numbers."""
+    """Convert lengths to a list of int. Raise an error for negative or fractional numbers."""
     if not isinstance(lengths, (list, tuple)):
         lengths = lengths.tolist()
     try:

@@ -24,14 +24,15 @@ _CREATE = {
 class Module(Conversion):
     """Base class of every layer and model.
 
-    Assigning a `Parameter` or a `Module` to an attribute registers it; `register_buffer`
-    registers a tensor that belongs to the state but is not trained. Subclasses must call
-    `super().__init__()` first and define `forward`.
+    Assigning a `Parameter` or a `Module` to an attribute registers it. `register_buffer` registers
+    a tensor that is part of the state but is not trained. Subclasses must define `forward`, and
+    must call `super().__init__()` before they assign attributes.
 
     Attributes
     ----------
     training : bool
-        Whether layers such as dropout behave as in training; see `train` and `eval`.
+        Whether the module is in training mode, which affects layers such as dropout. See `train`
+        and `eval`.
 
     Examples
     --------
@@ -86,15 +87,16 @@ class Module(Conversion):
         self._enter(registry, name, value)
 
     def _enter(self, registry, name, value):
-        """Add an entry to its registry and to the attributes, where Python looks first.
+        """Add an entry to its registry and to the instance's attributes, where Python looks first.
 
-        `__getattr__` alone would suffice, but Python calls it only after a failed lookup, which
-        takes twenty times as long, and a model reads about 200 such attributes per generated token.
+        With the registry alone, `__getattr__` would find the entry, but only after a failed
+        lookup. That takes twenty times as long, and a model reads about 200 such attributes per
+        generated token.
         """
         self.__dict__[registry][name] = self.__dict__[name] = value
 
     def _registry_for(self, name, value):
-        """Return the registry for `value` under `name`, or None for a plain attribute."""
+        """Return the registry that `value` belongs in, or None for a plain attribute."""
         mine = self.__dict__
         for kind, registry in ((Parameter, "_parameters"), (Module, "_modules")):
             if isinstance(value, kind):
@@ -150,11 +152,11 @@ class Module(Conversion):
         return sorted({*super().__dir__(), *names})
 
     def register_parameter(self, name, param):
-        """Register a Parameter, or None as a placeholder for one, under `name`."""
+        """Register a Parameter under `name`. None is a placeholder for a Parameter."""
         self._register("_parameters", name, param, Parameter)
 
     def register_buffer(self, name, tensor, persistent=True):
-        """Register a buffer, a tensor that belongs to the state but is not trained.
+        """Register a buffer: a tensor that is part of the state but is not trained.
 
         Parameters
         ----------
@@ -170,7 +172,7 @@ class Module(Conversion):
             self._non_persistent.add(name)
 
     def register_module(self, name, module):
-        """Register a submodule, or None as a placeholder for one, under `name`."""
+        """Register a submodule under `name`. None is a placeholder for a submodule."""
         self._register("_modules", name, module, Module)
 
     add_module = under_name("add_module", register_module)
@@ -195,10 +197,10 @@ class Module(Conversion):
             )
         self._enter(registry, name, value)
 
-    # Walking the tree
+    # Iterating over submodules
 
     def named_children(self):
-        """Yield (name, module) for the direct submodules, each module once."""
+        """Yield (name, module) for every direct submodule, each module only once."""
         seen = set()
         for name, module in self._modules.items():
             if module is not None and module not in seen:
@@ -240,7 +242,7 @@ class Module(Conversion):
                 yield f"{module_name}.{name}" if module_name else name, value
 
     def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
-        """Yield (dotted name, parameter) pairs, each shared parameter once, under its first name.
+        """Yield (dotted name, parameter) pairs. A shared parameter appears under its first name.
 
         Parameters
         ----------
@@ -249,12 +251,13 @@ class Module(Conversion):
         recurse : bool
             Whether to include the parameters of submodules.
         remove_duplicate : bool
-            Whether to list a shared parameter only once; False lists it under each of its names.
+            Whether to list a shared parameter only once. If False, it is listed with each of its
+            names.
         """
         yield from self._named_entries("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse=True):
-        """Return an iterator over the parameters, each once, in `named_parameters` order."""
+        """Return an iterator over the parameters, each once, in the order of `named_parameters`."""
         return (value for _, value in self.named_parameters(recurse=recurse))
 
     def named_buffers(self, prefix="", recurse=True, remove_duplicate=True):
@@ -266,7 +269,7 @@ class Module(Conversion):
         return (value for _, value in self.named_buffers(recurse=recurse))
 
     def get_submodule(self, target):
-        """Return the submodule with the dotted name `target`; "" is this module."""
+        """Return the submodule with the dotted name `target`. "" is the name of this module."""
         module = self
         for name in target.split(".") if target else ():
             found = module._modules.get(name)
@@ -325,7 +328,7 @@ class Module(Conversion):
         return self
 
     def zero_grad(self, set_to_none=True):
-        """Set the gradients of all parameters to None, or with `set_to_none=False` to zeros."""
+        """Set the gradients of all parameters to None, or to zeros if `set_to_none` is False."""
         for parameter in self.parameters():
             if set_to_none:
                 parameter.grad = None
@@ -336,7 +339,7 @@ class Module(Conversion):
     # State dicts
 
     def state_dict(self, *, destination=None, prefix="", keep_vars=False):
-        """Return the parameters and persistent buffers by dotted name, without copying memory.
+        """Return a dict of the parameters and persistent buffers by dotted name, without copies.
 
         Parameters
         ----------
@@ -360,7 +363,7 @@ class Module(Conversion):
         return destination
 
     def load_state_dict(self, state_dict, strict=True, assign=False):
-        """Copy values by name into this module; see `minitorch_attn.nn.state_dict.load`."""
+        """Copy a state dict into this module. See `minitorch_attn.nn.state_dict.load`."""
         return state.load(self, state_dict, strict, assign)
 
     # Hooks
@@ -375,30 +378,34 @@ class Module(Conversion):
         return RemovableHandle(getattr(self._hooks, which), entry, prepend)
 
     def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
-        """Call `hook(module, args)` before forward; a result other than None replaces `args`.
+        """Register a hook that is called as `hook(module, args)` before forward.
 
-        With `with_kwargs=True`, call `hook(module, args, kwargs)`, which returns None or a pair
-        (args, kwargs).
+        A result other than None replaces `args`. With `with_kwargs=True`, the hook is called as
+        `hook(module, args, kwargs)` and must return None or a pair (args, kwargs).
         """
         return self._add_hook("forward_pre", (hook, with_kwargs), prepend)
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
-        """Call `hook(module, args, output)` after forward; a non-None result replaces `output`.
+        """Register a hook that is called as `hook(module, args, output)` after forward.
 
-        With `with_kwargs=True`, call `hook(module, args, kwargs, output)`. With
-        `always_call=True`, call the hook with output None if forward raises an error.
+        A result other than None replaces `output`. With `with_kwargs=True`, the hook is called as
+        `hook(module, args, kwargs, output)`. With `always_call=True`, the hook is also called if
+        forward raises an error, with None as the output.
         """
         return self._add_hook("forward", (hook, with_kwargs, always_call), prepend)
 
     def register_full_backward_pre_hook(self, hook, prepend=False):
-        """Call `hook(module, grad_output)` before backward; its result replaces `grad_output`."""
+        """Register a hook called as `hook(module, grad_output)` before the backward pass.
+
+        A result other than None replaces `grad_output`.
+        """
         return self._add_hook("backward_pre", (hook,), prepend)
 
     def register_full_backward_hook(self, hook, prepend=False):
-        """Call `hook(module, grad_input, grad_output)` after the module's backward pass.
+        """Register a hook called as `hook(module, grad_input, grad_output)` after backward.
 
-        Both gradients are tuples, with None where there is no gradient. A returned tuple replaces
-        `grad_input`.
+        Both gradients are tuples, with None where there is no gradient. If the hook returns a
+        tuple, it replaces `grad_input`.
         """
         return self._add_hook("backward", (hook,), prepend)
 
@@ -409,7 +416,7 @@ class Module(Conversion):
         return ""
 
     def _repr_lines(self):
-        """Return `(name): repr` for each child."""
+        """Return a line `(name): repr` for each child."""
         return [f"({name}): {_indent(repr(module))}" for name, module in self._modules.items()]
 
     def __repr__(self):

@@ -35,7 +35,7 @@ class MultiheadAttention(Attention):
     add_zero_attn : bool
         Whether to append one key and value of zeros.
     kdim, vdim : int, optional
-        Sizes of key and value, by default embed_dim.
+        Sizes of the keys and of the values. Default: embed_dim.
     batch_first : bool, default False
         Whether inputs are (batch, token, embed) instead of (token, batch, embed).
     device, dtype : optional
@@ -45,11 +45,11 @@ class MultiheadAttention(Attention):
     -----
     Vaswani et al. 2017, arXiv:1706.03762v7, section 3.2.2: head_i = Attention(Q W_i^Q, K W_i^K,
     V W_i^V), and the output is the concatenated heads times W^O. The first embed_dim rows of
-    `in_proj_weight` hold the transposed W_i^Q of all heads; the transposed W_i^K and W_i^V follow.
-    If kdim or vdim is not embed_dim, three separate parameters hold them.
+    `in_proj_weight` contain the transposed W_i^Q of all heads. The transposed W_i^K and W_i^V
+    follow. If kdim or vdim differs from embed_dim, the layer has three separate parameters instead.
 
-    A query that cannot attend to any key gives NaN with `need_weights=True` and a context of zeros
-    with `need_weights=False`, as in PyTorch.
+    As in PyTorch, a query that cannot attend to any key gives NaN with `need_weights=True`, and a
+    context of zeros with `need_weights=False`.
 
     Examples
     --------
@@ -103,31 +103,36 @@ class MultiheadAttention(Attention):
         self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None,
         average_attn_weights=True, is_causal=False,
     ):  # fmt: skip
-        """Attend from each query to the keys.
+        """Return the attention output for each query, and the attention weights.
 
         Parameters
         ----------
         query : Tensor of shape (batch, query, embed), (query, batch, embed) or (query, embed)
-            Queries; the first shape is for `batch_first=True`, the third for unbatched input.
+            Queries. The first shape is for `batch_first=True`, the third shape is for unbatched
+            input.
         key, value : Tensor of shape (batch, key, kdim) and (batch, key, vdim)
-            Keys and values; their axes must be in the same order as those of `query`.
+            Keys and values. The order of their axes must be the same as for `query`.
         key_padding_mask : Tensor of shape (batch, key) or (key,), or Mask, optional
-            A bool tensor is True where the key is blocked; floats are added to the scores.
+            Keys to block. A bool tensor is True where a key is blocked. Floats are added to the
+            scores.
         need_weights : bool, default True
-            Whether to return the attention weights. Attention is then computed step by step.
+            Whether to return the attention weights. If True, attention is computed step by step,
+            without a fused kernel.
         attn_mask : Tensor of shape (query, key) or (batch * heads, query, key), or Mask, optional
-            A bool tensor is True where attention is blocked; floats are added to the scores.
+            Pairs to block. A bool tensor is True where attention is blocked. Floats are added to
+            the scores.
         average_attn_weights : bool, default True
             Whether to average the returned weights over the heads.
         is_causal : bool
-            Whether to block later keys. If `attn_mask` is also given, it must be the causal mask;
-            unlike in PyTorch, `attn_mask` is not required.
+            Whether to block later keys. Unlike in PyTorch, `attn_mask` is not required. If it is
+            given, it must be the causal mask.
 
         Returns
         -------
         output : Tensor of the same shape as `query`
         weights : Tensor of shape (batch, query, key) or (batch, heads, query, key), or None
-            Attention weights after dropout, averaged or per head; None with `need_weights=False`.
+            Attention weights after dropout, averaged over the heads or for each head. None with
+            `need_weights=False`.
         """
         self._check_inputs(query, key, value)
         batched = query.ndim == 3
@@ -179,10 +184,10 @@ class MultiheadAttention(Attention):
             x = x.transpose(0, 1)
         return self._split(x, self.num_heads)  # (batch, heads, token, head_dim)
 
-    static_k = static_v = None  # of the function: projected keys and values to use instead
+    static_k = static_v = None  # given projected keys and values (see the function below)
 
     def _replaced(self, name, projected):
-        """Return the projected keys or values, or those that the caller has projected."""
+        """Return the projected keys or values, or the ones that the caller passed as static."""
         given = getattr(self, name)
         if given is None:
             return projected
@@ -201,7 +206,7 @@ class MultiheadAttention(Attention):
         return (self.bias_k is not None) + bool(self.add_zero_attn)
 
     def _append(self, key, value):
-        """Append the learned key and value and a zero key and value, where they are enabled."""
+        """Append the learned key and value, and the zero key and value, if they are enabled."""
         if not self._appended:
             return key, value
         # key, value: (batch, heads, key, head_dim)
@@ -288,7 +293,7 @@ def multi_head_attention_forward(
     ----------
     query, key, value : Tensor of shape (token, batch, embed) or (token, embed)
     embed_dim_to_check : int
-        Size of the query, checked against its last axis.
+        Size of the query. The last axis of `query` must have this size.
     num_heads : int
     in_proj_weight : Tensor of shape (3 * embed, embed), or None with separate weights
     in_proj_bias : Tensor of shape (3 * embed,), or None
@@ -304,9 +309,9 @@ def multi_head_attention_forward(
         Whether to use the next three arguments instead of `in_proj_weight`.
     q_proj_weight, k_proj_weight, v_proj_weight : Tensor of shape (embed, size of the input)
     static_k, static_v : Tensor of shape (batch * heads, key, head_dim), optional
-        Projected keys and values to use in place of those of `key` and `value`.
+        Projected keys and values to use instead of projecting `key` and `value`.
     key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
-        As in `MultiheadAttention.forward`.
+        See `MultiheadAttention.forward`.
 
     Returns
     -------
@@ -330,7 +335,7 @@ def multi_head_attention_forward(
         )
     _check_heads(embed_dim_to_check, num_heads)
     layer = MultiheadAttention.__new__(MultiheadAttention)
-    Module.__init__(layer)  # without parameters of its own
+    Module.__init__(layer)  # without its own parameters
     layer._set_heads(num_heads, num_heads, embed_dim_to_check // num_heads, None, dropout_p)
     packed = (q_proj_weight, k_proj_weight, v_proj_weight)
     if not use_separate_proj_weight:
@@ -388,7 +393,7 @@ def _additive(mask, dtype):
 
 def _check_heads(embed_dim, num_heads):
     if embed_dim <= 0 or num_heads <= 0 or embed_dim % num_heads:
-        most = min(embed_dim, 10_000)  # a typo must not hang
+        most = min(embed_dim, 10_000)  # else a typo in embed_dim could hang
         divisors = [n for n in range(1, most + 1) if embed_dim % n == 0]
         raise ArgumentError(
             "MultiheadAttention: embed_dim is not divisible by num_heads",

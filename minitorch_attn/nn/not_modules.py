@@ -1,4 +1,4 @@
-"""What to write instead of a value that is not a module, such as F.relu in nn.Sequential."""
+"""Hints for values that are not modules, such as F.relu in nn.Sequential."""
 
 from importlib import import_module
 from types import GeneratorType

@@ -1,4 +1,4 @@
-"""Padding layers, which add entries around sequences, images and volumes; see `ops/pad.py`."""
+"""Padding layers: add entries around sequences, images and volumes (see `ops/pad.py`)."""
 
 from .. import ops
 from ..errors import ArgumentError
@@ -12,13 +12,13 @@ __all__ = [
 
 
 class _Pad(Module):
-    """Base class of the padding layers, each of which sets the number of padded axes and the mode.
+    """Base class of the padding layers. Subclasses set the number of padded axes and the mode.
 
     Parameters
     ----------
     padding : int or sequence of int
-        Number of entries to add before and after each padded axis, starting with the last axis
-        (left, right, top, bottom, front, back), or one number for all.
+        Number of entries to add before and after each padded axis, beginning with the last axis:
+        (left, right, top, bottom, front, back). A single number applies to all sides.
     """
 
     axes, mode, value = None, None, None
@@ -49,7 +49,7 @@ class ConstantPad1d(_Pad):
     Parameters
     ----------
     padding : int or (int, int)
-        Number of entries to add before and after; a negative number crops.
+        Number of entries to add before and after the sequence. A negative number removes entries.
     value : float
         Value of the new entries.
 
@@ -71,25 +71,25 @@ class ConstantPad1d(_Pad):
 
 
 class ConstantPad2d(ConstantPad1d):
-    """Pad images with a constant: (left, right, top, bottom), or one number for all sides."""
+    """Pad images with a constant by (left, right, top, bottom), or by one number on all sides."""
 
     axes = 2
 
 
 class ConstantPad3d(ConstantPad1d):
-    """Pad volumes with a constant: (left, right, top, bottom, front, back), or one number."""
+    """Pad volumes with a constant by (left, right, top, bottom, front, back), or one number."""
 
     axes = 3
 
 
 class ZeroPad1d(_Pad):
-    """Pad sequences with zeros: (left, right), or one number for both."""
+    """Pad sequences with zeros by (left, right), or by one number on both sides."""
 
     axes, mode = 1, "constant"
 
 
 class ZeroPad2d(ZeroPad1d):
-    """Pad images with zeros: (left, right, top, bottom), or one number for all sides.
+    """Pad images with zeros by (left, right, top, bottom), or by one number on all sides.
 
     Examples
     --------
@@ -104,25 +104,25 @@ class ZeroPad2d(ZeroPad1d):
 
 
 class ZeroPad3d(ZeroPad1d):
-    """Pad volumes with zeros: (left, right, top, bottom, front, back), or one number."""
+    """Pad volumes with zeros by (left, right, top, bottom, front, back), or by one number."""
 
     axes = 3
 
 
 class ReflectionPad1d(_Pad):
-    """Pad sequences with the entries mirrored at the border entry."""
+    """Pad sequences with their reflection at the border entry."""
 
     axes, mode = 1, "reflect"
 
 
 class ReflectionPad2d(ReflectionPad1d):
-    """Pad images with the entries mirrored at the border entry."""
+    """Pad images with their reflection at the border entries."""
 
     axes = 2
 
 
 class ReflectionPad3d(ReflectionPad1d):
-    """Pad volumes with the entries mirrored at the border entry."""
+    """Pad volumes with their reflection at the border entries."""
 
     axes = 3
 

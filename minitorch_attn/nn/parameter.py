@@ -7,12 +7,12 @@ __all__ = ["Parameter"]
 
 
 class Parameter(Tensor):
-    """A leaf tensor that requires grad and that a `Module` registers when it is assigned.
+    """Trainable tensor: a leaf that requires grad. Assigning it to a `Module` registers it.
 
     Parameters
     ----------
     data : Tensor, array, nested sequence or number
-        Initial value; a Tensor is detached and not copied, anything else is copied.
+        Initial value. A Tensor is detached but not copied. All other values are copied.
     requires_grad : bool, default True
 
     Examples

@@ -1,4 +1,4 @@
-"""Pooling layers, which have no parameters."""
+"""Pooling layers: max, average and adaptive pooling of sequences, images and volumes."""
 
 from .. import ops
 from .module import Module
@@ -36,7 +36,7 @@ class _MaxPool(Module):
 
 
 class MaxPool1d(_MaxPool):
-    """Max pooling over a sequence; the arguments are those of `MaxPool2d`."""
+    """Max pooling over a sequence. For the parameters, see `MaxPool2d`."""
 
     pool = staticmethod(ops.max_pool1d)
 
@@ -49,7 +49,7 @@ class MaxPool2d(_MaxPool):
     kernel_size : int or (int, int)
         Size of the window.
     stride : int or (int, int), optional
-        Step from window to window, by default `kernel_size`.
+        Step from window to window. Default: `kernel_size`.
     padding : int or (int, int), default 0
         Padding on each side of the image.
     dilation : int or (int, int), default 1
@@ -71,7 +71,7 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """Max pooling over a volume; the arguments are those of `MaxPool2d`."""
+    """Max pooling over a volume. For the parameters, see `MaxPool2d`."""
 
     pool = staticmethod(ops.max_pool3d)
 
@@ -144,7 +144,7 @@ class AvgPool2d(_AvgPool):
     kernel_size, stride, padding, ceil_mode
         See `MaxPool2d`.
     count_include_pad : bool
-        Whether the zeros of the padding count as elements.
+        Whether the mean includes the zeros of the padding.
     divisor_override : int, optional
         Divisor of the sum, instead of the number of elements.
 
@@ -160,7 +160,7 @@ class AvgPool2d(_AvgPool):
 
 
 class AvgPool3d(_AvgPool):
-    """Average pooling over a volume; the arguments are those of `AvgPool2d`."""
+    """Average pooling over a volume. For the parameters, see `AvgPool2d`."""
 
     pool = staticmethod(ops.avg_pool3d)
 
@@ -191,7 +191,7 @@ class AdaptiveAvgPool2d(_AdaptivePool):
     Parameters
     ----------
     output_size : int or (int, int)
-        Size of the output; None keeps the size of that axis.
+        Size of the output. None keeps the size of an axis.
 
     Examples
     --------
@@ -230,7 +230,7 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
     Parameters
     ----------
     output_size : int or (int, int)
-        Size of the output; None keeps the size of that axis.
+        Size of the output. None keeps the size of an axis.
     return_indices : bool
         Whether to return the index of each maximum.
     """

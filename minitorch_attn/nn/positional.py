@@ -19,7 +19,7 @@ __all__ = [
 
 
 def _angles(num_positions, dim, base, offset, device):
-    """Compute `position * base^(-2i / dim)` for i < dim / 2, as float64 (position, dim / 2)."""
+    """Return `position * base^(-2i / dim)` for i < dim / 2, as float64 (position, dim / 2)."""
     xp = module_for(as_device(device))
     frequencies = xp.exp(xp.arange(dim // 2).astype("float64") * (-2 * math.log(base) / dim))
     positions = xp.arange(offset, offset + num_positions).astype("float64")
@@ -30,7 +30,7 @@ def _angles(num_positions, dim, base, offset, device):
 def sinusoidal_positions(
     num_positions, embed_dim, *, base=10000.0, offset=0, dtype="float32", device=None
 ):
-    """Sinusoidal position table of Vaswani et al.: sines and cosines of decreasing frequency.
+    """Return the sinusoidal position table: sines and cosines of decreasing frequency.
 
     PE[pos, 2i] = sin(a) and PE[pos, 2i + 1] = cos(a), where a = pos / base^(2i / embed_dim).
 
@@ -69,7 +69,7 @@ def sinusoidal_positions(
 
 
 class SinusoidalPositionalEncoding(Module):
-    """Sinusoidal positional encoding: add the table of `sinusoidal_positions` to the embeddings.
+    """Sinusoidal positional encoding: adds the table of `sinusoidal_positions` to embeddings.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class SinusoidalPositionalEncoding(Module):
         Dropout probability of the sum, applied during training (Vaswani et al., section 5.4).
     base : float, default 10000
     device, dtype : optional
-        Device and dtype of the table, which is neither a parameter nor in the state dict. The
+        Device and dtype of the table. The table is not a parameter and not in the state dict. The
         rows that are used are converted to the dtype of x.
 
     Examples
@@ -112,7 +112,7 @@ class SinusoidalPositionalEncoding(Module):
 
 
 class LearnedPositionalEmbedding(Module):
-    """Learned positional embedding, `x + weight[position]`, with one vector for each position.
+    """Learned positional embedding: adds a learned vector for each position to the embeddings.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class LearnedPositionalEmbedding(Module):
     embed_dim : int
         Number of features.
     std : float, default 0.02
-        Standard deviation of the Gaussian with mean 0 from which the table is initialized.
+        Standard deviation of the Gaussian distribution (mean 0) that initializes the table.
     device, dtype : optional
 
     Attributes
@@ -161,7 +161,7 @@ class LearnedPositionalEmbedding(Module):
 
 
 class LearnedPositionalEmbedding2d(Module):
-    """Learned 2-D positional embedding, half of each vector for the row and half for the column.
+    """Learned 2-D positional embedding: half of each vector is for the row, half for the column.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class LearnedPositionalEmbedding2d(Module):
     embed_dim : int
         Number of features, which must be even.
     std : float, default 0.02
-        Standard deviation of the Gaussian with mean 0 from which the tables are initialized.
+        Standard deviation of the Gaussian distribution (mean 0) that initializes the tables.
     device, dtype : optional
 
     Attributes
@@ -205,7 +205,7 @@ class LearnedPositionalEmbedding2d(Module):
         init.normal_(self.column_weight, std=self.std)
 
     def table(self):
-        """Return the vectors of all patches in row-major order, (height * width, embed)."""
+        """Return the vectors (height * width, embed) of all patches in row-major order."""
         half = self.row_weight.shape[1]
         grid = (self.height, self.width, half)
         rows = self.row_weight.reshape(self.height, 1, half).expand(grid)
@@ -230,7 +230,7 @@ class LearnedPositionalEmbedding2d(Module):
 
 @names_arguments
 def rotary_table(num_positions, head_dim, *, base=10000.0, offset=0, dtype="float32", device=None):
-    """Table for rotary embeddings: cosines and sines of `position * base^(-2i / head_dim)`.
+    """Return the table for rotary embeddings: cos and sin of `position * base^(-2i / head_dim)`.
 
     Parameters
     ----------
@@ -267,11 +267,11 @@ class RotaryEmbedding(Module):
         Number of positions.
     base : float, default 10000
     interleaved : bool, default False
-        Whether pairs are neighboring features, as in the paper [1]_; False pairs feature i with
-        feature i + head_dim / 2, as in published Llama weights.
+        If True, a pair consists of neighboring features, as in the paper [1]_. If False, feature i
+        and feature i + head_dim / 2 form a pair, as in published Llama weights.
     device, dtype : optional
-        Device and dtype of the tables, which are neither parameters nor in the state dict. The
-        rows that are used are converted to the dtype of x.
+        Device and dtype of the tables. The tables are not parameters and not in the state dict.
+        The rows that are used are converted to the dtype of x.
 
     References
     ----------
@@ -297,7 +297,7 @@ class RotaryEmbedding(Module):
         self.register_buffer("sin", sin, persistent=False)
 
     def forward(self, x, offset=0):
-        """Rotate `x`, whose first token is at position `offset`.
+        """Return the rotated `x`, whose first token is at position `offset`.
 
         Parameters
         ----------
@@ -322,7 +322,7 @@ class RotaryEmbedding(Module):
 
 
 def position_rows(table, x, offset, name):
-    """Return the rows of a position table for the tokens of x, which is (..., token, embed)."""
+    """Return the rows of a position table for the tokens of x (..., token, embed)."""
     if x.ndim < 2:
         raise ShapeError(
             f"{name}: x must be (..., token, features)",

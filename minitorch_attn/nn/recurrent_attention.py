@@ -1,8 +1,9 @@
 """Additive attention of Bahdanau et al., and a recurrent encoder-decoder that uses it.
 
-Attention was first used in these models. The query is the decoder's state, and each word that the
-encoder has read provides one key. The Transformer keeps the attention and omits the recurrence.
-`luong_attention.py` has the attention of Luong et al., with other scores and with local windows.
+Attention was first used in these recurrent models. The query is the decoder's state, and each
+source word provides one key. The Transformer keeps the attention but not the recurrence.
+`luong_attention.py` contains the attention of Luong et al., with other scores and with local
+windows.
 """
 
 from .. import ops
@@ -19,14 +20,14 @@ __all__ = ["AdditiveAttention", "AttentionSeq2Seq"]
 
 
 class AdditiveAttention(Module):
-    r"""Additive attention, with scores `v^T tanh(W_q query + W_k key)` from one hidden layer.
+    r"""Additive attention, with the score `v^T tanh(W_q query + W_k key)`.
 
     Parameters
     ----------
     query_dim, key_dim : int
         Sizes of a query and of a key.
     hidden_dim : int
-        Size of the hidden layer.
+        Size of the hidden layer that computes the scores.
 
     Notes
     -----
@@ -35,8 +36,8 @@ class AdditiveAttention(Module):
         e_ij  = v_a^T tanh(W_a s_{i-1} + U_a h_j)      `W_q` is W_a, `W_k` is U_a, `v` is v_a
         a_ij  = exp(e_ij) / sum_k exp(e_ik)            Eq. 6
         c_i   = sum_j a_ij h_j                         Eq. 5
-    In the paper, the values are the keys, and sequences are not padded. A query whose keys
-    are all blocked gets a context of zeros, with a zero gradient.
+    In the paper, the values are the same as the keys, and sequences are not padded. A query whose
+    keys are all blocked gets a context of zeros, with a zero gradient.
 
     References
     ----------
@@ -62,7 +63,7 @@ class AdditiveAttention(Module):
         self.weight_hooks = []  # see `watch_attention`
 
     def forward(self, query, key, value, key_padding_mask=None):
-        """Attend from each query to the keys.
+        """Return the context of each query, and the attention weights.
 
         Parameters
         ----------
@@ -70,7 +71,7 @@ class AdditiveAttention(Module):
         key : Tensor of shape (batch, key, key_dim)
         value : Tensor of shape (batch, key, value_dim)
         key_padding_mask : bool Tensor of shape (batch, key), or Mask, optional
-            A tensor is True where the key is blocked.
+            Keys to block. A bool tensor is True where a key is blocked.
 
         Returns
         -------
@@ -83,7 +84,7 @@ class AdditiveAttention(Module):
 
     @names_arguments
     def attend(self, query, projected_key, value, key_padding_mask=None):
-        """Attend to keys that are already projected, `W_k key`; a decoder projects them only once.
+        """Return the context and the weights, given the projected keys `W_k key`.
 
         Parameters
         ----------
@@ -114,26 +115,27 @@ class AdditiveAttention(Module):
 
 
 class AttentionSeq2Seq(Module):
-    r"""Sequence-to-sequence model: a bidirectional GRU encoder and a GRU decoder with attention.
+    r"""Sequence-to-sequence model: bidirectional GRU encoder, and GRU decoder with attention.
 
     Parameters
     ----------
     input_dim, output_dim : int
-        Sizes of a source token and of a target token; an output token has size output_dim.
+        Sizes of a source token and of a target token. The output has the size of a target token.
     hidden_dim : int
         Size of the hidden states.
 
     Notes
     -----
-    The equations of Bahdanau et al. 2014 [1]_, each with the part of this class that computes it:
+    The equations of Bahdanau et al. 2014 [1]_, and the parts of this class that compute them:
         h_j = [forward h_j; backward h_j]              section 3.2, `encoder`
         s_0 = tanh(W_s h)                              appendix A.2.2, `init`
         c_i = sum_j a_ij h_j                           Eqs. 5 and 6, `attn`
         s_i = f(s_{i-1}, y_{i-1}, c_i)                 appendix A.2.2, `cell`
         o_i = g(s_i, c_i)                              `out`
-    In the paper, s_0 depends only on the backward state at the first word; `init` uses the last
-    states of both directions. The paper's reset gate differs (see `GRU`), and the paper's g is a
-    maxout layer that also depends on y_{i-1}. The encoder also reads padding; only `attn` masks it.
+    In the paper, s_0 depends only on the backward state at the first word. Here, `init` uses the
+    last states of both directions. The paper's reset gate differs from the reset gate of `GRU`, and
+    the paper's g is a maxout layer that also depends on y_{i-1}. The encoder also processes
+    padding, but `attn` masks it.
 
     References
     ----------
@@ -149,7 +151,7 @@ class AttentionSeq2Seq(Module):
     ((2, 4, 5), (2, 4, 11))
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(self, input_dim, output_dim, hidden_dim):
         super().__init__()
@@ -161,7 +163,7 @@ class AttentionSeq2Seq(Module):
         self.out = Linear(3 * hidden_dim, output_dim)
 
     def forward(self, x, y, key_padding_mask=None):
-        """Encode a source and predict a target from its earlier tokens (teacher forcing).
+        """Predict each target token from the source and earlier target tokens (teacher forcing).
 
         Parameters
         ----------
@@ -169,7 +171,7 @@ class AttentionSeq2Seq(Module):
         y : Tensor of shape (batch, target, output_dim)
             Decoder input at each step: the target, shifted right by one step.
         key_padding_mask : bool Tensor of shape (batch, source), or Mask, optional
-            A tensor is True where the source token is padding.
+            Padding of the source. A bool tensor is True at padding.
 
         Returns
         -------
@@ -194,7 +196,7 @@ class AttentionSeq2Seq(Module):
         return ops.stack(outputs, 1), ops.stack(weights, 1)
 
     def encode(self, x):
-        """Compute the annotations of all words and the decoder's first state.
+        """Compute the annotations of all source words and the first state of the decoder.
 
         Returns
         -------

@@ -1,6 +1,6 @@
 """Recurrent networks (RNN, LSTM, GRU) with several layers and directions.
 
-The mathematics is in `ops/rnn.py`, `ops/lstm.py` and `ops/gru.py`; single steps are in
+The mathematics is in `ops/rnn.py`, `ops/lstm.py` and `ops/gru.py`. Modules for single steps are in
 `nn/rnn_cell.py`.
 """
 
@@ -24,7 +24,7 @@ _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 
 
 class RNNBase(Module):
-    """Base class of RNN, LSTM and GRU; handles layers, directions, and packed or padded input.
+    """Base class of RNN, LSTM and GRU. It handles layers, directions and packed sequences.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class RNNBase(Module):
     input_size, hidden_size : int
         Number of features of the input and of the state.
     num_layers : int, default 1
-        Number of layers; each one reads the outputs of the previous one.
+        Number of layers. Each layer reads the outputs of the previous layer.
     bias : bool, default True
     batch_first : bool, default False
         Whether padded input and output are (batch, token, feature) instead of (token, batch,
@@ -40,18 +40,18 @@ class RNNBase(Module):
     dropout : float, default 0
         Dropout probability for the output of each layer but the last, applied during training.
     bidirectional : bool, default False
-        Whether a second network reads the sequence backward; the two outputs are concatenated.
+        Whether a second network reads the sequence backward. The outputs of both are concatenated.
     proj_size : int, default 0
-        Size to which an LSTM projects its output; 0 for no projection.
+        Size to which an LSTM projects its output. 0 means no projection.
     device, dtype : optional
         Device and dtype of the parameters.
 
     Notes
     -----
     The parameters of layer k are `weight_ih_lk`, `weight_hh_lk`, `bias_ih_lk`, `bias_hh_lk` and
-    `weight_hr_lk`; the names for the second direction end in `_reverse`. The gates are stacked on
-    the first axis, in the order of `ops/`. Initial values are uniform in [-b, b], where
-    b = 1/sqrt(hidden_size).
+    `weight_hr_lk`. In the second direction, the names end in `_reverse`. The gates are stacked
+    along the first axis, in the same order as in `ops/`. Initial values are uniform in [-b, b],
+    where b = 1/sqrt(hidden_size).
     """
 
     def __init__(
@@ -89,13 +89,13 @@ class RNNBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Draw new parameters."""
+        """Sample new parameters."""
         bound = 1.0 / math.sqrt(self.hidden_size)
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
 
     def flatten_parameters(self):
-        """Do nothing; the method exists for compatibility with PyTorch."""
+        """Do nothing. The method exists for compatibility with PyTorch."""
 
     @property
     def all_weights(self):
@@ -123,19 +123,19 @@ class RNNBase(Module):
         return (self.hidden_size,)
 
     def _sequence(self, x, states, **kwargs):
-        """Run one layer and direction. Subclasses must override this method."""
+        """Run one layer in one direction. Subclasses must override this method."""
         raise MissingMethodError(f"{type(self).__name__} does not define a recurrence")
 
     def forward(self, input, hx=None):
-        """Process whole sequences.
+        """Process whole sequences. Return all outputs of the last layer, and the final states.
 
         Parameters
         ----------
         input : Tensor of shape (token, batch, input) or (token, input), or PackedSequence
-            Input sequences; (batch, token, input) with `batch_first=True`.
+            Input sequences. With `batch_first=True`, the shape is (batch, token, input).
         hx : Tensor of shape (layer * direction, batch, hidden), optional
-            Initial state, by default zeros; without the batch axis for unbatched input. For an
-            LSTM, a pair of the hidden state and the cell state.
+            Initial state. Default: zeros. For unbatched input, there is no batch axis. For an LSTM,
+            the initial state is a pair of the hidden state and the cell state.
 
         Returns
         -------
@@ -190,8 +190,8 @@ class RNNBase(Module):
             if layer < self.num_layers - 1:
                 if self.dropout and self.training:
                     refuse_in_part(
-                        f"{type(self).__name__}: the rows of dropout between layers are tokens, "
-                        "which cannot be drawn by example",
+                        f"{type(self).__name__}: dropout between layers is not supported with a "
+                        "split batch, because its rows are tokens",
                         hint="set dropout=0, or train with one process",
                     )
                 x = ops.dropout(x, self.dropout, self.training)
@@ -275,7 +275,7 @@ class RNNBase(Module):
 
 
 class RNN(RNNBase):
-    """Elman network (RNN), `h_t = tanh(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh)`, or with relu.
+    """Elman network (RNN), `h_t = tanh(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh)` (or relu).
 
     Parameters
     ----------
@@ -327,9 +327,10 @@ class LSTM(RNNBase):
 
     Notes
     -----
-    Hochreiter and Schmidhuber 1997, Neural Computation 9, with the forget gate of Gers,
-    Schmidhuber and Cummins 2000; the projection is that of Sak et al., arXiv:1402.1128v1,
-    section 2. The state is a pair: h, of size proj_size or hidden_size, and the cell state c.
+    Hochreiter and Schmidhuber 1997, Neural Computation 9, with the forget gate of Gers, Schmidhuber
+    and Cummins 2000. The projection is from Sak et al., arXiv:1402.1128v1, section 2. The state is
+    a pair (h, c): the hidden state h has size proj_size or hidden_size, and the cell state c has
+    size hidden_size.
 
     Examples
     --------
@@ -367,8 +368,8 @@ class GRU(RNNBase):
 
     Notes
     -----
-    Cho et al. 2014, arXiv:1406.1078v3, section 2.3, Eqs. 5 to 8. As in PyTorch, the reset gate
-    multiplies the product of weight and state, plus its bias, instead of the state.
+    Cho et al. 2014, arXiv:1406.1078v3, section 2.3, Eqs. 5 to 8. In the paper, the reset gate
+    multiplies the state h. As in PyTorch, it multiplies W_hh h + b_hh here.
 
     Examples
     --------
@@ -435,5 +436,5 @@ def _check_config(mode, proj_size, dropout, flags, sizes):
 
 
 def _same_dtype(a, b):
-    """Return True if two tensors have the same dtype, or will have it under autocast."""
+    """Return True if two tensors have the same dtype, or will have the same under autocast."""
     return a.dtype == b.dtype or mixes(a, b)

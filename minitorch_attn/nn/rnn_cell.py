@@ -1,4 +1,4 @@
-"""Recurrent cells, single steps of RNNs: RNNCell, LSTMCell, GRUCell."""
+"""Recurrent cells, which compute one step of a recurrent network: RNNCell, LSTMCell, GRUCell."""
 
 import math
 
@@ -22,7 +22,7 @@ class RNNCellBase(Module):
         Number of features of the input and of the state.
     bias : bool
     num_chunks : int
-        Number of gates that the weights compute, each a vector of size hidden_size.
+        Number of vectors of size hidden_size (gates) that the weights compute.
     device, dtype : optional
         Device and dtype of the parameters.
     """
@@ -43,7 +43,7 @@ class RNNCellBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Draw new parameters uniformly from [-b, b], where b = 1/sqrt(hidden_size)."""
+        """Sample new parameters uniformly from [-b, b], where b = 1/sqrt(hidden_size)."""
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
@@ -53,7 +53,7 @@ class RNNCellBase(Module):
         return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
     def _prepared(self, input, states, labels):
-        """Return input and states with a batch axis, and whether they had one already."""
+        """Return input and states with a batch axis, and True if they already had this axis."""
         name = type(self).__name__
         if not isinstance(input, Tensor):
             raise DTypeError(
@@ -99,7 +99,7 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of an Elman network, `h' = tanh(W_ih x + b_ih + W_hh h + b_hh)`, or with relu.
+    """One step of an Elman network, `h' = tanh(W_ih x + b_ih + W_hh h + b_hh)` (or relu).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Stand-in for `torch.nn.attention.sdpa_kernel`, which chooses the attention kernel."""
+"""`sdpa_kernel` and `SDPBackend`, for programs that use PyTorch's choice of kernels."""
 
 from contextlib import contextmanager
 from enum import IntEnum
@@ -7,7 +7,7 @@ __all__ = ["SDPBackend", "sdpa_kernel"]
 
 
 class SDPBackend(IntEnum):
-    """Names of PyTorch's attention kernels, which `sdpa_kernel` accepts."""
+    """Names of PyTorch's attention kernels. `sdpa_kernel` accepts and ignores them."""
 
     ERROR = -1
     MATH = 0
@@ -19,10 +19,11 @@ class SDPBackend(IntEnum):
 
 @contextmanager
 def sdpa_kernel(backends, set_priority=False):
-    """Do nothing inside a `with` block: sizes and masks alone decide how attention is computed.
+    """Do nothing. This context manager exists for compatibility with PyTorch.
 
-    `ops/attention/` computes short sequences at once and long ones block by block, on all devices.
-    The results agree up to rounding.
+    In this library, only sizes and masks decide how attention is computed. On all devices,
+    `ops/attention/` computes short sequences at once and long sequences block by block. The results
+    agree up to rounding.
 
     Parameters
     ----------

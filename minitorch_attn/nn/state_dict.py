@@ -12,7 +12,7 @@ __all__ = ["IncompatibleKeys", "load"]
 
 
 class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
-    """What did not match in a state dict: the names that are missing, and those that are unknown.
+    """Names that did not match when a state dict was loaded: missing and unexpected names.
 
     Examples
     --------
@@ -31,7 +31,7 @@ class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpect
 def load(module, state, strict=True, assign=False):
     """Copy the values of `state` into the parameters and buffers of `module`.
 
-    All values are checked before the first one is written.
+    All names and values are checked before any value is written.
 
     Parameters
     ----------
@@ -40,7 +40,8 @@ def load(module, state, strict=True, assign=False):
     strict : bool
         Whether missing and unexpected names are errors.
     assign : bool
-        Whether to use the memory and the dtype of the given values instead of copying them.
+        Whether the module takes over the memory and the dtype of the given values, instead of
+        copying the values.
 
     Returns
     -------
@@ -50,7 +51,8 @@ def load(module, state, strict=True, assign=False):
     Raises
     ------
     CheckpointError
-        If names are missing or unexpected, or shapes do not match; the message lists them all.
+        If names are missing or unexpected, or if shapes do not match. The message lists all of
+        them.
     """
     name = type(module).__name__
     if not isinstance(state, Mapping):
@@ -72,7 +74,7 @@ def load(module, state, strict=True, assign=False):
 
 
 def _materialize(module, state):
-    """Set the size of each lazy layer to that of the weight it is about to load."""
+    """Set the size of each lazy layer to the size of the weight in the state dict."""
     for path, child in module.named_modules():
         shape = getattr(state.get(f"{path}.weight".lstrip(".")), "shape", ())
         if hasattr(child, "materialize") and len(shape) == 2:
@@ -80,13 +82,13 @@ def _materialize(module, state):
 
 
 def _may_be_missing(module, key):
-    """Return True if a state dict may lack `key`, because older checkpoints do."""
+    """Return True if `key` may be missing, because older checkpoints do not contain it."""
     path, _, name = key.rpartition(".")
     return name in getattr(module.get_submodule(path), "may_be_missing", ())
 
 
 def _unexpected(module, own, state):
-    """Return the names in `state` that the module neither has nor may ignore."""
+    """Return the names in `state` that the module does not have and does not ignore."""
     names = [key for key in state if key not in own]
     modules = dict(module.named_modules()) if names else {}
     paths = [str(key).rpartition(".") for key in names]
@@ -101,7 +103,7 @@ def _put(target, value, assign):
     if assign:
         target.data = as_tensor(value)
     else:
-        target.copy_(value)  # in place: an optimizer may hold views of this memory
+        target.copy_(value)  # in place, because an optimizer may have views of this memory
 
 
 def _check(name, own, state, missing, unexpected):

@@ -23,19 +23,20 @@ class Row:
     Attributes
     ----------
     name : str
-        Path of the module; "" for the model itself.
+        Dotted name of the module. "" is the model itself.
     kind : str
         Name of the module's class.
     depth : int
-        Number of modules that contain it.
+        Number of modules that contain this module.
     parameters : int
-        Number of parameters, including those of submodules; a shared parameter counts once.
+        Number of parameters, including the parameters of submodules. A shared parameter counts
+        once.
     input_shape, output_shape : tuple or None
         Input and output shapes of the first call.
     calls : int
         Number of calls.
     flops : int
-        FLOPs of all calls, including those of submodules.
+        FLOPs of all calls, including the FLOPs of submodules.
     output_bytes : int
         Size in bytes of all operation outputs inside the module, not counting views.
     """
@@ -51,22 +52,22 @@ class Row:
 class Summary(NamedErrors):
     """Summary of a forward pass: shapes, parameters, FLOPs and memory of every module.
 
-    A multiply-add in a matrix product or a convolution counts as two operations. The pass is a dry
-    run: products are not computed, so a model built under `nn.init.skip_init()` needs neither the
-    time nor the memory of a real pass.
+    A multiply-add in a matrix product or a convolution counts as two operations. The forward pass
+    is a dry run, which does not compute products. If the model was built under
+    `nn.init.skip_init()`, the dry run requires neither the time nor the memory of a real pass.
 
     Parameters
     ----------
     model : Module
     *inputs : Tensor or tuple of int
-        Inputs of the model; a tuple of sizes means zeros of that shape.
+        Inputs of the model. A tuple of sizes stands for zeros of that shape.
     **kwargs
         Keyword arguments of the model.
 
     Attributes
     ----------
     rows : list of Row
-        Modules in the order of `named_modules`; the first one is the model.
+        Modules in the order of `named_modules`. The first module is the model.
     parameters, trainable, flops, parameter_bytes, output_bytes : int
         Totals of the whole model.
 
@@ -146,11 +147,11 @@ def summary(model, *inputs, depth=3, file=None, **kwargs):
     ----------
     model : Module
     *inputs : Tensor or tuple of int
-        Inputs of the model; a tuple of sizes means zeros of that shape.
+        Inputs of the model. A tuple of sizes stands for zeros of that shape.
     depth : int, optional
-        Maximum nesting depth of the modules to show; None for all.
+        Maximum nesting depth of the modules to show. None shows all modules.
     file : text file, optional
-        File to print to, by default the standard output.
+        File to print to. Default: the standard output.
     **kwargs
         Keyword arguments of the model.
 
@@ -172,13 +173,13 @@ def summary(model, *inputs, depth=3, file=None, **kwargs):
 
 
 class _Counter(Listener):
-    """Listener that adds an operation's FLOPs and bytes to all modules whose forward is running."""
+    """Listener that adds the FLOPs and bytes of an operation to all modules that are running."""
 
     def __init__(self):
         self.running = []
 
     def watch(self, stack, module, row):
-        """Register hooks that keep `row` in `running` while `module` runs."""
+        """Register hooks that add `row` to `running` while `module` runs."""
 
         def enter(module, args, kwargs):
             self.running.append(row)
@@ -195,7 +196,7 @@ class _Counter(Listener):
         stack.enter_context(module.register_forward_hook(leave, always_call=True))
 
     def record_forward(self, ctx, inputs, outputs):
-        """Record an operation; the engine calls this method after each one."""
+        """Count an operation. The engine calls this method after every operation."""
         flops = forward_flops(ctx, inputs, outputs)
         outputs = outputs if type(outputs) is tuple else (outputs,)
         made = 0 if ctx.function.view else sum(output.array.nbytes for output in outputs)
@@ -219,7 +220,7 @@ def _as_input(value, like):
 
 
 def _first_shape(values):
-    """Return the shape of the first tensor in values, including nested tuples and dicts."""
+    """Return the shape of the first tensor in `values`, which may contain tuples and dicts."""
     for value in values:
         if isinstance(value, Tensor):
             return value.shape

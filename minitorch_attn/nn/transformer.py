@@ -23,7 +23,7 @@ __all__ = [
 
 
 class TransformerEncoderLayer(Module):
-    """Self-attention and a feed-forward network, each with a residual path and a LayerNorm.
+    """Encoder layer: self-attention and a feed-forward network, with residuals and LayerNorms.
 
     Post-norm, as in the paper:  x = norm1(x + attention(x));  x = norm2(x + feed_forward(x)).
     Pre-norm (`norm_first`):     x = x + attention(norm1(x));  x = x + feed_forward(norm2(x)).
@@ -54,11 +54,11 @@ class TransformerEncoderLayer(Module):
 
     Notes
     -----
-    Vaswani et al. 2017, arXiv:1706.03762v7, section 3.1; pre-norm: Xiong et al. 2020,
+    Vaswani et al. 2017, arXiv:1706.03762v7, section 3.1. Pre-norm is from Xiong et al. 2020,
     arXiv:2002.04745v1.
 
     A token that cannot attend to any key gets a context of zeros, in training and in eval mode.
-    PyTorch's fast path for inference may give NaN or zeros where its training path does not.
+    In PyTorch, the fast path for inference may give NaN or zeros where the training path does not.
 
     Examples
     --------
@@ -90,14 +90,14 @@ class TransformerEncoderLayer(Module):
 
     @computes("encoder layer", reveals=("pre-norm block",))
     def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
-        """Run one encoder layer.
+        """Return the output of the encoder layer.
 
         Parameters
         ----------
         src : Tensor of shape (batch, token, embed), (token, batch, embed) or (token, embed)
         src_mask, src_key_padding_mask, is_causal
-            `attn_mask`, `key_padding_mask` and `is_causal` of `MultiheadAttention`: bool tensors
-            are True where attention is blocked.
+            Arguments `attn_mask`, `key_padding_mask` and `is_causal` of `MultiheadAttention`. Bool
+            tensors are True where attention is blocked.
 
         Returns
         -------
@@ -121,13 +121,13 @@ class TransformerEncoderLayer(Module):
 
 
 class TransformerDecoderLayer(Module):
-    """Decoder layer: self-attention, attention to the encoder's output, and a feed-forward network.
+    """Decoder layer: self-attention, cross-attention and a feed-forward network.
 
     Parameters
     ----------
     d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, \
     norm_first, bias, device, dtype
-        As for `TransformerEncoderLayer`.
+        See `TransformerEncoderLayer`.
 
     Notes
     -----
@@ -168,7 +168,7 @@ class TransformerDecoderLayer(Module):
         self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None,
         memory_key_padding_mask=None, tgt_is_causal=False, memory_is_causal=False,
     ):  # fmt: skip
-        """Run one decoder layer.
+        """Return the output of the decoder layer.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class TransformerDecoderLayer(Module):
         tgt_mask, tgt_key_padding_mask, tgt_is_causal
             Masks of the self-attention; see `MultiheadAttention`.
         memory_mask, memory_key_padding_mask, memory_is_causal
-            Masks of the attention to `memory`.
+            Masks of the cross-attention to `memory`.
 
         Returns
         -------
@@ -210,7 +210,7 @@ class TransformerDecoderLayer(Module):
 
 
 def _attend(attention, x, memory, mask, key_padding_mask, is_causal):
-    """Apply an attention layer without returning its weights, so that fused kernels can run."""
+    """Apply an attention layer without returning the weights, so fused kernels can be used."""
     context, _ = attention(
         x, memory, memory, key_padding_mask=key_padding_mask, need_weights=False,
         attn_mask=mask, is_causal=bool(is_causal),
@@ -224,13 +224,13 @@ class TransformerEncoder(Module):
     Parameters
     ----------
     encoder_layer : TransformerEncoderLayer
-        Layer to copy `num_layers` times, including the values of its parameters.
+        Layer to copy `num_layers` times. The copies have the same parameter values.
     num_layers : int
         Number of layers.
     norm : Module, optional
-        Normalization applied after the last layer; a pre-norm stack needs one.
+        Normalization to apply after the last layer. A pre-norm stack needs this normalization.
     enable_nested_tensor, mask_check : bool
-        Accepted for compatibility with PyTorch; ignored.
+        Accepted for compatibility with PyTorch, but ignored.
 
     Examples
     --------
@@ -248,7 +248,7 @@ class TransformerEncoder(Module):
         self.num_layers, self.norm = num_layers, norm
 
     def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
-        """Run all layers in order, with the arguments of `TransformerEncoderLayer.forward`."""
+        """Return the output of the stack. See `TransformerEncoderLayer.forward`."""
         for layer in self.layers:
             src = layer(src, mask, src_key_padding_mask, bool(is_causal))
         return src if self.norm is None else self.norm(src)
@@ -266,7 +266,7 @@ class TransformerDecoder(Module):
         self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None,
         memory_key_padding_mask=None, tgt_is_causal=None, memory_is_causal=False,
     ):  # fmt: skip
-        """Run all layers in order, with the arguments of `TransformerDecoderLayer.forward`."""
+        """Return the output of the stack. See `TransformerDecoderLayer.forward`."""
         for layer in self.layers:
             tgt = layer(
                 tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask,
@@ -281,7 +281,7 @@ def _copies(layer, num_layers):
 
 
 class Transformer(Module):
-    """Encoder and decoder, without embeddings or an output layer.
+    """Transformer encoder and decoder, without embeddings and without an output layer.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ class Transformer(Module):
         Stacks to use instead of the default ones.
     d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, \
     norm_first, bias, device, dtype
-        As for `TransformerEncoderLayer`.
+        See `TransformerEncoderLayer`.
 
     Notes
     -----
@@ -338,7 +338,7 @@ class Transformer(Module):
     @staticmethod
     @names_arguments
     def generate_square_subsequent_mask(sz, device=None, dtype="float32"):
-        """Return the causal mask as floats, 0 where a query may attend and -inf elsewhere."""
+        """Return the causal mask as floats: 0 where a query may attend, -inf elsewhere."""
         return causal(sz, device=device).additive(dtype)
 
     def forward(

@@ -1,4 +1,4 @@
-"""Layers without parameters for images: upsampling, Unfold, Fold, PixelShuffle."""
+"""Upsampling and rearranging of images: Upsample, Unfold, Fold, PixelShuffle, PixelUnshuffle."""
 
 from .. import ops
 from .module import Module
@@ -10,14 +10,14 @@ __all__ = [
 
 
 class Upsample(Module):
-    """Upsample an input to another size; see `interpolate`.
+    """Upsample an input to another size by interpolation. See `interpolate`.
 
     Parameters
     ----------
     size : int or sequence of int, optional
         Size of the output.
     scale_factor : float or sequence of float, optional
-        Factor by which the size grows, as an alternative to `size`.
+        Ratio of output size to input size, as an alternative to `size`.
     mode : str, default "nearest"
     align_corners, recompute_scale_factor : bool, optional
 

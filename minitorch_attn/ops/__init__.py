@@ -68,7 +68,7 @@ from .variance import *  # noqa: F403
 from .vector_norm import *  # noqa: F403
 from .where import *  # noqa: F403
 
-# Further names from PyTorch and NumPy for the same functions.
+# Aliases: other names of these functions in PyTorch and NumPy.
 OTHER_NAMES = {
     "absolute": "abs", "clip": "clamp", "divide": "div", "greater": "gt", "greater_equal": "ge",
     "less": "lt", "less_equal": "le", "multiply": "mul", "negative": "neg", "not_equal": "ne",
@@ -77,7 +77,7 @@ OTHER_NAMES = {
 for _name, _function in OTHER_NAMES.items():
     globals()[_name] = _under_name(_name, globals()[_function])
 
-# Functions that other operations call without the names.
+# Operations call these two functions in `_promotion`, without the wrapper that names arguments.
 promote_types = _names_arguments(_promotion.promote_types)
 result_type = _names_arguments(_promotion.result_type)
 

@@ -218,7 +218,7 @@ def _refuse_booleans(input, other):
 
 
 def _times(other, alpha, name, input):
-    """Return alpha * other; alpha must not change the dtype."""
+    """Return alpha * other; raise DTypeError if a float alpha would turn integers into floats."""
     if type(alpha) is float and all(
         value.dtype.kind != "f" if isinstance(value, Tensor) else type(value) is not float
         for value in (input, other)
@@ -228,7 +228,7 @@ def _times(other, alpha, name, input):
             got=f"alpha={alpha!r}",
             hint="use an integer alpha, or convert input with input.float()",
         )
-    _, other = promote(input, other)  # first, because alpha < 0 wraps in unsigned dtypes
+    _, other = promote(input, other)  # before alpha < 0 could wrap in an unsigned dtype
     return mul(other, alpha) if isinstance(other, Tensor) else other * alpha
 
 

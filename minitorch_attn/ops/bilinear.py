@@ -32,7 +32,8 @@ def bilinear(input1, input2, weight, bias=None):
 
     Notes
     -----
-    It is `linear` of the outer product, with the last two axes of `weight` flattened.
+    The function applies `linear` to the outer product of the inputs, with the last two axes of
+    `weight` flattened.
 
     Examples
     --------

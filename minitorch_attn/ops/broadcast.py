@@ -37,7 +37,7 @@ class BroadcastTo(Function):
 
 @names_arguments
 def broadcast_to(input, shape):
-    """Broadcast `input` to `shape` without a copy; the same as `expand`.
+    """Broadcast `input` to `shape` as a view, without a copy; equivalent to `expand`.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def expand(input, size):
         raise ShapeError(
             "expand(input, size): input does not broadcast to size",
             got=f"input {input.shape} and size {size}",
-            expected="sizes equal to input's from the right, or -1; only sizes of 1 may change",
+            expected="the sizes of input, aligned at the last axis, or -1; only a 1 may change",
             hint="use input.repeat(...) to repeat an axis of any size",
         )
     return BroadcastTo.apply(input, shape=shape)

@@ -286,7 +286,7 @@ def chunk(input, chunks, dim=0):
 
 @names_arguments
 def tensor_split(input, indices_or_sections, dim=0):
-    """Split `input` along `dim` into a number of nearly equal pieces, or at given indices.
+    """Split `input` along `dim` into a number of nearly equal pieces, or before given indices.
 
     Examples
     --------
@@ -400,7 +400,7 @@ def vstack(tensors):
 
 @names_arguments
 def hsplit(input, indices_or_sections):
-    """Split `input` with `tensor_split` along axis 1, or along axis 0 if it is 1-d.
+    """Split `input` with `tensor_split` along axis 1, or along axis 0 if `input` is 1-d.
 
     Examples
     --------
@@ -427,7 +427,7 @@ def vsplit(input, indices_or_sections):
 
 
 def _even_split(input, indices_or_sections, dim, least, where):
-    """Check that there are enough axes and that the parts are equal, then apply `tensor_split`."""
+    """Apply `tensor_split`, after checking that there are enough axes and all parts are equal."""
     if input.ndim < least:
         raise ShapeError(
             f"{where}: input has too few axes",

@@ -1,6 +1,7 @@
 """Comparison: eq, lt, isclose, equal and others, and tests for NaN and infinity.
 
-The results are booleans, which do not have gradients, so the graph records nothing.
+The results are boolean. Booleans do not have gradients, so autograd does not record these
+operations.
 """
 
 import builtins

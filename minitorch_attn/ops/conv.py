@@ -1,4 +1,4 @@
-r"""Convolution: Conv, and the two products that its derivatives need.
+r"""Convolution, and the two products that compute its gradients.
 
 Let x be the image, w the kernels and g an array with the shape of the output. With batch b, input
 channel c, output channel m, output position o and kernel position k, along every spatial axis:
@@ -7,11 +7,11 @@ channel c, output channel m, output position o and kernel position k, along ever
     ConvTransposed  x[b, c, i] = sum_{m, k} w[m, c, k] g[b, m, o],   i = o s + k d - p
     ConvKernel      w[m, c, k] = sum_{b, o} g[b, m, o] x[b, c, o s + k d - p]
 
-Here s is the stride, d the dilation and p the padding; x is 0 outside the image. Each line is the
-derivative of S, the sum of g w x over all five indices, with respect to the factor that it does not
-contain. S is linear in each factor, so the gradients of each product are the other two products.
-Each of the three runs as one matrix product per group, with the windows of x as columns. If each
-channel is a group, `plumbing/depthwise.py` computes them without these columns.
+Here s is the stride, d the dilation and p the padding; x is 0 outside the image. Let S be the sum
+of g w x over all five indices. The three lines are the derivatives of S with respect to g, x and w.
+S is linear in each of them, so the gradients of each product are the other two products. Each
+product runs as one matrix product per group, with the windows of x as columns. If each channel is a
+group of its own, `plumbing/depthwise.py` computes the products without these columns.
 """
 
 import math
@@ -27,7 +27,7 @@ from .plumbing.depthwise import depthwise, depthwise_kernel, depthwise_transpose
 from .plumbing.mirrored_kernels import mirrored, mirrored_padding, reads_columns
 from .plumbing.spatial import batched, crop, enlarge, shifts, unbatched, windows
 
-_COLUMNS = 1 << 22  # bytes of the columns that are made at a time on the CPU
+_COLUMNS = 1 << 22  # size limit, in bytes, of the columns in memory at one time on the CPU
 
 __all__ = [
     "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
@@ -41,8 +41,8 @@ class Conv(Function):
     Backward: grad_x = the transposed convolution of grad_y with weight,
         grad_weight = sum over positions of grad_y * the window of x,
         grad_bias = grad_y summed over positions
-    Derivation: y[b, m, o] = sum_{c, k} w[m, c, k] x[b, c, o s + k d - p] + bias[m], so with g =
-    dL/dy
+    Derivation: y[b, m, o] = sum_{c, k} w[m, c, k] x[b, c, o s + k d - p] + bias[m], so with
+    g = dL/dy
         dL/dx = ConvTransposed(g, w),   dL/dw = ConvKernel(g, x),
         dL/dbias[m] = sum_{b, o} g[b, m, o].
     Saved: x and w. `backward` recomputes the columns, because they are larger than x by a factor
@@ -184,18 +184,19 @@ def _how(stride, padding, dilation, groups):
 
 
 def _blocks(view):
-    """Split the batch so that each part's columns fit in the caches, if one image's columns do.
+    """Split the batch into parts whose columns fit in the caches, if the columns of one image do.
 
-    This cuts the time of a ResNet's first convolution (7 x 7, 160 x 160 pixels) by a third.
+    The first convolution of a ResNet (7 x 7, 160 x 160 pixels) takes a third less time with this
+    split.
     """
     return row_blocks(view, max(_COLUMNS // max(view[:1].size * view.itemsize, 1), 1))
 
 
 def _columns(view, stride, groups):
-    """Return windows (batch, in, *place, *kernel) as columns, (group, in * kernel, item).
+    """Copy windows (batch, in, *place, *kernel) to a matrix of columns (group, in * kernel, item).
 
-    The copy runs along the output positions. If windows do not overlap, it runs along the kernel
-    positions, which are contiguous in x, and the matrix is stored transposed.
+    The inner loop of the copy runs over the output positions. If windows do not overlap, it runs
+    over the kernel positions, which are contiguous in x, and the matrix is stored transposed.
     """
     count = (view.ndim - 2) // 2
     batch, channels, places, kernel = *view.shape[:2], view.shape[2:-count], view.shape[-count:]
@@ -209,13 +210,13 @@ def _columns(view, stride, groups):
 
 
 def _items(g, groups):
-    """(batch, out, *place) -> (group, out, item): one column per position of every image."""
+    """Reshape (batch, out, *place) to (group, out, item), one item per position of each image."""
     batch, channels = g.shape[:2]
     return g.swapaxes(0, 1).reshape(groups, channels // groups, batch * math.prod(g.shape[2:]))
 
 
 def _grouped(weight, groups):
-    """(out, in, *kernel) -> (group, out, in * kernel)."""
+    """Reshape (out, in, *kernel) to (group, out, in * kernel)."""
     return weight.reshape(groups, weight.shape[0] // groups, math.prod(weight.shape[1:]))
 
 
@@ -258,7 +259,8 @@ def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
 def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Convolution over two spatial axes, with one kernel per output channel.
 
-    The kernel is not flipped: what deep learning calls a convolution is a cross-correlation.
+    The kernel is not flipped, so this convolution is a cross-correlation, as usual in deep
+    learning.
 
     Parameters
     ----------
@@ -342,10 +344,11 @@ def conv_transpose2d(
     weight : Tensor of shape (in, out / groups, kernel height, kernel width)
     bias : Tensor of shape (out,), optional
     stride, padding, dilation : int or (int, int)
-        Settings of the convolution whose transpose this is; padding is cropped from the output.
+        Settings of the convolution that is transposed; padding is cropped from the output.
     output_padding : int or (int, int)
         Number of elements added at the end of each output axis, less than the stride or dilation.
-        The convolution maps several input sizes to the same output size; this selects one of them.
+        The convolution maps several input sizes to the same output size; `output_padding` selects
+        one of these input sizes.
     groups : int
         Number of groups of channels.
 

@@ -23,7 +23,7 @@ __all__ = [
 
 
 def _allocate(where, sizes, size, dtype, device, make="empty"):
-    """Return the array of `zeros(2, 3)`, `zeros((2, 3))` or `zeros(size=(2, 3))`."""
+    """Return the array for `zeros(2, 3)`, `zeros((2, 3))` or `zeros(size=(2, 3))`."""
     if size is not None and sizes:
         raise ArgumentError(
             f"{where}: the size is given twice", got=f"{sizes} and size={size!r}", hint="size= only"
@@ -91,7 +91,7 @@ def empty(*sizes, size=None, dtype=None, device=None, requires_grad=False):
 
 @names_arguments
 def full(size, fill_value, *, dtype=None, device=None, requires_grad=False):
-    """A tensor filled with `fill_value`; by default, its type determines the dtype.
+    """A tensor filled with `fill_value`, whose type determines the dtype by default.
 
     Raises
     ------
@@ -154,13 +154,13 @@ def arange(start=None, end=None, step=1, *, dtype=None, device=None, requires_gr
     Parameters
     ----------
     start : number, default 0
-        First number; with a single argument, this argument is `end`.
+        First number. A single argument is `end`, not `start`.
     end : number
         Limit, which is not included.
     step : number, default 1
         Difference between neighbors; negative to count down.
     dtype : dtype, optional
-        By default int64 if all three are integers, else float32.
+        By default, int64 if start, end and step are all integers, otherwise float32.
 
     Examples
     --------
@@ -227,7 +227,7 @@ def from_numpy(ndarray):
 
 @names_arguments
 def as_tensor(data, dtype=None, device=None):
-    """Convert `data` to a tensor; copy an array or tensor only to change its dtype or device."""
+    """Convert `data` to a tensor. Arrays and tensors are copied only to change dtype or device."""
     if not isinstance(data, Tensor):
         data = from_numpy(data) if is_array(data) else tensor(data, dtype=dtype)
     return data.to(dtype=dtype, device=device)

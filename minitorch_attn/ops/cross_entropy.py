@@ -33,8 +33,9 @@ class CrossEntropy(Function):
     where [c = t_i] is 1 for the label and 0 for the other classes. The mean over the rows that are
     not ignored is weighted: L = sum_i loss_i / sum_i w_(t_i).
 
-    Derivation: log p_ic = x_ic - log sum_k exp(x_ik), so d loss_i / dx_ic = p_ic sum_k q_ik - q_ic,
-    which is p - onehot for plain labels; it is multiplied by dL/dloss_i.
+    Derivation: log p_ic = x_ic - log sum_k exp(x_ik), so d loss_i / dx_ic = p_ic sum_k q_ik - q_ic.
+    For labels without weights and smoothing, this is p - onehot. Each row is multiplied by
+    dL/dloss_i.
     Saved: logits, labels, weights; each row's maximum and log-sum-exp as intermediates. `backward`
     computes the probabilities again instead of storing a second array of the logits' size.
     """
@@ -95,7 +96,7 @@ class CrossEntropy(Function):
         """Compute the definition: `log_softmax`, then -sum_c q_c log p_c for each row."""
         log_p = log_softmax(logits, 1)
         valid, labels_or_0, label_weight, total_weight, _, _ = ctx.intermediate
-        ignored = wrap(~valid)  # these losses are set to 0, because 0 * NaN is NaN
+        ignored = wrap(~valid)  # ignored losses are set to 0; multiplying by 0 would keep a NaN
         of_label = log_p.gather(1, wrap(labels_or_0[:, None])).reshape(-1)
         loss = -of_label.masked_fill(ignored, 0.0) * wrap(label_weight)
         if label_smoothing:
@@ -154,7 +155,7 @@ def cross_entropy(
     ShapeError, DTypeError, ArgumentError
         If input, target and weight do not match.
     IndexRangeError
-        If a label is out of range. On a GPU, the error is raised at the next read from it.
+        If a label is out of range. On a GPU, the error is raised when the host next reads a result.
 
     Notes
     -----

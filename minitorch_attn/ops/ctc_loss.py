@@ -38,8 +38,8 @@ class CtcLoss(Function):
         a_t(s) = (a_{t-1}(s) + a_{t-1}(s-1) + skip(s) a_{t-1}(s-2)) y_t(l'_s),
     with a_1 = y_1(l'_s) in the first two states and 0 elsewhere. Eq. 8:
         p(l | x) = a_T(last state) + a_T(second-to-last state).
-    Backward variables (Eqs. 9 to 11), here without the frame's own factor y_t(l'_s): b_t(s) is the
-    probability of the remaining frames,
+    Backward variables (Eqs. 9 to 11): b_t(s) is the probability of the frames after t, given state
+    s at frame t. Unlike in the paper, it does not contain the factor y_t(l'_s) of frame t:
         b_t(s) = sum of y_{t+1}(l'_r) b_{t+1}(r) over r = s, s + 1, and s + 2 if skip(s + 2),
     with b_T = 1 in the last two states. Everything is stored as logarithms, because products of
     many probabilities would underflow.
@@ -50,12 +50,13 @@ class CtcLoss(Function):
         dp / dy_t(k) = sum over l'_s = k of a_t(s) b_t(s) / y_t(k),
         d(-log p) / dlog y_t(k) = -(sum over l'_s = k of a_t(s) b_t(s)) / p.
     The result is minus the posterior probability of label k at frame t. If log_probs =
-    log_softmax(u), its backward pass adds y_t(k), because the posteriors sum to 1. This is Eq. 16:
-    dL/du_t(k) = y_t(k) - posterior_t(k). PyTorch returns Eq. 16 as the gradient of log_probs. That
-    is correct only after a log_softmax, whose backward does not change it (its rows sum to 0).
+    log_softmax(u), the backward pass of log_softmax adds y_t(k), because the posteriors sum to 1.
+    The result is Eq. 16: dL/du_t(k) = y_t(k) - posterior_t(k). PyTorch returns Eq. 16 as the
+    gradient of log_probs. This gradient is correct only for the output of log_softmax: its backward
+    pass does not change Eq. 16, whose rows sum to 0.
 
-    Where no alignment exists, p = 0: the loss is inf and its gradient NaN, or both are 0 with
-    `zero_infinity`. The composed version, used for second derivatives, then returns NaN.
+    If no alignment exists, p = 0, so the loss is inf and its gradient NaN. With `zero_infinity`,
+    both are 0. In this case, the composed version, which computes second derivatives, returns NaN.
     Saved: log_probs; the states and log a_t(s) as intermediates.
     """
 
@@ -69,9 +70,9 @@ class CtcLoss(Function):
         skip = _log_of(xp, skip, emit.dtype)
         alpha = _forward_variables(xp, emit, skip)  # (time, batch, 2 + state)
         last = alpha[xp.maximum(input_lengths - 1, 0), rows]  # (batch, 2 + state)
-        end = 2 * target_lengths + 2  # the last state, behind the two columns
+        end = 2 * target_lengths + 2  # the last state, after the two leading columns
         log_p = _log_add(xp, last[rows, end], last[rows, end - 1])  # Eq. 8
-        # No frames have one alignment, which gives the empty target.
+        # Without frames, the only alignment is empty and gives the empty target.
         log_p = xp.where(input_lengths > 0, log_p, _log_of(xp, target_lengths == 0, emit.dtype))
         ctx.save(log_probs, labels, input_lengths, target_lengths)
         ctx.save_intermediate(states, skip, alpha, log_p)
@@ -127,7 +128,7 @@ class CtcLoss(Function):
 
 
 def _lattice(xp, labels, blank):
-    """Return the label of each state, and whether the blank before it can be skipped."""
+    """Return the label of each state, and whether the blank before this state can be skipped."""
     batch, count = labels.shape
     states = xp.full((batch, 2 * count + 1), blank, dtype="int64")
     states[:, 1::2] = labels
@@ -156,8 +157,8 @@ def _backward_variables(xp, emit, skip, inside, target_lengths):
     """Yield (t, log b_t), Eqs. 10 and 11, from the last frame to the first.
 
     log b_t has shape (batch, state). The caller may overwrite emit[t] once it has received log b_t.
-    `inside` (time, batch) is True for the frames of a sequence; the last of them has b = 1 in the
-    last two states. `emit` and `skip` are as in `_forward_variables`.
+    `inside` (time, batch) is True for the frames of a sequence. In the last of these frames, b = 1
+    in the last two states. `emit` and `skip` are as in `_forward_variables`.
     """
     batch, count = emit.shape[1:]
     state, end = xp.arange(count), 2 * target_lengths[:, None]
@@ -195,7 +196,7 @@ def ctc_loss(
     log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean",
     zero_infinity=False,
 ):  # fmt: skip
-    """Connectionist temporal classification loss: -log of the sum over all alignments.
+    """Connectionist temporal classification loss: -log of the total probability of all alignments.
 
     Parameters
     ----------
@@ -218,20 +219,22 @@ def ctc_loss(
     Returns
     -------
     Tensor
-        A 0-d loss, or the losses (batch,) if `reduction` is "none"; () if `log_probs` has no batch.
+        A 0-d loss. If `reduction` is "none", the losses have shape (batch,), or () without a batch
+        axis.
 
     Raises
     ------
     ShapeError, DTypeError, ArgumentError
         If the arguments do not match. float16 is not supported, as in PyTorch.
     IndexRangeError
-        If a label is out of range. On a GPU, the error is raised at the next read from it.
+        If a label is out of range. On a GPU, the error is raised when the host next reads a result.
 
     Notes
     -----
-    The derivation is in `CtcLoss`. It can be differentiated twice, unlike PyTorch's. Only the loop
-    over time remains in Python; no step of it waits for the device. The host does not read
-    padded targets or lengths; for concatenated targets, it reads the target lengths once.
+    The derivation is in `CtcLoss`. Unlike PyTorch's loss, this loss can be differentiated twice.
+    The only Python loop runs over time, and no step of the loop waits for the device. The host does
+    not read padded targets or lengths. It reads the target lengths once if the targets are
+    concatenated.
 
     References
     ----------
@@ -241,7 +244,7 @@ def ctc_loss(
 
     Examples
     --------
-    Of the alignments of two frames, "-a", "a-" and "aa" give the label a:
+    Three of the four alignments of two frames, "-a", "a-" and "aa", give the label a:
 
     >>> import minitorch_attn as mt
     >>> log_probs = mt.tensor([[0.6, 0.4], [0.6, 0.4]]).log()
@@ -351,7 +354,7 @@ def _padded(targets, lengths):
     """Return the labels as an array (batch, target), whether they are padded or concatenated."""
     if targets.ndim == 2:
         return targets.array
-    counts = lengths.tolist()  # reads from the device, if the lengths are there
+    counts = lengths.tolist()  # copies the lengths from the device to the host
     if sum(counts) != len(targets):
         raise ShapeError(
             "ctc_loss: the target lengths must add up to the length of the targets",

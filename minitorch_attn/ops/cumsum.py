@@ -15,8 +15,8 @@ class Cumsum(Function):
 
     Forward:  y_i = x_0 + ... + x_i
     Backward: grad_x_i = grad_y_i + ... + grad_y_last
-    Derivation: x_i is a term of y_k for every k >= i, so dL/dx_i is the sum of grad_y_k over
-    k >= i: the cumulative sum in the other direction.
+    Derivation: for every k >= i, x_i is a term of y_k, so dL/dx_i is the sum of grad_y_k over k >=
+    i. This is a cumulative sum in the other direction.
     Saved: nothing.
     """
 
@@ -39,7 +39,7 @@ class Cumprod(Function):
     Derivation: dL/dx_i is the sum over k >= i of g_k times the product of all factors of y_k
     except x_i. All terms share the product of the factors before i, y_(i-1). The remaining sum,
         s_i = g_i + g_(i+1) x_(i+1) + g_(i+2) x_(i+1) x_(i+2) + ... = g_i + x_(i+1) s_(i+1),
-    is a recurrence, and dL/dx_i = y_(i-1) s_i. It does not divide by x, which may be 0.
+    is a recurrence, and dL/dx_i = y_(i-1) s_i. The recurrence does not divide by x, which may be 0.
     Saved: the input x and the output y.
     """
 
@@ -93,7 +93,7 @@ class Recurrence(Function):
     Backward: grad_g_i = grad_s_i + a_(i+1) * grad_g_(i+1), grad_a_i = grad_g_i * s_(i-1)
     Derivation: s_0 is g_0. Let r_i = dL/dg_i. g_i affects s_i, and through s_i also s_(i+1):
         r_i = dL/ds_i + a_(i+1) r_(i+1),   the same recurrence in the other direction.
-    a_i multiplies s_(i-1) on its way to s_i, so dL/da_i = r_i s_(i-1).
+    In s_i, a_i multiplies s_(i-1), so dL/da_i = r_i s_(i-1).
     Saved: a and the output s.
     """
 

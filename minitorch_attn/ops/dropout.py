@@ -42,8 +42,8 @@ class ResidualDropout(Function):
 
     Forward:  y = x + branch * mask * scale
     Backward: grad_x = grad_y, grad_branch = grad_y * mask * scale
-    Derivation: a sum passes the gradient on to both terms; the dropout term is as in `Dropout`.
-    Fusing the two saves one array and one pass over memory.
+    Derivation: both terms of a sum receive its gradient. The derivative of the second term is in
+    `Dropout`. Fusing the sum with the dropout saves one array and one pass over memory.
     Saved: the mask, one byte for each element.
     """
 
@@ -66,7 +66,7 @@ class ResidualDropout(Function):
 
 
 def add_dropped(x, branch, p):
-    """Return `x + dropout(branch, p)` in training, as one operation where that is possible.
+    """Return `x + dropout(branch, p)` in training, computed by one operation if possible.
 
     Parameters
     ----------

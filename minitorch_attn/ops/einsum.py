@@ -28,8 +28,8 @@ def einsum(equation, *operands):
         once, in alphabetical order (capitals first). "..." stands for all other axes, which
         broadcast. A letter that appears twice in one operand selects the diagonal of these axes.
     *operands : Tensor, or one sequence of Tensor
-        One tensor for each term. Instead of an equation, each tensor may be followed by the list of
-        its axis numbers; a list at the end then gives the axes of the result.
+        One tensor for each term. Without an equation, each tensor is followed by the list of its
+        axis numbers. A list at the end then gives the axes of the result.
 
     Returns
     -------

@@ -19,7 +19,8 @@ class Embedding(Function):
     Forward:  y = weight[ids]
     Backward: grad_weight[r] = sum of grad_y over the positions where ids = r
     Derivation: each row receives the sum of the gradients of its uses; the padding row does not
-    receive a gradient. With `by_frequency`, the sum is divided by the number of uses in the batch.
+    receive a gradient. With `by_frequency`, the sum is divided by the number of uses of the row in
+    the batch.
     Saved: ids.
     """
 
@@ -77,7 +78,7 @@ class RowTake(Function):
 
     Forward:  y = weight[ids]
     Backward: grad_weight[r] = sum of grad_y over the positions where ids = r
-    Derivation: RowSum of the gradient, with the same padding row and frequencies.
+    Derivation: the gradient is the `RowSum` of grad_y, with the same padding row and frequencies.
     Saved: ids.
     """
 
@@ -142,7 +143,8 @@ def embedding(
     Raises
     ------
     IndexRangeError
-        If a row index is out of range. On a GPU, the error is raised at the next read from it.
+        If a row index is out of range. On a GPU, the error is raised when the host next reads a
+        result.
 
     Examples
     --------
@@ -205,7 +207,8 @@ def one_hot(tensor, num_classes=-1):
     tensor : integer Tensor
         The position of the 1 in each vector.
     num_classes : int, default -1
-        Length of the vectors; -1 means the largest entry plus 1 (the host waits for the GPU).
+        Length of the vectors. -1 means the largest entry plus 1; to read this entry, the host waits
+        for the GPU.
 
     Returns
     -------

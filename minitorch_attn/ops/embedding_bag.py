@@ -25,7 +25,7 @@ def embedding_bag(
     weight : Tensor of shape (rows, embed)
         The table.
     offsets : integer Tensor of shape (bag,), optional
-        Index of the first id of each bag, starting with 0; a bag can be empty.
+        Index of each bag's first id in `input`. The first index is 0; a bag can be empty.
     max_norm, norm_type, scale_grad_by_freq, sparse
         Options of `embedding`.
     mode : {"mean", "sum", "max"}
@@ -43,8 +43,8 @@ def embedding_bag(
 
     Notes
     -----
-    Unlike PyTorch's kernel, this function stores all the rows that it looks up. It pads bags of
-    different lengths to the longest one.
+    Unlike PyTorch's kernel, this function stores all the rows that it looks up. Bags of different
+    lengths are padded to the length of the longest bag.
 
     Examples
     --------
@@ -114,5 +114,5 @@ def _check(input, offsets, mode, per_sample_weights):
         raise ArgumentError(
             "embedding_bag: per_sample_weights must have the shape of input, with mode='sum'",
             got=f"shape {per_sample_weights.shape} for input {input.shape}, mode={mode!r}",
-            hint="divide the sum by the sum of the weights for a weighted mean",
+            hint="for a weighted mean, divide the sum by the sum of the weights",
         )

@@ -17,7 +17,7 @@ from .where import keep_where
 __all__ = ["feed_forward", "feed_forward_composed"]
 
 ACTIVATIONS = {"gelu": Gelu, "gelu_tanh": GeluTanh, "relu": Relu, "silu": Silu}
-KEPT, FROM_ROWS = 2**21, 4096  # blocks: above KEPT hidden elements, from FROM_ROWS rows on
+KEPT, FROM_ROWS = 2**21, 4096  # in blocks: more than KEPT hidden elements, at least FROM_ROWS rows
 ROWS = 512  # rows in a block, so that its hidden layer fits into the caches
 
 
@@ -74,8 +74,8 @@ class FeedForwardInBlocks(Function):
     Forward:  y = f(x @ weight1^T + bias1) @ weight2^T + bias2, one block of rows at a time
     Backward: as in `FeedForward`, one block of rows at a time
 
-    Each block of rows has its own hidden layer, which no other block needs: `forward` computes y
-    block by block and does not keep the hidden layers.
+    No block of rows needs the hidden layer of another block, so `forward` computes y block by block
+    and does not keep the hidden layers.
 
     Derivation: as in `FeedForward`. `backward` computes the hidden layer again, one block at a
     time; the gradients of weights and biases are sums over the blocks. In total, this takes seven
@@ -91,7 +91,7 @@ class FeedForwardInBlocks(Function):
             h = f.value(affine(rows[block], weight1, bias1))  # (row, hidden)
             y[block] = affine(h, weight2, bias2)
         ctx.save(x, weight1, bias1, weight2, bias2)
-        ctx.save_intermediate()  # nothing to save; this marks the op as fused
+        ctx.save_intermediate()  # no intermediates; the call marks the op as fused
         return y.reshape((*x.shape[:-1], weight2.shape[0]))
 
     @staticmethod
@@ -237,7 +237,7 @@ def feed_forward_composed(input, weight1, bias1, weight2, bias2, activation="gel
 
 
 def _fit(x, weight1, bias1, weight2, bias2):
-    """Return True if all are tensors of one floating-point dtype with matching sizes."""
+    """Return True if all arguments are tensors of one floating-point dtype with matching sizes."""
     try:
         dtype, shape = x.array.dtype, x.array.shape
         (hidden, width), (out, also_hidden) = weight1.array.shape, weight2.array.shape

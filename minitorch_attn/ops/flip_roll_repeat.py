@@ -60,7 +60,8 @@ class Tile(Function):
 
     Forward:  y = copies of x side by side
     Backward: grad_x = the sum over the copies
-    Derivation: each element is used once in every copy; its gradient is the sum over the copies.
+    Derivation: each element of x is used once in every copy, so its gradient is the sum over the
+    copies.
     Saved: nothing.
     """
 
@@ -165,7 +166,8 @@ def roll(input, shifts, dims=None):
     shifts : int or tuple of int
         Number of positions by which to shift along each axis in `dims`.
     dims : int or tuple of int, optional
-        Axes along which to shift; None shifts the flattened elements and restores the shape.
+        Axes along which to shift. None flattens the tensor, shifts its elements, and restores the
+        shape.
 
     Examples
     --------
@@ -249,7 +251,8 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     Parameters
     ----------
     input : Tensor
-        Tensor whose slices are repeated; without `repeats`, how often to repeat 0, 1, 2, ...
+        Tensor whose slices are repeated. Without `repeats`, `input` holds the numbers of repeats of
+        0, 1, 2, ...
     repeats : int or integer Tensor
         Number of repeats, or a tensor with one number per slice (on a GPU, this synchronizes).
     dim : int, optional

@@ -47,8 +47,8 @@ class PatchSum(Function):
 
     Forward:  y = zeros with each patch of x added at its position
     Backward: grad_x = every window of grad_y
-    Derivation: an entry of a patch reaches one element of y, so it receives that element's
-    gradient.
+    Derivation: each entry of a patch is added to one element of y, so the entry receives the
+    gradient of this element.
     Saved: nothing.
     """
 
@@ -70,7 +70,7 @@ class PatchSum(Function):
 
 
 def _geometry(where, kernel_size, dilation, padding, stride):
-    """Return kernel, stride, padding and dilation with one entry per axis; padding as pairs."""
+    """Return kernel, stride, padding (before, after) and dilation, each with one entry per axis."""
     kernel = each_axis(kernel_size, 2, where, "kernel_size", 1)
     stride = each_axis(stride, 2, where, "stride", 1)
     dilation = each_axis(dilation, 2, where, "dilation", 1)

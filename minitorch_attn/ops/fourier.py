@@ -21,17 +21,18 @@ from .plumbing.tensor_arguments import as_operand
 from .reshape import movedim
 from .vector_norm import vector_norm
 
-__all__ = []  # their names are too short for `mt`
+__all__ = []  # not exported to `mt`, where names such as `fft` would be too general
 
 
 class Fourier(Function):
-    """Fourier sum along one axis of n elements, of a complex x given as two real arrays.
+    """Fourier sum along an axis of length n. Two real arrays hold the two parts of a complex x.
 
     Forward:  y_k = scale * sum_j x_j exp(sign * 2 pi i j k / n)
     Backward: the same sum of grad_real + i grad_imag, with -sign in place of sign
-    Derivation: y = F x with a symmetric matrix F. For a real loss, the gradient with respect to the
-    real and imaginary parts, read as one complex number, is the conjugate transpose of F times the
-    gradient of y, and conjugation changes the sign of the exponent.
+    Derivation: y = F x with a symmetric matrix F. Write the gradients with respect to the real and
+    imaginary parts as one complex number. For a real loss, the gradient of x is the conjugate
+    transpose of F times the gradient of y. F is symmetric, so only the conjugation remains, which
+    changes the sign of the exponent.
     Saved: nothing.
     """
 
@@ -169,8 +170,8 @@ def fft(input, n=None, dim=-1, norm=None):
     dim : int
         Axis to transform.
     norm : {"backward", "ortho", "forward"}, optional
-        Which of the transform and its inverse is divided by n; "backward", the default, divides
-        the inverse, and "ortho" divides both by sqrt(n).
+        Scaling: "backward", the default, divides the inverse transform by n; "forward" divides this
+        transform by n; "ortho" divides both by sqrt(n).
 
     Returns
     -------
@@ -234,10 +235,10 @@ def irfft(input, n=None, dim=-1, norm=None):
     n = _length("irfft", 2 * (real.shape[axis] - 1) if n is None else n)
     half = n // 2 + 1
     xp = array_module(real.array)
-    weights = xp.full(half, 2.0)  # each stands for itself and its conjugate, which is left out,
+    weights = xp.full(half, 2.0)  # an element counts twice: its conjugate is not stored
     weights[0] = 1.0
     if n % 2 == 0:
-        weights[-1] = 1.0  # but the first and, for an even n, the last are their own conjugates
+        weights[-1] = 1.0  # the first and, for an even n, the last element are their own conjugates
     shape = tuple([half if i == axis else 1 for i in range(real.ndim)])
     weights = tensor_like(weights.reshape(shape), real)
     parts = [None if x is None else _resized(x, axis, half) * weights for x in (real, imag)]
@@ -266,7 +267,7 @@ def ifft2(input, s=None, dim=(-2, -1), norm=None):
 
 @names_arguments
 def rfft2(input, s=None, dim=(-2, -1), norm=None):
-    """`rfft` along the last of two axes, and `fft` along the other; `s` gives their lengths."""
+    """`rfft` along the last of two axes, then `fft` along the first; `s` gives their lengths."""
     return _along_axes("rfft2", rfft, fft, input, s, dim, norm)
 
 

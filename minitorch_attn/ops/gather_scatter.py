@@ -20,7 +20,7 @@ __all__ = ["gather", "scatter", "scatter_add", "take_along_dim"]
 
 
 class Gather(Function):
-    """Gather along one axis: `y[i, j, k] = x[i, index[i, j, k], k]` for dim 1 of three axes.
+    """Gather along one axis; with 3 axes and dim = 1, `y[i, j, k] = x[i, index[i, j, k], k]`.
 
     Forward:  y = x at index along one axis
     Backward: grad_x = zeros with grad_y added at index along one axis
@@ -63,12 +63,13 @@ class GatherBack(Function):
 
 
 class Scatter(Function):
-    """Scatter along one axis: `y[i, index[i, j, k], k] = src[i, j, k]` for dim 1 of three axes.
+    """Scatter along one axis; with 3 axes and dim = 1, `y[i, index[i, j, k], k] = src[i, j, k]`.
 
     Forward:  y = x with src written at index
     Backward: grad_x = grad_y with zeros at index, grad_src = grad_y at index
-    Derivation: a replaced element no longer depends on x; src receives the gathered gradient.
-    If two elements of src have the same position, it is undefined which one is written.
+    Derivation: a replaced element no longer depends on x, and each element of src receives the
+    gradient at its index. If two elements of src have the same index, it is undefined which of them
+    is written.
     Saved: the index.
     """
 
@@ -94,8 +95,8 @@ class ScatterAdd(Function):
 
     Forward:  y = x with src added at index
     Backward: grad_x = grad_y, grad_src = grad_y at index
-    Derivation: dy/dx = 1; src receives the gathered gradient. If several elements of src have
-    the same position, they add up.
+    Derivation: dy/dx = 1, and each element of src receives the gradient at its index. If several
+    elements of src have the same index, they add up.
     Saved: the index.
     """
 
@@ -158,7 +159,8 @@ def gather(input, dim, index):
     dim : int
         Axis of `input` that `index` refers to.
     index : integer Tensor
-        Positions along `dim`; it has as many axes as `input`, and may be larger only along `dim`.
+        Positions along `dim`. `index` has as many axes as `input`, and may be larger than `input`
+        only along `dim`.
 
     Returns
     -------
@@ -167,7 +169,8 @@ def gather(input, dim, index):
     Raises
     ------
     IndexRangeError
-        If an index is out of range. On a GPU, the error is raised at the next read from it.
+        If an index is out of range. On a GPU, the error is raised when the host next reads a
+        result.
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """Grid sampling: read an image at given positions (grid_sample), and affine maps (affine_grid).
 
 A position can lie between elements of the image. Along each axis, the mode selects a few elements
-near the position and weights them according to it; the value is the weighted sum over all
-combinations. The functions are built from other operations, so the gradients with respect to the
-image and to the positions need no formulas of their own.
+near the position and gives them weights, which depend on the position. The sampled value is the
+weighted sum over all combinations of these elements. The functions are built from other operations,
+so autograd computes the gradients with respect to the image and the positions.
 """
 
 import itertools
@@ -36,13 +36,13 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     ----------
     input : Tensor of shape (batch, channel, *space), with two or three spatial axes
     grid : Tensor of shape (batch, *output space, number of spatial axes)
-        Positions (x, y) or (x, y, z), where x is along the last axis of `input`; -1 and 1 are the
-        first and last end of an axis.
+        Positions (x, y) or (x, y, z), where x is along the last axis of `input`. -1 is the start of
+        an axis, and 1 is its end.
     mode : {"bilinear", "nearest", "bicubic"}
-        How elements around a position are weighted; with three spatial axes, "bilinear" means
-        trilinear, and "bicubic" is not supported.
+        Interpolation between the elements around a position. With three spatial axes, "bilinear"
+        means trilinear, and "bicubic" is not supported.
     padding_mode : {"zeros", "border", "reflection"}
-        What lies beyond the ends: zeros, the nearest element, or the mirrored input.
+        Values outside the image: zeros, the nearest element, or the mirrored image.
     align_corners : bool, default False
         Whether -1 and 1 are the centers of the corner elements, instead of their outer edges.
 

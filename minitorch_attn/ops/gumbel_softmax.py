@@ -23,10 +23,10 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
     logits : Tensor
         Floating-point tensor of unnormalized log-probabilities.
     tau : float
-        Temperature, above 0; the samples approach one-hot vectors as it decreases.
+        Temperature, above 0. As the temperature decreases, the samples approach one-hot vectors.
     hard : bool
-        Whether the result is one-hot. The gradient is that of the soft version in either case
-        (the straight-through estimator).
+        Whether the result is one-hot. The gradient is computed as if `hard` were False (the
+        straight-through estimator).
     eps : float
         Ignored; for compatibility with PyTorch.
     dim : int

@@ -246,7 +246,7 @@ def getitem(input, index):
 
 
 def setitem(target, index, value):
-    """Assign `target[index] = value`; every view of the same memory changes with it.
+    """Assign `target[index] = value`; all views of the same memory change, too.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ _AREA = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}
 
 @lru_cache(maxsize=256)
 def _nearest_table(size, places, step, exact):
-    """Map each output element to the input element at its left edge, or center if `exact`.
+    """Map each output element to the input element at its left edge, or at its center if `exact`.
 
     PyTorch computes these positions in single precision, whatever the dtype of the input. On the
     CPU, its forward pass over one or three axes rounds a few positions differently from its
@@ -63,7 +63,7 @@ def _sources(size, places, step, align_corners, below_zero):
 
 @lru_cache(maxsize=256)
 def _linear_table(size, places, step, align_corners):
-    """Linear interpolation between two neighbors, with weights 1 - t and t."""
+    """Table for linear interpolation between two neighbors, with weights 1 - t and t."""
     if size == places:
         left, t = _host.arange(places), _host.zeros(places)
     else:
@@ -74,7 +74,7 @@ def _linear_table(size, places, step, align_corners):
 
 @lru_cache(maxsize=256)
 def _cubic_table(size, places, step, align_corners):
-    """Cubic convolution of four neighbors (`_keys`), a = -0.75; border elements are repeated."""
+    """Table for cubic convolution over four neighbors (a = -0.75) with repeated border elements."""
     left, t = _sources(size, places, step, align_corners, below_zero=True)
     offsets = _host.arange(-1, 3)
     index = _host.clip(left[:, None] + offsets, 0, size - 1)
@@ -101,13 +101,13 @@ def _lanczos(x):
     return _host.where(abs(x) < 3, _host.sinc(x) * _host.sinc(x / 3), 0.0)
 
 
-# mode -> (filter, its reach)
+# mode -> (filter, radius of the filter)
 _FILTERS = {"bilinear": (_triangle, 1), "bicubic": (_keys_half, 2), "lanczos": (_lanczos, 3)}
 
 
 @lru_cache(maxsize=256)
 def _smooth_table(size, places, step, align_corners, mode):
-    """Weights of an antialiasing filter, widened by the downscaling factor if that exceeds 1."""
+    """Table for an antialiasing filter, which is widened by a downscaling factor above 1."""
     function, reach = _FILTERS[mode]
     if align_corners:
         step = (size - 1) / (places - 1) if places > 1 else 0.0
@@ -154,7 +154,8 @@ def interpolate(
         "nearest", "nearest-exact" or "area" for any number of spatial axes; "linear" for one axis;
         "bilinear", "bicubic" or "lanczos" (with `antialias`) for two; "trilinear" for three.
     align_corners : bool, optional
-        If True, align the centers of the corner elements; by default, their outer edges.
+        Whether to align the centers of the corner elements of input and output, instead of their
+        outer edges.
     recompute_scale_factor : bool, optional
         Whether to compute positions from the rounded output sizes instead of `scale_factor`.
     antialias : bool

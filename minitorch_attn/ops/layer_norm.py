@@ -225,7 +225,8 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
 
     Notes
     -----
-    The derivative is in `RMSNorm`. See Zhang and Sennrich 2019 [1]_, Eq. 4, without eps.
+    The derivative is in `RMSNorm`. See Zhang and Sennrich 2019 [1]_, Eq. 4, which does not contain
+    eps.
 
     References
     ----------

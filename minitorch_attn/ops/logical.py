@@ -1,6 +1,7 @@
 """Logical and bitwise operations: and, or, xor, not.
 
-The results are booleans or integers, which do not have gradients, so the graph records nothing.
+The results are booleans or integers, which do not have gradients, so autograd does not record these
+operations.
 """
 
 from ..named_errors import names_arguments

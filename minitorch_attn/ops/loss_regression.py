@@ -289,8 +289,9 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     size_average, reduce : bool, optional
         Deprecated PyTorch arguments, replaced by `reduction`.
     reduction : {"mean", "batchmean", "sum", "none"}
-        "batchmean" divides the sum by the size of axis 0, as the divergence is defined; "mean" also
-        divides by the number of classes.
+        "batchmean" divides the sum by the size of axis 0, which gives the mean divergence per row.
+        "mean" divides the sum by the number of all elements, so it also divides by the number of
+        classes.
     log_target : bool, default False
         Whether `target` holds log-probabilities.
 

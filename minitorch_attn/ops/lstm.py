@@ -166,8 +166,8 @@ def lstm_sequence(
 
     Notes
     -----
-    The derivative is in `LstmSequence`. The gates are those of Gers, Schmidhuber and Cummins [1]_;
-    the projection is Eq. 8 of Sak, Senior and Beaufays [2]_, without their peephole connections.
+    The derivative is in `LstmSequence`. The gates follow Gers, Schmidhuber and Cummins [1]_. The
+    projection is Eq. 8 of Sak, Senior and Beaufays [2]_; their peephole connections are left out.
 
     References
     ----------

@@ -21,8 +21,9 @@ class MatMul(Function):
     Forward:  c = a @ b
     Backward: grad_a = grad_c @ b^T, grad_b = a^T @ grad_c
     Derivation: c_ij = sum_k a_ik b_kj; each gradient is summed over the leading axes that
-    broadcasting repeated. If b is a single matrix and a is a batch, one product computes that sum:
-    with the leading axes of a and grad_c flattened into rows, a^T @ grad_c sums over them.
+    broadcasting repeated. If b is a single matrix and a is a batch, one product computes grad_b
+    with this sum: the leading axes of a and grad_c are flattened into rows, and a^T @ grad_c sums
+    over all rows.
     Saved: both inputs.
     """
 
@@ -88,7 +89,7 @@ def _is_number_array(x):
 
 
 def _conversion(a, b, names):
-    """Return code that converts one operand, preferring an integer one and avoiding parameters."""
+    """Return code that converts one operand: an integer one if possible, and never a parameter."""
     trained = names[1] == "weight" or (b.requires_grad and not a.requires_grad)
     if (b.dtype.kind == "f" != a.dtype.kind) or trained:
         line = f"{names[0]}.float()" if b.dtype == "float32" else f"{names[0]}.to({names[1]}.dtype)"
@@ -113,8 +114,8 @@ def matmul(input, other):
     ----------
     input : Tensor of shape (..., n, k) or (k,)
     other : Tensor of shape (..., k, m) or (k,)
-        A vector acts as a row on the left and as a column on the right. The axis of size 1 that
-        this adds is removed from the result.
+        A vector on the left acts as a matrix with one row, a vector on the right as a matrix with
+        one column. The added axis of size 1 is removed from the result.
 
     Returns
     -------
@@ -311,7 +312,8 @@ def tensordot(a, b, dims=2):
     ----------
     a, b : Tensor
     dims : int, or two sequences of int
-        The axes to sum over: the last `dims` of `a` and first `dims` of `b`, or a list for each.
+        The axes to sum over: the last `dims` axes of `a` and the first `dims` axes of `b`, or one
+        list of axes for each tensor.
 
     Examples
     --------

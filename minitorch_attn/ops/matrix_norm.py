@@ -56,9 +56,10 @@ def matrix_norm(input, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     ----------
     input : Tensor of shape (..., row, column)
     ord : "fro", "nuc", 1, -1, 2, -2, infinity or -infinity
-        "fro" is the Euclidean norm of the elements; 1 and infinity are the largest sum of absolute
-        values of a column and of a row; 2 is the largest singular value, and "nuc" the sum of all.
-        The negative orders take the smallest instead of the largest.
+        "fro" is the Euclidean norm of the elements, 1 the largest sum of absolute values in a
+        column, infinity the largest sum of absolute values in a row, 2 the largest singular value,
+        and "nuc" the sum of all singular values. Negative orders take the smallest column sum, row
+        sum or singular value.
     dim : two ints
         Axes of the rows and of the columns.
     keepdim : bool

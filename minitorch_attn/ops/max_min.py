@@ -20,8 +20,8 @@ class Extreme(Function):
     """Maximum or minimum over some axes; NaN if an element is NaN.
 
     Forward:  y = the largest of x, or the smallest
-    Backward: grad_x = grad_y where x = y, else 0; ties share it
-    Derivation: the derivative is 1 for the element found. If k elements share the maximum or the
+    Backward: grad_x = grad_y where x = y, else 0; ties share the gradient
+    Derivation: the derivative is 1 for the element found. If k elements are equal to the maximum or
     minimum, each receives 1 / k of the gradient, a subgradient at the kink.
     Saved: the input and the output.
     """
@@ -41,7 +41,7 @@ class Extreme(Function):
 
 
 def tie_share(x, y, axis):
-    """Return 1 / k at each of the k elements of x that equal y, its selected value, else 0."""
+    """Return an array with 1 / k at each of the k elements of x that equal y, and 0 elsewhere."""
     same = x == y
     if axis is None:
         same = same | (x != x)  # NaN does not equal itself
@@ -53,7 +53,8 @@ class TieShare(Function):
 
     Forward:  w = 1 / k at each of the k places where `same` is true, else 0
     Backward: none, because `same` is boolean
-    Derivation: the fractions are constant except where ties begin and end.
+    Derivation: the fractions change only where a tie begins or ends; everywhere else they are
+    constant.
     Saved: nothing.
     """
 
@@ -288,7 +289,7 @@ def _extreme_along(name, input, dim, keepdim):
 
 @names_arguments
 def argmax(input, dim=None, keepdim=False):
-    """Index of the maximum; if several elements share it, the index of the first one.
+    """Index of the maximum; if the maximum occurs several times, the index of the first one.
 
     Parameters
     ----------
@@ -313,7 +314,7 @@ def argmax(input, dim=None, keepdim=False):
 
 @names_arguments
 def argmin(input, dim=None, keepdim=False):
-    """Index of the minimum; if several elements share it, the index of the first one.
+    """Index of the minimum; if the minimum occurs several times, the index of the first one.
 
     Parameters
     ----------

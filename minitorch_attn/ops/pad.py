@@ -13,7 +13,7 @@ __all__ = ["pad"]
 
 
 class Pad(Function):
-    """Pad x before and after each axis; a negative amount crops it.
+    """Pad x before and after each axis; a negative amount crops the axis.
 
     Forward:  y = x with `value` around it
     Backward: grad_x = grad_y without the padding
@@ -42,7 +42,7 @@ class Pad(Function):
 
 @names_arguments
 def pad(input, pad, mode="constant", value=None):
-    """Pad `input` at both ends of its axes, or crop it where an amount is negative.
+    """Pad `input` at both ends of its axes; a negative amount crops the axis.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ def pixel_shuffle(input, upscale_factor):
 
     Notes
     -----
-    Shi et al. 2016, arXiv:1609.05158v2, Eq. 4.
+    See Shi et al. 2016, arXiv:1609.05158v2, Eq. 4.
 
     Examples
     --------

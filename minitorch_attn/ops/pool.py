@@ -42,8 +42,8 @@ class MaxPool(Function):
     Derivation: dy_o/dx_i = 1 if x_i is the maximum of window o, else 0. If overlapping windows have
     the same maximum, their gradients add up. Among equal elements, the first in row-major order
     counts as the maximum; among several NaNs, the last.
-    Saved: the indices, as constants. They are not computed if neither the caller nor a gradient
-    needs them; pooling then takes a quarter of the time (3 x 3, stride 2).
+    Saved: the indices, as constants. If neither the caller nor a gradient needs the indices, they
+    are not computed, and pooling takes a quarter of the time (3 x 3, stride 2).
     """
 
     @staticmethod
@@ -54,7 +54,7 @@ class MaxPool(Function):
             return _largest_only(x, tables)
         channels_last = is_channels_last(x)  # the innermost loops then run over channels
         y = images = xp.moveaxis(x, 1, -1) if channels_last else x
-        first = 1 if channels_last else 2  # of the spatial axes
+        first = 1 if channels_last else 2  # first spatial axis
         kinds = [taps.index.shape[1] for taps in tables]
         entry = xp.zeros_like(images, dtype=xp.min_scalar_type(math.prod(kinds)))
         for i in range(len(tables) - 1, -1, -1):
@@ -78,10 +78,11 @@ class MaxPool(Function):
 
 
 def _largest_along(x, entry, count, taps, axis):
-    """Find the largest element of each window along one axis, and its number in the window.
+    """Find the largest element of each window along one axis, and its index in the window.
 
-    `entry` holds the numbers found along the later axes, from 0 to `count` - 1. Windows of up to
-    255 elements have one-byte numbers, which take a quarter of the time of int64 positions.
+    `entry` holds the indices found along the later axes, from 0 to `count` - 1. For windows of up
+    to 255 elements, these indices have one byte, which takes a quarter of the time of int64
+    positions.
     """
     xp = array_module(x)
     best = found = None
@@ -92,7 +93,7 @@ def _largest_along(x, entry, count, taps, axis):
             continue
         better = (part > best) | (part != part)  # NaN does not equal itself
         best = xp.maximum(best, part)
-        found = xp.maximum(found, here * better)  # the numbers increase from tap to tap
+        found = xp.maximum(found, here * better)  # `here` increases from tap to tap
     return best, found
 
 
@@ -109,7 +110,7 @@ def _largest_only(x, tables):
 
 
 def _places(entry, tables, space, first):
-    """Return, for each window, the flat index in the image of its element number `entry`."""
+    """Convert `entry`, an element's index in its window, to its flat index in the image."""
     xp, place, step = array_module(entry), 0, 1
     for i in range(len(tables) - 1, -1, -1):
         index = tables[i].index_on_device_of(entry) * step  # (window, element)

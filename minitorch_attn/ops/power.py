@@ -19,7 +19,7 @@ from .where import Where
 
 __all__ = ["pow", "reciprocal", "rsqrt", "sqrt", "square"]
 
-_FEW = 64  # integer exponents up to this size use products, beyond it rounding errors add up
+_FEW = 64  # largest exponent computed with products; beyond it, rounding errors add up
 
 
 class Square(Function):
@@ -134,9 +134,9 @@ class Power(Function):
 
     Forward:  c = a^b
     Backward: grad_a = sum_to(grad_c * b * a^(b - 1), a), grad_b = sum_to(grad_c * c * log(a), b)
-    Derivation: dc/da = b a^(b-1), which is 0 for b = 0 even at a = 0. From c = exp(b log a),
-    dc/db = c log a, but 0 where a = 0 and b >= 0, because c does not change with b there.
-    Both gradients are summed over the axes that broadcasting repeated.
+    Derivation: dc/da = b a^(b-1), which is 0 for b = 0 even at a = 0. Because c = exp(b log a),
+    dc/db = c log a. Where a = 0 and b >= 0, dc/db is 0, because c does not change with b there.
+    Both gradients are summed over the broadcast axes.
     Saved: the inputs and the output.
     """
 
@@ -272,7 +272,7 @@ def reciprocal(input):
     return Reciprocal.apply(floating(input, "reciprocal"))
 
 
-_FRACTION = InvalidValue(  # integers cannot represent it
+_FRACTION = InvalidValue(  # the result would be a fraction
     ArgumentError, "pow(input, exponent): exponent must not be negative for integers",
     "use input.float()",
 )  # fmt: skip
@@ -285,7 +285,7 @@ def pow(input, exponent):
     ----------
     input : Tensor or number
     exponent : Tensor or number
-        Exponents that are integers from -64 to 64, 1/2 or -1/2 use products and square roots.
+        Integer exponents from -64 to 64 are computed with products, 1/2 and -1/2 with square roots.
 
     Returns
     -------
@@ -313,7 +313,7 @@ def pow(input, exponent):
         base, power = promote(input, exponent)
         if power.array.dtype.kind != "f":
             check_values(power.array, power.array < 0, _FRACTION)
-            if power.device.type != "cpu":  # its error comes later: go on with a valid power
+            if power.device.type != "cpu":  # the error is raised later; use a valid power
                 power = wrap(array_module(power.array).maximum(power.array, 0))
         return Power.apply(base, power)
     except MISFITS as error:

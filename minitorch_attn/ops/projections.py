@@ -18,8 +18,8 @@ class Projections(Function):
     Forward:  y_i = x @ weight_i^T + bias_i
     Backward: with g_i = dL/dy_i, grad_x = sum over i of g_i @ weight_i; weight_i receives
         g_i^T @ x, and bias_i the sum of g_i over rows
-    Derivation: the derivative of each layer is that of `Linear`. All of them read x, so dL/dx is
-    the sum of their gradients; it is added up in place.
+    Derivation: each layer has the derivative of `Linear`. All layers read x, so dL/dx is the sum of
+    their gradients, which is accumulated in place.
     Saved: the inputs x, weight_1, bias_1, weight_2, bias_2, ...
     """
 
@@ -27,7 +27,7 @@ class Projections(Function):
     def forward(ctx, x, *parameters):
         # x (..., in)   parameters: weight_1 (out_1, in), bias_1 (out_1,) or None, weight_2, ...
         ctx.save(x, *parameters)
-        ctx.save_intermediate()  # nothing to save; this marks the op as fused
+        ctx.save_intermediate()  # no intermediates; the call marks the op as fused
         rows, lead = rows_of(x), x.shape[:-1]
         return tuple([
             affine(rows, weight, bias).reshape((*lead, weight.shape[0]))
@@ -65,7 +65,7 @@ def pairs(parameters):
 
 
 def fit(x, parameters):
-    """Return True if all are tensors of one floating-point dtype with matching sizes.
+    """Return True if all arguments are tensors of one floating-point dtype with matching sizes.
 
     Parameters
     ----------

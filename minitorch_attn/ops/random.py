@@ -1,7 +1,7 @@
 """Random numbers: rand, randn, randint, randperm, normal, bernoulli and multinomial.
 
-All of them are drawn on the host by the generator that `mt.manual_seed` seeds, and then copied to
-the device, so that a seed gives the same numbers on every device.
+A generator on the host, which `mt.manual_seed` seeds, draws all numbers, and the numbers are then
+copied to the device. The same seed therefore gives the same numbers on every device.
 """
 
 from ..backend import as_device, from_host, host_generator
@@ -240,8 +240,8 @@ def multinomial(input, num_samples, replacement=False, *, generator=None):
 
     Notes
     -----
-    Without replacement, the indices are those of the largest `log(weight) + g`, where g is Gumbel
-    noise; see Kool, van Hoof and Welling 2019, arXiv:1903.06059v2, section 2.
+    Sampling without replacement adds Gumbel noise g to each `log(weight)` and returns the indices
+    of the largest sums. See Kool, van Hoof and Welling 2019, arXiv:1903.06059v2, section 2.
 
     Examples
     --------
@@ -268,7 +268,7 @@ def _with_replacement(rows, count, generator):
 
 
 def _without_replacement(rows, count, generator):
-    """Find the `count` smallest of exponential waiting times, whose rates are the weights."""
+    """Return the indices of the `count` earliest exponential times, with the weights as rates."""
     waits = generator.standard_exponential(rows.shape)
     positive = rows > 0
     waits[~positive] = float("inf")
@@ -300,5 +300,5 @@ def _check_weights(input, weights, count, replacement):
         raise ArgumentError(
             "multinomial: num_samples exceeds the number of categories that can be drawn",
             got=f"num_samples={count}, and {fewest} weights above 0 in a row",
-            hint="replacement=True draws an index more than once",
+            hint="replacement=True can draw an index more than once",
         )

@@ -25,7 +25,8 @@ class Relu(Function):
 
     Forward:  y = max(x, 0)
     Backward: grad_x = grad_y * (x > 0)
-    Derivation: the derivative is 1 for x > 0, else 0, also at the kink x = 0 by convention.
+    Derivation: the derivative is 1 for x > 0 and 0 for x < 0. At the kink x = 0, it is 0 by
+    convention.
     Saved: the output y.
     """
 
@@ -44,7 +45,7 @@ class Relu(Function):
     def value(x):
         """Return y = max(x, 0) for an array x."""
         xp = array_module(x)
-        zeros = xp.zeros(x.shape[-1:], dtype=x.dtype)  # a row; NumPy is slower with a scalar
+        zeros = xp.zeros(x.shape[-1:], dtype=x.dtype)  # one row: NumPy is slower with a scalar
         return xp.maximum(x, zeros)
 
     @staticmethod
@@ -59,7 +60,7 @@ class LeakyRelu(Function):
 
     Forward:  y = where(x > 0, x, slope * x)
     Backward: grad_x = grad_y * where(x > 0, 1, slope)
-    Derivation: the derivative is 1 for x > 0, else the slope, also at the kink x = 0.
+    Derivation: the derivative is 1 for x > 0, and the slope for x < 0 and at the kink x = 0.
     Saved: the input x.
     """
 
@@ -81,7 +82,8 @@ class Prelu(Function):
     Forward:  y = where(x > 0, x, w * x)
     Backward: grad_x = grad_y * where(x > 0, 1, w),
         grad_w = sum_to(grad_y * where(x > 0, 0, x), w)
-    Derivation: dy/dw = x below the kink, else 0; summed over the elements that share a slope.
+    Derivation: dy/dw = x below the kink, else 0. The gradient is summed over the elements that
+    share a slope.
     Saved: both inputs.
     """
 
@@ -106,7 +108,7 @@ class Elu(Function):
 
     Forward:  y = scale * where(x > 0, x, alpha * (exp(rate * x) - 1))
     Backward: grad_x = grad_y * scale * where(x > 0, 1, alpha * rate * exp(rate * x))
-    Derivation: the derivative of each branch; x = 0 belongs to the exponential branch.
+    Derivation: each branch has its own derivative. x = 0 belongs to the exponential branch.
     Saved: the input x.
     """
 

@@ -4,8 +4,8 @@ One array `(row, feature)` holds the tokens of a batch, ordered by step: first t
 one per sequence, then the tokens of step 1, and so on. The sequences are sorted by decreasing
 length, so the sequences that have a step t are the first n = `batch_sizes[t]` of the batch.
 
-One matrix product computes the part that depends only on the input, for all steps; the part that
-depends on the previous state is computed step by step. Each sequence has a state, and step t
+The part of the network that depends only on the input is one matrix product for all steps. The part
+that depends on the previous state is computed step by step. Each sequence has a state, and step t
 replaces the states of the first n sequences. In the forward direction, a sequence that has ended
 keeps its last state; in reverse, a sequence that has not started keeps its initial state.
 """

@@ -1,7 +1,8 @@
 """Rounding: sign, floor, ceil, trunc, round, floor_divide, and the remainders.
 
-These functions, except the remainders, are constant between jumps, so the derivative is 0; at a
-jump, it is 0 by convention. After a backward pass, `x.grad` is a tensor of zeros, not None.
+Except for the remainders, these functions are constant between their jumps, so their derivative is
+0. At a jump, the derivative is 0 by convention. After a backward pass, `x.grad` is a tensor of
+zeros, not None.
 """
 
 from ..autograd.broadcasting import sum_to_shape
@@ -111,7 +112,7 @@ class Remainder(Function):
     Forward:  c = a - floor(a / b) * b
     Backward: grad_a = sum_to(grad_c, a), grad_b = sum_to(-grad_c * floor(a / b), b)
     Derivation: floor(a / b) is constant between its jumps, so dc/da = 1 and
-    dc/db = -floor(a / b). Both are summed over the axes that broadcasting repeated.
+    dc/db = -floor(a / b). Both gradients are summed over the broadcast axes.
     Saved: both inputs.
     """
 
@@ -136,7 +137,7 @@ class Fmod(Function):
     Forward:  c = a - trunc(a / b) * b
     Backward: grad_a = sum_to(grad_c, a), grad_b = sum_to(-grad_c * trunc(a / b), b)
     Derivation: trunc(a / b) is constant between its jumps, so dc/da = 1 and
-    dc/db = -trunc(a / b). Both are summed over the axes that broadcasting repeated.
+    dc/db = -trunc(a / b). Both gradients are summed over the broadcast axes.
     Saved: both inputs.
     """
 

@@ -1,4 +1,4 @@
-"""scatter_reduce: combine elements with the same index: sum, product, mean, maximum, minimum."""
+"""scatter_reduce: combine elements with the same index by a sum, product, mean, max or min."""
 
 import math
 
@@ -19,12 +19,13 @@ __all__ = ["scatter_reduce"]
 
 
 class ScatterExtreme(Function):
-    """Scatter with a maximum or minimum: y is the largest of x and the src scattered to it.
+    """Scatter with a maximum or minimum: y is the extreme of x and the src elements sent to it.
 
     Forward:  y = the larger of x and src at index, or the smaller
     Backward: grad_x = grad_y / k where x = y, else 0; grad_src = (grad_y / k) at index where
         src = y at index, else 0
-    Derivation: the derivative is 1 for the element chosen; k equal elements share it.
+    Derivation: the derivative is 1 for the element chosen. If k elements are equal to y, each
+    receives 1 / k of the gradient.
     Saved: the index, k, and which elements are equal to y.
     """
 
@@ -53,22 +54,25 @@ class ScatterExtreme(Function):
 
 @with_kernel
 def extreme_at(y, grid, src, largest):
-    """Replace y at `grid` by the larger of y and src, or by the smaller, in place."""
+    """Replace y at `grid`, in place, by the larger (or smaller) of y and src."""
     xp = array_module(y)
     (xp.maximum if largest else xp.minimum).at(y, grid, src)
 
 
 class ScatterProduct(Function):
-    """Scatter with a product: y is the product of x and the src scattered to it.
+    """Scatter with a product: y is the product of x and the elements of src scattered to it.
 
     Forward:  y = x * (the product of the src whose index points there)
     Backward: grad_x = grad_y * (the product of the src); grad_src = grad_y * (the product of x and
         the other src) at index
-    Derivation: a product is linear in each factor, with the product of the others as its slope.
+    Derivation: a product is linear in each factor, and its derivative is the product of the other
+    factors.
     Saved: x, src and the index; which factors are 0, and how many in each product.
 
-    Let y' be the product of the nonzero factors. If no factor is 0, the product of the others is
-    y' / factor. If one is 0, it is y' for that one and 0 for the rest. If several are 0, it is 0.
+    The gradient of a factor contains the product of the other factors. Let y' be the product of all
+    nonzero factors. If no factor is 0, the product of the others is y' / factor. If exactly one
+    factor is 0, the product of the others is y' for this factor and 0 for every other factor. If
+    several factors are 0, the product of the others is always 0.
     """
 
     @staticmethod

@@ -41,7 +41,7 @@ def masked_select(input, mask):
 
 @names_arguments
 def nonzero(input, *, as_tuple=False):
-    """Indices of the nonzero elements; on a GPU, this waits for the device.
+    """Indices of the nonzero elements. On a GPU, the host waits for the result.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def searchsorted(
         Whether the result is int32 instead of int64.
     right : bool
     side : {"left", "right"}, optional
-        The same choice as `right`, as NumPy spells it.
+        NumPy's form of the same choice: "right" means `right=True`.
     sorter : Tensor of int64, shape (n,), optional
         Indices that sort `sorted_sequence`, if it is not sorted itself.
 

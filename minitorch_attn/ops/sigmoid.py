@@ -65,7 +65,7 @@ class LogSigmoid(Function):
 
     Forward:  y = -log(1 + exp(-x))
     Backward: grad_x = grad_y / (1 + exp(x))
-    Derivation: with s the sigmoid, dy/dx = s'(x) / s(x) = 1 - s(x) = s(-x).
+    Derivation: with the sigmoid s, dy/dx = s'(x) / s(x) = 1 - s(x) = s(-x).
     Saved: the input x.
     """
 
@@ -113,8 +113,8 @@ class LogAddExp(Function):
     Forward:  y = log(exp(a) + exp(b))
     Backward: grad_a = sum_to(grad_y / (1 + exp(b - a)), a),
         grad_b = sum_to(grad_y / (1 + exp(a - b)), b)
-    Derivation: with s the sigmoid, dy/da = e^a / (e^a + e^b) = s(a - b) and dy/db = s(b - a).
-    Both gradients are summed over the broadcast axes.
+    Derivation: with the sigmoid s, dy/da = e^a / (e^a + e^b) = s(a - b) and dy/db = s(b - a). Both
+    gradients are summed over the broadcast axes.
     Saved: both inputs.
     """
 

@@ -17,8 +17,8 @@ class Windows(Function):
 
     Forward:  y = windows along an axis of x
     Backward: grad_x = zeros with grad_y added where each element was taken
-    Derivation: y_..i..k = x_..(i*step + k)..: an element receives the gradients of all windows
-    that contain it.
+    Derivation: y_..i..k = x_..(i*step + k).. for element k of window i, so an element of x receives
+    the gradients of all windows that contain it.
     Saved: nothing.
     """
 

@@ -61,7 +61,7 @@ class MaskedSoftmax(Function):
     blocked x_j is 0, because y_j = 0.
     Saved: the output y.
 
-    If nothing is left to sum (all blocked, or all x_i = -inf), y is 0, and so is dL/dx.
+    If all positions are blocked, or all allowed x_i are -inf, y and dL/dx are 0.
     """
 
     @staticmethod
@@ -143,7 +143,7 @@ class LogSumExp(Function):
 
 @computes("softmax in place", reveals=("softmax", "masked softmax"))
 def softmax_in_place(x, axis):
-    """Overwrite x with its softmax, and return it; zeros where every entry of a row is -inf."""
+    """Overwrite x with its softmax, and return x. A row with only -inf entries becomes zeros."""
     xp = array_module(x)
     x_max = max_along(x, axis)
     x -= xp.maximum(x_max, _lowest(x.dtype, xp))  # -inf minus a finite number is -inf

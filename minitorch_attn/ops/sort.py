@@ -20,11 +20,12 @@ _Median = namedtuple("median", "values indices")
 
 
 class Median(Function):
-    """Median of all elements: the lower of the two middle ones; NaN if any element is NaN.
+    """Median of all elements, or the lower of two middle elements; NaN if any element is NaN.
 
     Forward:  y = the middle element of x in sorted order
-    Backward: grad_x = grad_y where x = y, else 0; ties share it
-    Derivation: the derivative is 1 for the element found; equal elements share it.
+    Backward: grad_x = grad_y where x = y, else 0; ties share the gradient
+    Derivation: the derivative is 1 for the element found. Elements that are equal to it share the
+    gradient equally.
     Saved: the input and the output.
     """
 
@@ -185,7 +186,7 @@ def _zero_index(input):
 
 @names_arguments
 def median(input, dim=None, keepdim=False):
-    """Median of all elements or along an axis: the lower one if two are in the middle.
+    """Median of all elements or along an axis; of two middle elements, the lower one.
 
     Parameters
     ----------

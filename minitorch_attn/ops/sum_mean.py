@@ -63,8 +63,8 @@ class Prod(Function):
 
     Forward:  y = product(x)
     Backward: grad_x_i = grad_y * the product of all other x
-    Derivation: dy/dx_i is the product of the elements before i times that of the elements after i.
-    It equals y / x_i, which is undefined where x_i = 0.
+    Derivation: dy/dx_i is the product of the elements before i times the product of the elements
+    after i. This product equals y / x_i, but y / x_i is undefined where x_i = 0.
     Saved: the input x.
     """
 
@@ -210,7 +210,7 @@ def mean(input, dim=None, keepdim=False, *, dtype=None):
 
 
 def require_floating(input, name):
-    """Raise DTypeError unless `input` is floating-point; a mean needs fractions."""
+    """Raise DTypeError unless `input` is floating-point, because a mean is usually a fraction."""
     if input.array.dtype.kind != "f":
         raise DTypeError(
             f"{name}(input): input must be a floating-point tensor",

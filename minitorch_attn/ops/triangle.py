@@ -109,7 +109,7 @@ def tril(input, diagonal=0):
     ----------
     input : Tensor of shape (..., n, m)
     diagonal : int, default 0
-        Diagonal that bounds the triangle: 0 is the main diagonal, 1 is the one above it.
+        Diagonal that bounds the triangle: 0 is the main diagonal, and 1 is the diagonal above it.
 
     Examples
     --------

@@ -17,7 +17,7 @@ __all__ = ["bincount", "unique", "unique_consecutive"]
 
 @names_arguments
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
-    """Distinct elements of a tensor in ascending order; on a GPU, this waits for the device.
+    """Distinct elements of a tensor in ascending order. On a GPU, the host waits for the result.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ _NEGATIVE = InvalidValue(
 
 @names_arguments
 def bincount(input, weights=None, minlength=0):
-    """How often each of the numbers 0, 1, 2, ... occurs; on a GPU, this waits for the device.
+    """Count how often each of 0, 1, 2, ... occurs. On a GPU, the host waits for the result.
 
     Parameters
     ----------
@@ -129,7 +129,8 @@ def bincount(input, weights=None, minlength=0):
 
     Returns
     -------
-    Tensor of int64; with weights, of their dtype if it is floating-point, else float64
+    Tensor
+        The dtype is int64 without weights, that of floating-point weights, else float64.
 
     Examples
     --------

@@ -19,8 +19,8 @@ class Var(Function):
 
     Forward:  y = sum((x - mean(x))^2) / (n - correction)
     Backward: grad_x = grad_y * 2 * (x - mean(x)) / (n - correction)
-    Derivation: dy/dx_i = 2 (x_i - m) / (n - correction) with m = mean(x). The part through m
-    vanishes, because the differences from the mean sum to 0.
+    Derivation: dy/dx_i = 2 (x_i - m) / (n - correction) with m = mean(x). m depends on x_i, too,
+    but this part of the derivative vanishes, because the differences from the mean sum to 0.
     Saved: the input x.
     """
 
@@ -42,8 +42,8 @@ class Std(Function):
 
     Forward:  y = sqrt(sum((x - mean(x))^2) / (n - correction))
     Backward: grad_x = grad_y * (x - mean(x)) / (y * (n - correction))
-    Derivation: with v the variance, dy/dv = 1 / (2 y), and dv/dx_i as in Var; 0 by convention
-    where y = 0.
+    Derivation: with the variance v, dy/dv = 1 / (2 y), and dv/dx_i is as in `Var`. Where y = 0, the
+    gradient is 0 by convention.
     Saved: the input x and the output y.
     """
 

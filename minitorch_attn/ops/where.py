@@ -25,7 +25,7 @@ class Where(Function):
     Backward: grad_a = sum_to(where(condition, grad_y, 0), a),
         grad_b = sum_to(where(condition, 0, grad_y), b)
     Derivation: the derivative is 1 for the chosen operand and 0 for the other, even if the gradient
-    is NaN. Both are summed over the axes that broadcasting repeated.
+    is NaN. Both gradients are summed over the broadcast axes.
     Saved: the condition.
     """
 
@@ -66,8 +66,9 @@ class Maximum(Function):
     Forward:  c = max(a, b)
     Backward: grad_a = sum_to(grad_c * (a > b), a), grad_b = sum_to(grad_c * (b > a), b);
         half each where equal
-    Derivation: the derivative is 1 for the larger operand and 0 for the other. Equal operands each
-    receive one half, a subgradient. Both are summed over the axes that broadcasting repeated.
+    Derivation: the derivative is 1 for the larger operand and 0 for the other. If the operands are
+    equal, each receives one half of the gradient, a subgradient. Both gradients are summed over the
+    broadcast axes.
     Saved: both inputs.
     """
 
@@ -88,8 +89,9 @@ class Minimum(Function):
     Forward:  c = min(a, b)
     Backward: grad_a = sum_to(grad_c * (a < b), a), grad_b = sum_to(grad_c * (b < a), b);
         half each where equal
-    Derivation: the derivative is 1 for the smaller operand and 0 for the other. Equal operands each
-    receive one half, a subgradient. Both are summed over the axes that broadcasting repeated.
+    Derivation: the derivative is 1 for the smaller operand and 0 for the other. If the operands are
+    equal, each receives one half of the gradient, a subgradient. Both gradients are summed over the
+    broadcast axes.
     Saved: both inputs.
     """
 
@@ -142,9 +144,9 @@ class ClampTo(Function):
 
     Forward:  y = min(max(x, low), high)
     Backward: the gradient goes to whichever of x, low and high was chosen
-    Derivation: the derivative is 1 for the operand chosen: x inside and at the limits, else the
-    limit that x crossed, or high where low > high. Each gradient is summed over the axes that
-    broadcasting repeated.
+    Derivation: the derivative is 1 for the operand that is chosen. This operand is x inside and at
+    the limits, otherwise the limit that x crossed, or high where low > high. Each gradient is
+    summed over the axes that broadcasting repeated.
     Saved: the inputs.
     """
 
@@ -276,7 +278,7 @@ def masked_fill(input, mask, value):
 
 @names_arguments
 def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
-    """Replace NaN and infinities by numbers; only the other elements receive a gradient.
+    """Replace NaN and infinities by numbers; the replaced elements do not receive a gradient.
 
     Parameters
     ----------

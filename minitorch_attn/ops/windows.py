@@ -1,8 +1,8 @@
 """Windows of an image map for shifted-window attention, as in the Swin Transformer.
 
 Liu et al. 2021, "Swin Transformer: Hierarchical Vision Transformer using Shifted Windows",
-arXiv:2103.14030v2, section 3.2. Partitioning a map into windows and merging them are permutations
-that invert each other, so the backward pass of each is the other.
+arXiv:2103.14030v2, section 3.2. Partitioning a map into windows and merging the windows are inverse
+permutations of the elements, so each of them is the backward pass of the other.
 """
 
 from functools import lru_cache
@@ -17,7 +17,7 @@ __all__ = [
     "window_regions",
 ]  # fmt: skip
 
-_CACHED = 32  # masks, and indices: a model needs one of each per stage
+_CACHED = 32  # cached masks, and cached indices; a model needs one of each per stage
 
 
 @computes("windows")
@@ -27,7 +27,7 @@ def window_partition(x, window_size):
     Parameters
     ----------
     x : Tensor of shape (batch, height, width, embed)
-        Map whose height and width are multiples of those of the window.
+        Map whose height and width are multiples of the window's height and width.
     window_size : (int, int)
         Height and width of a window.
 
@@ -114,7 +114,7 @@ def relative_position_index(window_size, device=None):
 
 @lru_cache(maxsize=_CACHED)
 def cached_position_index(window_size, device):
-    """Return `relative_position_index`, the same Tensor in each call: do not change it in place.
+    """Return `relative_position_index` from a cache. Do not change the Tensor in place.
 
     Parameters
     ----------
@@ -132,7 +132,8 @@ def window_regions(height, width, window_size, shift_size, device=None):
     height, width : int
         Height and width of the map.
     window_size, shift_size : (int, int)
-        Size of a window, and how far the map was rolled upward and to the left.
+        Size of a window, and numbers of rows and columns by which the map was rolled up and to the
+        left.
 
     Returns
     -------
@@ -208,7 +209,7 @@ def _grid(height, width, window_size, where):
         raise ShapeError(
             f"{where}: the map size is not divisible by window_size",
             got=f"a map of {height} x {width}, windows of {window_size[0]} x {window_size[1]}",
-            expected="height and width that are multiples of those of the window",
+            expected="a map height and width that are multiples of the window's",
             hint="pad the map at its right and bottom edges",
         )
     return height // window_size[0], width // window_size[1]

@@ -45,7 +45,7 @@ def _rms(xp, x):
 
 
 class Adafactor(_PerParameter):
-    r"""Adafactor as in PyTorch: factored second moments, steps relative to the parameter's RMS.
+    r"""Adafactor as in PyTorch: factored second moments, and steps relative to the parameter's RMS.
 
     For a matrix p with gradient g at step t, and beta_t = 1 - t^beta2_decay:
         R <- beta_t R + (1 - beta_t) row means of g^2
@@ -146,9 +146,9 @@ class Adafactor(_PerParameter):
 class HFAdafactor(_PerParameter):
     r"""Adafactor as in Hugging Face transformers.
 
-    It differs from `Adafactor` in three ways. It adds eps1 to g^2. The step is relative to rms(p)
-    only with `scale_parameter`. With `relative_step`, the learning rate is min(1e-2, 1/sqrt(t));
-    if `warmup_init` is also set, it is min(1e-6 t, 1/sqrt(t)).
+    `HFAdafactor` differs from `Adafactor` in three ways. First, eps1 is added to g^2. Second, the
+    step is relative to rms(p) only with `scale_parameter`. Third, with `relative_step`, the
+    learning rate is min(1e-2, 1/sqrt(t)), or min(1e-6 t, 1/sqrt(t)) if `warmup_init` is also set.
 
     Parameters
     ----------

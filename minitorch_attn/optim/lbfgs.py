@@ -1,4 +1,4 @@
-"""LBFGS: quasi-Newton steps computed from recent steps and the gradient's change in each."""
+"""LBFGS: a quasi-Newton optimizer that computes each step from the recent steps and gradients."""
 
 from ..autograd import no_grad
 from ..errors import ArgumentError
@@ -13,8 +13,9 @@ __all__ = ["LBFGS"]
 class LBFGS(Optimizer):
     r"""L-BFGS (limited-memory BFGS), for models with few parameters and deterministic losses.
 
-    From recent steps s and the changes y of the gradient g in each step, it estimates the inverse H
-    of the matrix of second derivatives, and moves all parameters p together:
+    The optimizer keeps recent steps s and the changes y of the gradient g in these steps. From
+    them, it estimates H, the inverse of the matrix of second derivatives, and moves all parameters
+    p together:
 
         p <- p - lr H g
 
@@ -25,7 +26,8 @@ class LBFGS(Optimizer):
     params : iterable of Tensor
         A single group, without options of its own.
     lr : float, default 1
-        Factor of each step; the first one is also divided by the sum of abs(g), if that is above 1.
+        Factor of each step. The first step is also divided by the sum of abs(g), if this sum is
+        above 1.
     max_iter : int, default 20
         Largest number of updates in one call of `step`.
     max_eval : int, optional
@@ -60,7 +62,7 @@ class LBFGS(Optimizer):
     tensor([1., 1.])
     """
 
-    step_in_state = False  # it counts its steps under PyTorch's name, n_iter
+    step_in_state = False  # the state counts the steps in "n_iter", as in PyTorch
 
     def __init__(
         self, params, lr=1.0, max_iter=20, max_eval=None, tolerance_grad=1e-7,

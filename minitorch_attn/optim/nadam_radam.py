@@ -104,8 +104,9 @@ class RAdam(Optimizer):
         p <- p - lr r m^ / sqrt(v^)   if n_t > 5,   else   p <- p - lr m^
 
     In the first steps, v averages only a few gradients (effectively n_t), so the quotient
-    m^ / sqrt(v^) has a large variance. RAdam does not divide at first, and later multiplies the
-    quotient by r < 1. It adds eps to sqrt(v). Weight decay works as in `NAdam`.
+    m^ / sqrt(v^) has a large variance. RAdam therefore does not divide by sqrt(v^) at first, and
+    later multiplies the quotient by r < 1. eps is added to sqrt(v). Weight decay works as in
+    `NAdam`.
 
     Parameters
     ----------

@@ -29,9 +29,9 @@ __all__ = ["Optimizer"]
 class Optimizer(NamedErrors):
     """Base class of the optimizers, with PyTorch's interface.
 
-    A subclass defines `names_of_state(group)`, the names of the buffers that it keeps for each
-    parameter, and `update(group, step, value, grad, *state, scratch_a, scratch_b)`, which changes
-    `value` and the state in place for a block of elements.
+    A subclass defines two methods. `names_of_state(group)` returns the names of the buffers that
+    the optimizer keeps for each parameter. `update(group, step, value, grad, *state, scratch_a,
+    scratch_b)` changes `value` and the state in place for a block of elements.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ class Optimizer(NamedErrors):
         if not params:
             raise ArgumentError(
                 "optimizer: the list of parameters must not be empty",
-                hint="pass model.parameters(), which can be read only once; layers in a list are "
-                "found only in an nn.ModuleList",
+                hint="pass model.parameters(), an iterator that can be read only once; put a list "
+                "of layers into an nn.ModuleList",
             )
         groups = params if isinstance(params[0], dict) else [{"params": params}]
         for group in groups:
@@ -146,7 +146,7 @@ class Optimizer(NamedErrors):
             return closure()
 
     def start_state(self, group, name, view):
-        """Initialize a new state buffer, which is already zero, if it needs a different value."""
+        """Fill a new state buffer, which holds zeros, if its initial value is not zero."""
 
     def names_of_state(self, group):
         """Return the names of the state buffers of this group."""
@@ -219,7 +219,7 @@ class Optimizer(NamedErrors):
         return any(buffer is one for buffers in self._buffers for one in buffers or ())
 
     def _replayed(self, buffer, indices, change):
-        """Count an update made by a CUDA graph; `change=-1` undoes this after a failed capture."""
+        """Count an update by a CUDA graph; `change=-1` takes it back after a failed capture."""
         if self.step_in_state:
             for i in indices:
                 self.state[buffer.parameters[i]]["step"].array += change
@@ -233,7 +233,7 @@ class Optimizer(NamedErrors):
             self.update(group, step, *parts)
 
     def _update_by_kernel(self, group, buffer, names, blocks):
-        """Update the blocks with the optimizer's kernel, if it has one; return the others."""
+        """Update blocks with the optimizer's kernel, if it has one; return the remaining blocks."""
         left = []
         for step, low, high in blocks:
             grads = buffer.gradients(low, high)

@@ -6,8 +6,9 @@ if the loss falls enough, and the slope has become small enough:
     phi(t) <= phi(0) + c1 t phi'(0)        abs(phi'(t)) <= c2 abs(phi'(0))
 
 First the step grows until an interval is known to contain such a t. Then the interval shrinks:
-each new t is the minimum of the cubic polynomial through both ends. These are algorithms 3.5 and
-3.6 of Nocedal and Wright 2006, "Numerical Optimization", section 3.5, with PyTorch's limits.
+each new t is the minimum of the cubic polynomial through both ends. The two phases are algorithms
+3.5 and 3.6 of Nocedal and Wright 2006, "Numerical Optimization", section 3.5, with PyTorch's
+limits.
 """
 
 import math
@@ -41,12 +42,13 @@ def strong_wolfe(evaluate, start, t, tolerance, most):
     tolerance : float
         The search ends if t would change by less than this.
     most : int
-        Number of calls of `evaluate` after which the search ends; the last step may take one more.
+        Number of calls of `evaluate` after which the search ends. The last step may take one more
+        call.
 
     Returns
     -------
     Point
-        The point found, or the one with the smallest loss if the search ends without one.
+        The accepted point, or the point with the smallest loss if no point was accepted.
     count : int
         Number of calls of `evaluate`.
 
@@ -75,7 +77,7 @@ def _flat_enough(point, start):
 
 
 def _bracket(evaluate, start, t, most):
-    """Return both ends of a bracket, or an acceptable point and None; and the number of tries."""
+    """Return the two ends of a bracket (or an accepted point and None) and the number of tries."""
     before, point = start, evaluate(t)
     for tried in range(1, most + 1):
         rises = tried > 2 and point.loss >= before.loss

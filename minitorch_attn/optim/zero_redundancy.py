@@ -22,7 +22,7 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     Every rank has all parameters and all gradients, but updates only its own share of the
     parameters, and keeps state for these only. After the update, each rank sends its parameters to
-    the others. The result is that of `optimizer_class`.
+    the others. The result is the same as with `optimizer_class` itself.
 
     Parameters
     ----------
@@ -53,11 +53,12 @@ class ZeroRedundancyOptimizer(Optimizer):
     Notes
     -----
     *Memory.* AdamW keeps two numbers for each of the Psi parameters. With N ranks, each rank keeps
-    about 2 Psi / N of them. The shares can differ because parameter tensors are not split: from
-    largest to smallest, each is assigned to the rank with the fewest numbers so far.
+    about 2 Psi / N of them. Parameter tensors are not split, so the shares can differ. The tensors
+    are assigned from the largest to the smallest, each to the rank with the fewest numbers so far.
 
-    *Messages.* Each rank broadcasts its share: Psi numbers in all, as many as an all-gather sends.
-    Averaging the gradients (`DistributedDataParallel`) sends 2 Psi (N - 1) / N numbers per rank.
+    *Messages.* Each rank broadcasts its share. Together, the ranks send Psi numbers, the same as in
+    an all-gather. Averaging the gradients (`DistributedDataParallel`) sends 2 Psi (N - 1) / N
+    numbers per rank.
 
     Rajbhandari et al. 2020 [1]_ call this stage P_os, and can split a parameter at any element.
 
@@ -108,7 +109,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         return {**group, "params": [p for p in group["params"] if self.owners[p] == self._rank]}
 
     def step(self, closure=None):
-        """Update this rank's parameters, and receive the others.
+        """Update this rank's parameters, and receive the other parameters from their ranks.
 
         Parameters
         ----------
@@ -215,7 +216,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         Parameters
         ----------
         state_dict : dict
-            From this class, with any number of ranks, or from `optimizer_class`.
+            State dict of this class, saved with any number of ranks, or of `optimizer_class`.
         """
         check_saved(state_dict, OPTIMIZER, "ZeroRedundancyOptimizer")
         saved = state_dict["param_groups"]
@@ -272,8 +273,8 @@ def _packed(state):
     Returns
     -------
     contents : list
-        [entries, sizes]: entries [number, name, dtype, shape], or [number, name, value]; and the
-        number of elements of each dtype.
+        [entries, sizes]. An entry is [number, name, dtype, shape] or [number, name, value]; `sizes`
+        holds the number of elements of each dtype.
     arrays : dict of str to array
         For each dtype, the elements of all its tensors.
     """

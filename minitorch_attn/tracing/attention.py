@@ -1,7 +1,7 @@
 """Find attention in a recorded computation: its weights, mask, heads and Swin windows.
 
-Attention is recognized by its computation: a matrix product whose first factor comes from a
-softmax over its last axis, possibly after dropout. So attention in your own code is found, too.
+Attention is recognized by its computation: a softmax over the last axis, possibly dropout, and a
+matrix product of the result with the values. Attention in your own code is therefore found too.
 """
 
 import numpy as np
@@ -92,7 +92,7 @@ def _softmax_of(entry, made_by):
 
 
 def _mask(softmax):
-    """Return a mask: True where the score is not -inf and the given mask allows it; or None."""
+    """Return a mask, True where the score is not -inf and the given mask allows it; else None."""
     scores = softmax.inputs[0].values.array
     blocked = np.isneginf(scores) if scores.dtype.kind == "f" else np.zeros(scores.shape, bool)
     allowed = ~blocked if blocked.any() else None

@@ -28,7 +28,7 @@ class Unlike:
     count, size : int
         Number of values that differ, and number of values that were compared.
     entries : tuple of Entry, or None
-        The two tensors; None if only one of the two values is a tensor, or neither.
+        The two tensors; None unless both values are tensors.
     """
 
     entries = None
@@ -46,7 +46,7 @@ class Unlike:
         return f"{self.name}: {self.kind}"
 
     def document(self):
-        """Return the fields that this adds to `Difference.document`."""
+        """Return the fields that describe this difference in `Difference.document`."""
         numbers = [_json(value) for value in (self.mine, self.reference, self.largest)]
         return {
             "index": None if self.index is None else list(self.index),

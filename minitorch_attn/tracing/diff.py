@@ -1,10 +1,11 @@
 """Diff two recordings: find the first step at which they differ.
 
-`Difference.document()` returns the data of the HTML page: version (2, as for recordings), title,
-report (text), same, kind, what, mine_step and reference_step (ids or null), index, mine_value,
-reference_value, largest, count and size. `pairs` lists [mine id, reference id, "same" or what
-differs]. `structure` lists {"mine": [ids], "reference": [ids], "harmless"} for each place where the
-sequences differ. `mine` and `reference` are the documents of the recordings.
+`Difference.document()` returns the data of the HTML page. Its fields are version (2, as for
+recordings), title, report (text), same, kind, what, mine_step and reference_step (ids or null),
+index, mine_value, reference_value, largest, count and size. `mine` and `reference` are the
+documents of the recordings. `pairs` has an entry [mine id, reference id, "same" or the difference]
+for each pair of steps. `structure` has an entry {"mine": [ids], "reference": [ids], "harmless"} for
+each place where the sequences of steps differ.
 """
 
 from difflib import SequenceMatcher
@@ -92,7 +93,7 @@ class Difference:
         self.agreed = sum(unlike is None for *_, unlike in self.pairs[:at])
 
     def _detours(self):
-        """Return the numbers of steps whose differences cancel out; the reference's are negated."""
+        """Return the numbers of steps whose differences cancel out, negative for the reference."""
         within = [gap for gap in self.gaps if gap.position < len(self.pairs)]
         agree = [pair for pair in self.pairs if pair[2] is None]
         given = [pair for pair in self.pairs if pair[2] is None or not pair[2].of_input]
@@ -127,7 +128,7 @@ class Difference:
         return diff_report(self)
 
     def _repr_html_(self):
-        """Return the page of both recordings, which a notebook displays inline."""
+        """Return the page of both recordings as HTML, which a notebook displays inline."""
         from .page import diff_page, frame
 
         return frame(diff_page(self.document(values=1024)))
@@ -203,7 +204,7 @@ def trace_diff(mine, reference, rtol=None, atol=None):
 
     Both recordings should start from the same inputs and the same parameters. Steps are matched by
     operation, and by module if most modules are in both recordings. Differences that cancel out,
-    such as the difference between `(q / 3) @ k` and `(q @ k) / 3`, do not count.
+    such as the difference between `(q / 3) @ k` and `(q @ k) / 3`, are ignored.
 
     Parameters
     ----------
@@ -264,7 +265,7 @@ def side_by_side(a, b):
 
 
 def _keys(a, b):
-    """Return the keys for matching: kind, operation, and the module if most modules are in both."""
+    """Return the keys for matching: kind, operation, and module if both have most modules."""
     paths = [{str(step.module) for step in steps} for steps in (a, b)]
     with_module = 2 * len(paths[0] & paths[1]) > max(map(len, paths))
     return [

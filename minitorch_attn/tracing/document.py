@@ -1,19 +1,19 @@
 """JSON document of a recording, for the HTML pages and other tools.
 
-Version 2. Tensors, modules and steps are lists. Other entries refer to them by their id. The ids
-of steps count from 1, so that the last of N steps is step N. The page, the table and the names of
-tensors show the same numbers. (In version 1 they counted from 0, a place had no span, and its text
-always had three lines. The pages read both versions.)
+This is version 2. Tensors, modules and steps are lists. Other entries refer to their elements by
+id. The ids of steps start at 1, so the last of N steps is step N. The page, the table and the names
+of tensors show the same numbers. (In version 1, ids started at 0, a place did not have a span, and
+its text always had three lines. The pages read both versions.)
 
 =============  ===================================================================================
-title          What was recorded.
+title          Title of the recording.
 made_by        "minitorch_attn" and its version.
-message        What the reader should know (an error, a limit that was reached), or "".
+message        Why the recording is incomplete (an error, a limit that was reached), or "".
 skipped        Number of steps that ran beyond the limit.
 modules        id, path (dotted; "" for an outermost module), class, parent (id or null).
-functions      By "file.Class": the formulas `forward` and `backward`, the docstring `doc`, and
-               the lines `forward_at` and `backward_at` of the definition.
-tensors        id; name; variable (what the code calls it, or null); role: "parameter", "input",
+functions      Dict from "file.Class" to the formulas `forward` and `backward`, the docstring `doc`,
+               and the lines `forward_at` and `backward_at` of the definition.
+tensors        id; name; variable (its name in the code, or null); role: "parameter", "input",
                "result", "gradient" or "mask"; shape; dtype; requires_grad; min, max, mean, std (of
                the finite values; null if none); nan, inf (counts); values: a flat list in C
                order, rounded to five digits, "nan", "inf" and "-inf" as text; sampled: true if
@@ -34,18 +34,19 @@ notes (anything unusual), part_of (id of a fused operation) and inside (the back
 running). A step that is a line of plain code has kind "forward", function null, and a field side,
 "forward" or "backward". An input is a tensor, {"number": 2.0} or null. Further fields by kind:
 
-* "forward": variables (what the code calls the inputs), aliases ([output, input] positions that
+* "forward": variables (names of the inputs in the code), aliases ([output, input] positions that
   share memory).
-* "backward": of (the forward step); grads (gradients of the outputs, as inputs) and results
-  (gradients of the inputs, as outputs; null where none is required); added: for each gradient that
-  increased, tensor (its owner; null if created before the recording), before (null for the first
+* "backward": of (the forward step); grads (the gradients of the outputs); results (the gradients of
+  the inputs, null if not required); added: for each gradient to which the step adds, tensor (the
+  gradient's tensor; null if created before the recording), before (null for the first
   contribution), contribution, after, from_step (the step that created the tensor).
 * "accumulate": addition to one leaf's `.grad` when a backward pass ends; added has one entry.
 
-A place in the code is {"file", "line", "function", "text", "first", "span"}. The lines in `text`
-start at line number `first`: those of the expression that was running, the line before and the line
-after. The expression is at `span`: first line, first column, last line, end column, with columns in
-characters from 0; null if it is unknown.
+A place in the code is {"file", "line", "function", "text", "first", "span"}. `text` contains the
+lines of the expression that was running, the line before and the line after. `first` is the number
+of the first line in `text`. `span` is the position of the expression: first line, first column,
+last line, end column. Columns are counted in characters from 0. `span` is null if the position is
+unknown.
 """
 
 import inspect
@@ -74,7 +75,7 @@ def document(recording, values=4096):
     recording : Recording
     values : int
         Maximum number of values per tensor. If the total is too large for a page, larger tensors
-        keep fewer values. Attention weights may keep up to four times as many.
+        keep fewer values. Attention weights may keep four times as many values as other tensors.
 
     Returns
     -------
@@ -95,7 +96,7 @@ class _Writer:
         self.functions = {}
 
     def _most(self, values):
-        """Return the maximum number of values per tensor at which all tensors fit the budget."""
+        """Return the largest number of values per tensor for which all tensors fit the budget."""
         sizes = [entry.values.size for entry in self.recording.tensors]
         while values > _LEAST and sum(min(size, values) for size in sizes) > _BUDGET:
             values //= 2

@@ -15,7 +15,7 @@ _SMALL = 4096  # values to keep per array after the memory limit is reached
 
 
 class Entries(list):
-    """All entries in a recording, looked up by the identity of their arrays.
+    """All entries of a recording. Arrays are looked up by their identity.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Entries(list):
         return self._called(self._new(array, role, name, needs, was), variable)
 
     def _called(self, entry, variable):
-        """Store the variable's name. Names other than single letters and `input` are preferred."""
+        """Store the variable's name. A later name replaces a single letter, or `input`."""
         if variable is not None:
             poor = entry.variable is None or len(entry.variable) == 1 or entry.variable == "input"
             if poor:

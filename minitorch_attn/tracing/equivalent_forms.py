@@ -1,7 +1,8 @@
 """Equivalent forms: differences that cancel out, such as `(q / 3) @ k` and `(q @ k) / 3`.
 
-A step that differs, or that occurs in only one recording, is a detour if all steps that use its
-results have the same inputs as in the other recording, or are themselves part of a detour.
+A detour is a step that differs, or occurs in only one recording, but does not change the result.
+All steps that use the outputs of a detour have the same inputs as in the other recording, or are
+detours themselves.
 """
 
 from .steps import Entry

@@ -1,8 +1,8 @@
 """Forward and backward formulas of an operation, read from its docstring.
 
-Formulas use the argument names in the code: those of `forward`, and those of `backward`, such as
-`grad_y`. `sum_to(g, a)` sums over broadcast axes, so that g gets the shape of a. `mean` and `sum`
-without an axis reduce the axes that the operation reduces.
+Formulas use the names of the arguments of `forward` and `backward`, such as `x` and `grad_y`.
+`sum_to(g, a)` sums g over broadcast axes to the shape of a. `mean` and `sum` without an axis reduce
+the same axes as the operation.
 """
 
 import inspect
@@ -85,7 +85,7 @@ def with_index(text, settings):
     axes = settings.get("axes")
     if "[index]" in text and ("index" in settings or "basic" in settings):
         basic = settings.get("index", settings.get("basic"))
-        whole = bool(axes) and basic == (...,)  # x[:, ids] = value has no basic part
+        whole = bool(axes) and basic == (...,)  # x[:, ids] = value: only arrays
         written = ("" if whole else index_text(basic)) + (_of_arrays(axes) if axes else "")
         return text.replace("[index]", written)
     return text.replace("[indices]", _of_arrays(axes)) if axes else text
@@ -100,7 +100,7 @@ def _of_arrays(axes):
 
 
 def is_index(value):
-    """Return True for a slice or `...`, or a tuple that contains one."""
+    """Return True for a slice, for `...`, and for a tuple that contains a slice or `...`."""
     parts = value if isinstance(value, tuple) else (value,)
     return any(part is ... or isinstance(part, slice) for part in parts)
 

@@ -14,8 +14,8 @@ __all__ = ["Arrivals"]
 class Arrivals:
     """Sums of the gradients that have arrived at each output of a node.
 
-    The sums are computed again, with the same additions in the same order as in the engine, and
-    compared with the sums that the engine passes to the node.
+    This class repeats the engine's additions in the same order, and compares its sums with the
+    sums that the engine passes to the node.
 
     Parameters
     ----------

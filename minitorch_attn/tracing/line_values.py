@@ -16,14 +16,14 @@ _WORK = (ast.BinOp, ast.Call, ast.UnaryOp, ast.Compare, ast.AugAssign, ast.Lambd
 
 
 def computes(statement):
-    """Return False for a loop, a definition, or a statement that only moves values around."""
+    """Return True if a statement computes a value. Loops and definitions do not count."""
     if isinstance(statement, (ast.For, ast.FunctionDef, ast.ClassDef)):
         return False
     return any(isinstance(node, _WORK) for node in ast.walk(statement))
 
 
 def header_of(statement):
-    """Return the part that is recorded as a step: an `if`'s condition, else the whole statement."""
+    """Return the part that is recorded as a step: an `if`'s condition, or a whole statement."""
     name = next((name for kind, name in _HEADERS.items() if isinstance(statement, kind)), None)
     return statement if name is None else getattr(statement, name)
 
@@ -40,7 +40,7 @@ def values_read(statement, frame):
     Returns
     -------
     list of (str, array, Tensor or float)
-        In the order in which they appear in the statement, without repetition.
+        Pairs in the order in which they appear in the statement, without repetition.
     """
     found = {}
     for node in _expressions(statement):
@@ -147,10 +147,10 @@ def _read(node, frame):
 
 
 def held_array(value, depth=0):
-    """Return the arrays and floats in a value: an array, an object that holds one, or a few.
+    """Return the arrays and floats in an array, in an object, or in a tuple or list of these.
 
-    An object counts if it keeps an array or a float in an attribute named `data` or, failing that,
-    in its first attribute of this kind.
+    From an object, take the attribute `data` if it is an array or a float, or else the first
+    attribute that is an array.
 
     Parameters
     ----------

@@ -18,17 +18,18 @@ from .steps import Entry, Step
 
 __all__ = ["LineRecording"]
 
-_INNER = {"<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>"}  # their line belongs to the caller
-_BACKWARD = "backward"  # lines that run below a function of this name are the backward pass
+_INNER = {"<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>"}  # their lines belong to the caller
+_BACKWARD = "backward"  # lines that run during a call of this name are the backward pass
 
 
 class LineRecording(Recording):
     """Records the executed lines of given files that compute an array or a float.
 
     Use it for code that does not use this package's operations, such as a framework of your own. A
-    step is one executed statement: the arrays that it read, and those that it made or changed. An
-    object that holds an array, such as a tensor of your own, is shown as this array. Calls appear
-    in place of modules. Lines that run during a call of `backward` are the backward pass.
+    step is one executed statement, with the arrays that it reads, creates or changes. An object
+    that holds an array, such as a tensor of your own, is shown as this array. Function calls are
+    shown in place of modules. Lines that run during a call of `backward` belong to the backward
+    pass.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ class LineRecording(Recording):
         super().__init__(**options)
         self._statements = {os.path.abspath(file): Statements(file) for file in files}
         self._frames = {}  # running frame -> Call
-        self._made = set()  # numbers of the entries that a step has made
+        self._made = set()  # numbers of the entries that steps created
         self._threads_trace = None
 
     def __enter__(self):
@@ -89,7 +90,7 @@ class LineRecording(Recording):
             return None
         if event == "line" and not isinstance(call.statement, ast.Lambda):
             statement = call.statements.at(frame.f_lineno)
-            if statement is not call.statement:  # otherwise, a further line of the same statement
+            if statement is not call.statement:  # not another line of the same statement
                 self._end(call, frame)
                 self._begin(call, statement, frame)
         elif event == "exception":
@@ -104,7 +105,7 @@ class LineRecording(Recording):
         called_at = None
         while (frame := frame.f_back) is not None:
             if os.path.abspath(frame.f_code.co_filename) in self._statements:
-                called_at = called_at or Place.of(frame)  # perhaps in a comprehension
+                called_at = called_at or Place.of(frame)  # may be in a comprehension
             if frame in self._frames:
                 return self._frames[frame], called_at
         return None, None
@@ -185,14 +186,14 @@ class LineRecording(Recording):
 
 
 class Call:
-    """One call of a function of the recorded files: the counterpart of a `Module`.
+    """One call of a function in the recorded files. It is shown in place of a `Module`.
 
     Attributes
     ----------
     number : int or None
-        Place in the list of modules; None until one of its lines is recorded.
+        Index in the list of modules; None until a line of the call is recorded.
     path, name : str
-        Names of the calls from the outermost one to this one, and the function's own name.
+        Names of the calls from the outermost call to this call, and name of the function.
     parent : Call or None
     called_at : Place or None
         Expression that called the function; None if no recorded function called it.
@@ -200,7 +201,7 @@ class Call:
     statement : ast.AST or None
         Statement that is running.
     reads : list of (str, Entry or number, array)
-        What the statement read.
+        Names and values that the statement read.
     known : int
         Number of entries before the statement ran.
     """

@@ -64,7 +64,7 @@ def diff_page(difference):
 
 
 def frame(text, height=680):
-    """Embed a page in a notebook: an HTML frame that contains the whole page.
+    """Return an HTML frame that contains the whole page, for display in a notebook.
 
     Parameters
     ----------
@@ -111,10 +111,10 @@ def _asset(name):
 
 
 def _without_repetition(document):
-    """Replace values that equal those of an earlier tensor by `{"same_as": id}`.
+    """Replace values by `{"same_as": id}` if an earlier tensor has the same values.
 
     Reshaped tensors and views repeat values exactly. A gradient with a single contribution
-    repeats that contribution. In a Transformer, these are about half of all tensors.
+    repeats that contribution. In a Transformer, about half of all tensors are such repetitions.
     """
     first, tensors = {}, []
     for tensor in document["tensors"]:

@@ -274,7 +274,7 @@ class Recording(Listener):
 
     @property
     def message(self):
-        """What cut the recording short (an error, skipped steps), as text; empty if complete."""
+        """Why the recording is incomplete (an error, skipped steps), as text; empty if complete."""
         parts = []
         if self.ended_with:
             parts.append(self.ended_with)
@@ -339,7 +339,7 @@ class Recording(Listener):
             file.write(page(self.document(values)).encode())
 
     def _repr_html_(self):
-        """Return the stepper, which a notebook displays inline."""
+        """Return the page of this recording as HTML, which a notebook displays inline."""
         from .page import frame, page
 
         return frame(page(self.document(values=1024)))
@@ -352,7 +352,7 @@ class Recording(Listener):
 
 
 def _checked(names):
-    """Return `names` as a set; raise ArgumentError if one is not a fused operation."""
+    """Return `names` as a set. Raise an ArgumentError if one is not a fused operation."""
     names = frozenset([names] if isinstance(names, str) else names)
     known = {function.__name__ for function in _below(Function) if function.composed is not None}
     if not names <= known:

@@ -147,7 +147,7 @@ def _hint(mine, unlike):
         if unlike.entries is None or all(entry.role != "result" for entry in unlike.entries):
             return ["No recorded step computed this: the recordings start from different values."]
         ours, theirs = (_called(entry) for entry in unlike.entries)
-        return [f"The steps use different tensors: mine {ours}, the reference {theirs}."]
+        return [f"The steps use different tensors: mine uses {ours}, the reference uses {theirs}."]
     if unlike.kind == "missing" and mine.kind == "backward":
         who = "mine" if unlike.mine == "nothing" else "the reference"
         return [f"In {who}, this input is not in the graph: it was detached or made under no_grad."]
@@ -157,7 +157,7 @@ def _hint(mine, unlike):
         return ["The new gradient, or the earlier value of .grad, is different."]
     if unlike.of_input:
         return ["The incoming gradient is a different sum: a contribution is missing or extra."]
-    return ["The incoming gradient agrees, so the difference arises in this backward."]
+    return ["The incoming gradient agrees, so the difference arises in this backward step."]
 
 
 def _called(entry):

@@ -22,7 +22,7 @@ _MOST_LINES = 15  # maximum number of lines of code around a step
 
 
 class Place:
-    """A line of source code with its neighbors, and the expression in it that was running.
+    """A line of source code, the lines around it, and the expression that was running.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Place:
     position : (int, int, int, int) or (code, int), optional
         First line, first column, last line and end column of the expression, with columns in
         bytes of UTF-8, as in `ast`. Alternatively, the code object and the offset of the running
-        instruction: its position is then found only when needed, which keeps recording fast.
+        instruction. The position is then computed only when needed, so recording is fast.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Place:
         return None if column is None or end is None else (first, column, last, end)
 
     def _characters(self, line, column):
-        """Convert a column in bytes to one in characters; None if the line is shorter."""
+        """Convert a column from bytes to characters. Return None if the line is shorter."""
         text = linecache.getline(self.path, line).rstrip("\n").encode()
         return None if column > len(text) else len(text[:column].decode(errors="replace"))
 
@@ -120,7 +120,7 @@ def _chains(source):
     """Map the end (line, column) of each attribute or method call to its position."""
     try:
         nodes = list(ast.walk(ast.parse(source)))
-    except SyntaxError:  # a notebook's cell with commands of IPython, for example
+    except SyntaxError:  # for example, a notebook cell with IPython commands
         return {}
     return {
         (node.end_lineno, node.end_col_offset): position_of(node)

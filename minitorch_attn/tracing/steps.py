@@ -1,4 +1,4 @@
-"""Steps of a recording, and what they refer to: modules, tensors and fused operations."""
+"""Steps of a recording, with the modules, tensors and fused operations that they refer to."""
 
 __all__ = ["Addition", "Entry", "Fused", "Module", "Step"]
 
@@ -14,7 +14,7 @@ class Module:
     name : str
         Name of the module's class.
     parent : Module or None
-        Module that called this one; None for an outermost module.
+        Module that called this module; None for an outermost module.
     windows : (window_size, shift_size) or None
         Window size and shift of a Swin block; None for other modules.
     """
@@ -96,8 +96,8 @@ class Step:
         Lines of the forward operation, even for a backward step.
     settings : dict
     inputs, outputs : list
-        Inputs (Entry, number or None) and outputs (Entry). In a backward step, the output
-        gradients and the input gradients.
+        Inputs (Entry, number or None) and outputs (Entry). The inputs of a backward step are the
+        gradients of the forward outputs, and its outputs are the gradients of the forward inputs.
     input_names, output_names : list of str
         Names in the formula, such as "a" and "b".
     variables : list of str or None

@@ -237,7 +237,7 @@ def _kept(steps, rows):
 
 
 def _sum(addition):
-    """Return an addition's table cells, where the new gradient is largest in absolute value."""
+    """Return the table cells of an addition, for the largest new gradient in absolute value."""
     if addition is None:
         return "", "", "", "", ""
     name = "?" if addition.tensor is None else _name(addition.tensor)

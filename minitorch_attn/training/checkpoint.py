@@ -26,7 +26,7 @@ class Checkpoints:
     folder : str or path
         Checkpoint folder. It is created when the first checkpoint is saved.
     keep : int, default 2
-        Number of checkpoints to keep, at least 2, so that a damaged checkpoint has a predecessor.
+        Number of checkpoints to keep, at least 2, in case the newest checkpoint is damaged.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Training loop, which can be stopped and resumed."""
+"""Training loop that can be stopped and resumed."""
 
 import math
 import time
@@ -150,7 +150,7 @@ class Loop:
         return loss, norm
 
     def clip_gradients(self):
-        """Scale down gradients whose norm is above `max_norm`; return the norm before."""
+        """Scale gradients down if their norm exceeds `max_norm`. Return the norm before."""
         return clip_grad_norm_(self.model.parameters(), self.max_norm)
 
     def _log(self, evaluating):
@@ -233,7 +233,7 @@ class Loop:
         return self.optimizer.state_dict()
 
     def load_optimizer_state(self, state):
-        """Load what `optimizer_state` returned."""
+        """Load an optimizer state that `optimizer_state` returned."""
         self.optimizer.load_state_dict(state)
 
     def load_state_dict(self, state):

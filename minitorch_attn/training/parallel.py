@@ -1,7 +1,7 @@
 """Data-parallel training: each thread processes a part of the batch, and gradients are added.
 
-`nn.DataParallel` splits only the calls of the model. Here the threads also compute the loss, which
-is faster when the loss takes much of the time, such as for a large vocabulary.
+`nn.DataParallel` splits only the calls of the model. Here the threads also compute the loss. This
+is faster if the loss takes a large part of the time, for example with a large vocabulary.
 """
 
 from functools import partial
@@ -17,9 +17,9 @@ __all__ = ["ThreadSplit"]
 class ThreadSplit(NamedErrors):
     r"""Run loss.backward() for a batch, split among several threads.
 
-    With n_k of the n examples in part k, loss = sum_k (n_k / n) loss_k, so each part's gradient is
-    weighted by n_k / n. The parts are added in a fixed order, so the result does not depend on
-    which thread finishes first. It equals the gradient of the full batch up to rounding.
+    If part k has n_k of the n examples, loss = sum_k (n_k / n) loss_k, so the gradient of each part
+    is weighted by n_k / n. The gradients are added in a fixed order, so the sum does not depend on
+    which thread finishes first. The sum equals the gradient of the full batch up to rounding.
 
     Parameters
     ----------
@@ -29,14 +29,15 @@ class ThreadSplit(NamedErrors):
         Function `loss_function(model, batch)` that returns the mean over examples, a 0-d Tensor.
     threads : int
     count : callable, optional
-        Function `count(batch)` that returns how many examples the mean includes, such as the number
-        of tokens that are not padding. Default: the size of the first axis.
+        Function `count(batch)` that returns the number of terms of the mean, such as the number of
+        tokens that are not padding. Default: the size of the first axis.
 
     Notes
     -----
-    Each thread has a separate counter range for dropout. A seed therefore gives the same masks in
-    every run with the same number of threads. Drawing other random numbers in a forward pass
-    raises an error, as does batch normalization, which needs the full batch.
+    Each thread draws its dropout masks from a separate part of the random sequence. A seed
+    therefore gives the same masks in every run with the same number of threads. Other random
+    numbers in a forward pass raise an error. So does batch normalization, which needs the full
+    batch.
 
     While this runs, each matrix product uses one thread.
 

@@ -71,7 +71,7 @@ class RunFolder:
         try:
             run.path.mkdir(parents=True, exist_ok=True)
             found = run._files()
-            if not found or holder_of(run.path) is not None:  # a holder is named by lock()
+            if not found or holder_of(run.path) is not None:  # lock() names the holder in its error
                 run.lock()
                 found = run._files()  # another process may have been faster
         except OSError as error:
@@ -109,7 +109,7 @@ class RunFolder:
         check(self.config, kind, self.path / CONFIG, CheckpointError, _RESTORE)
 
     def _files(self):
-        """Return the names of all files, except for temporary ones and the lock."""
+        """Return the names of all files, except temporary files and the lock."""
         names = (n for n in os.listdir(self.path) if not n.endswith(TEMPORARY_SUFFIX))
         return sorted(name for name in names if name not in LOCK_FILES)
 
@@ -157,7 +157,7 @@ class RunFolder:
             raise write_error(path, error) from error
 
     def sync(self):
-        """Flush metrics.jsonl to disk, so that it has all lines up to the next checkpoint."""
+        """Flush metrics.jsonl to disk, so that no line is missing when a checkpoint is written."""
         path = self.path / METRICS
         try:
             if path.exists():

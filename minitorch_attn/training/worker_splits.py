@@ -1,9 +1,10 @@
 """Three ways to divide a training step among workers: by examples, by heads, or by tokens.
 
-All workers draw the same batches, from the same seed, and end each step with the same weights. A
-split computes the gradients of the full batch's loss: `DataSplit` from the worker's rows,
-`TensorSplit` from the worker's heads and hidden features, `SequenceSplit` from its tokens. A
-checkpoint has the layout of one process, so a run can be continued with a different split.
+All workers draw the same batches, from the same seed, and have the same weights after each step. A
+split computes the gradients of the full batch's loss. Each worker processes some rows of the batch
+(`DataSplit`), some heads and hidden features (`TensorSplit`), or some tokens (`SequenceSplit`). A
+checkpoint has the same layout as with one process, so a run can be continued with a different
+split.
 """
 
 import copy
@@ -31,7 +32,7 @@ class _Split:
     optimizer : Optimizer
         Optimizer of the model's parameters, before its first step.
     loss_function, count : callable
-        As for `ThreadSplit`.
+        See `ThreadSplit`.
 
     Attributes
     ----------
@@ -65,7 +66,7 @@ class _Split:
         raise NotImplementedError
 
     def clip(self, max_norm):
-        """Clip the gradients by their norm over all workers, and return the norm before."""
+        """Clip the gradients by their norm over all workers. Return the norm before clipping."""
         return clip_grad_norm_(self.model.parameters(), max_norm)
 
     def distribute(self):
@@ -83,7 +84,7 @@ class _Split:
         self.optimizer.load_state_dict(state)
 
     def _sum(self, loss):
-        """Return the sum of the losses; the same message contains any request to stop."""
+        """Return the sum of all workers' losses. The same message carries requests to stop."""
         from ..distributed import all_reduce
 
         figures = tensor([loss, float(self.stop_wanted)], dtype="float64")
@@ -93,21 +94,21 @@ class _Split:
 
 
 class DataSplit(_Split):
-    r"""Run loss.backward() for this worker's rows of a batch, and average over the workers.
+    r"""Run loss.backward() for this worker's rows of a batch, and average over all workers.
 
-    With n_k of the n examples on worker k, loss = sum_k (n_k / n) loss_k, as in `ThreadSplit`. The
+    If worker k has n_k of the n examples, loss = sum_k (n_k / n) loss_k, as in `ThreadSplit`. The
     gradients of N workers are averaged, so worker k differentiates (N n_k / n) loss_k:
 
         (1/N) sum_k (N n_k / n) dloss_k/dw = dloss/dw
 
-    The parameters and attributes are those of all splits.
+    The parameters and attributes are the same as for all splits.
     """
 
     def __init__(self, model, optimizer, loss_function, count=None):
         from ..nn.parallel.gradient_reducer import GradientReducer
 
         super().__init__(model, optimizer, loss_function, count)
-        # A recipe with several phases leaves out some parameters in each.
+        # In a recipe with several phases, some parameters are unused in each phase.
         self.reducer = GradientReducer(model.named_parameters(), find_unused=True)
 
     @staticmethod
@@ -139,14 +140,14 @@ class TensorSplit(_Split):
     r"""Train this worker's heads and hidden features, by `nn.parallel.tensor_parallel`.
 
     Every worker computes the loss of the full batch. The split model is a second set of layers. It
-    shares the unsplit parameters with `model`, and has its own part of every other parameter, which
-    the optimizer updates instead. `collect` copies all parts to worker 0's `model`.
+    shares the unsplit parameters with `model`, and contains the worker's part of every other
+    parameter. The optimizer updates these parts. `collect` copies all parts to worker 0's `model`.
 
-    To get the squared norm of all gradients, add the squared norm for the unsplit parameters, which
-    all workers have, and the squared norms for the parts of all workers.
+    The squared norm of all gradients is the squared norm for the unsplit parameters, counted once,
+    plus the squared norms for the parts of all workers.
 
-    The parameters and attributes are those of all splits. The optimizer's update of an element
-    must depend only on that element, as AdamW's does.
+    The parameters and attributes are the same as for all splits. The optimizer must update each
+    element independently of the others, as AdamW does.
 
     Attributes
     ----------
@@ -184,7 +185,7 @@ class TensorSplit(_Split):
         return self._sum(loss.item() / self.workers)
 
     def clip(self, max_norm):
-        """Clip the gradients by their norm over all workers, and return the norm before."""
+        """Clip the gradients by their norm over all workers. Return the norm before clipping."""
         from ..distributed import all_reduce
 
         parts = {part for part, _ in self.parts.values()}
@@ -230,7 +231,7 @@ class TensorSplit(_Split):
         for number, entry in saved["state"].items():
             axis, state[number] = axes.get(str(number)), dict(entry)
             for name, value in entry.items():
-                if axis is not None and isinstance(value, Tensor) and value.ndim:  # not the step
+                if axis is not None and isinstance(value, Tensor) and value.ndim:  # not "step"
                     state[number][name] = convert(value, axis)
         return {**saved, "state": state}
 
@@ -251,14 +252,15 @@ class TensorSplit(_Split):
 class SequenceSplit(_Split):
     r"""Run loss.backward() for this worker's tokens, by `nn.parallel.SequenceParallel`.
 
-    The batch is (ids, targets), and the loss is a mean over tokens. With n_k of the n targets on
-    worker k, loss = sum_k (n_k / n) loss_k, so worker k differentiates (n_k / n) loss_k, which
+    The batch is (ids, targets), and the loss is a mean over tokens. If worker k has n_k of the n
+    targets, loss = sum_k (n_k / n) loss_k, so worker k differentiates (n_k / n) loss_k. This part
     depends on the keys and values of all workers. The gradients are then summed. The split model
     has its own attention and dropout layers, with the parameters of `model`.
 
-    The tokens are in zigzag order if there are 2N equal chunks of them, else in contiguous order.
+    The tokens are in zigzag order if they can be cut into 2N equal chunks, else in contiguous
+    order.
 
-    The parameters and attributes are those of all splits.
+    The parameters and attributes are the same as for all splits.
     """
 
     def __init__(self, model, optimizer, loss_function, count=None):

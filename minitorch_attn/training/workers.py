@@ -1,8 +1,8 @@
 """Training with several workers: processes that share the work of every step.
 
 Every worker draws the same batches, from the same seed, and computes some of the gradients.
-`worker_splits.py` contains the ways to divide the work. So N workers train as one process does, up
-to rounding.
+`worker_splits.py` contains the ways to divide the work. Up to rounding, N workers therefore give
+the same results as one process.
 """
 
 import os
@@ -16,7 +16,7 @@ from .worker_splits import SPLITS
 
 __all__ = ["WorkerLoop", "is_one_of_several", "launched_size", "loop_class", "wait_for_all"]
 
-# What launchers tell each process: mpiexec of MPICH and of Open MPI, and srun.
+# The number of processes, as set by the mpiexec of MPICH and of Open MPI, and by srun.
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
@@ -47,9 +47,9 @@ def loop_class(split="data"):
 
 
 def wait_for_all():
-    """Wait until all workers have called this, without using CPU time that others need.
+    """Wait until all workers have called this function, without keeping a CPU core busy.
 
-    A blocking MPI call would keep a core busy.
+    A blocking MPI call would use all the time of a core.
     """
     from ..distributed import barrier
 
@@ -61,7 +61,7 @@ def wait_for_all():
 class WorkerLoop(Loop):
     """Training loop of one worker. Worker 0 evaluates, logs and saves; the others wait for it.
 
-    The arguments and attributes are those of `Loop`, with `threads` always 1. `stop_requested`
+    Arguments and attributes are the same as for `Loop`, but `threads` is always 1. `stop_requested`
     becomes True on all workers after the same step. Every worker has the full `model`. If a split
     trains a separate set of weights, `model` is up to date only on worker 0, and only during
     evaluations, in checkpoints and after `train`.
@@ -69,7 +69,7 @@ class WorkerLoop(Loop):
     Parameters
     ----------
     split : {"data", "tensor", "sequence"}, default "data"
-        What the workers divide; see `worker_splits.py`.
+        Way to divide the work among the workers; see `worker_splits.py`.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class WorkerLoop(Loop):
         return self.split.optimizer_state()
 
     def load_optimizer_state(self, state):
-        """Load the optimizer's full state; a worker may keep only its part."""
+        """Load the optimizer's full state, of which a worker may keep only its part."""
         self.split.load_optimizer_state(state)
 
     def save(self):

@@ -169,7 +169,7 @@ def test_the_notebook_is_made_with_its_lessons_and_is_never_overwritten(mta, tmp
     pytest.importorskip("nbformat")
     code, out, err = mta("build", "notebook", "--no-viewer")
     assert (code, err) == (0, "")
-    assert out == "made    my_gpt.ipynb\nmade    runs/lessons: 8 lessons on the way\n"
+    assert out == "made    my_gpt.ipynb\nmade    runs/lessons: 8 lessons linked from the notebook\n"
     path = tmp_path / "my_gpt.ipynb"
     links = set(re.findall(r"\((runs/lessons/[^)]+)\)", path.read_text("utf-8")))
     assert len(links) == 8 and all((tmp_path / link).is_file() for link in links)

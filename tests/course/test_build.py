@@ -224,7 +224,7 @@ FIRST_ATTEMPTS = [
     (1, "Value.backward", """def backward(self, grad=1.0):
     self.grad = self.grad + grad
     for parent, g in zip(self.parents, self.pull(grad) if self.pull else ()):
-        parent.backward(g)""", "how often the pull of each is called.*32 instead of 1"),
+        parent.backward(g)""", "how often each pull is called.*32 instead of 1"),
     (3, "softmax", """def softmax(x):
     e = np.exp(x.data - x.data.max(axis=-1, keepdims=True))
     y = e / e.sum(axis=-1, keepdims=True)

@@ -101,7 +101,7 @@ def test_float32(rng):
 def test_corners_are_checked(bad):
     good = mt.tensor([[0.0, 0.0, 1.0, 1.0]])
     for pair in ((good, mt.tensor([bad])), (mt.tensor([bad]), good)):
-        with pytest.raises(ArgumentError, match="must be corners"):
+        with pytest.raises(ArgumentError, match="must be in corner format"):
             generalized_box_iou(*pair)
 
 

@@ -53,7 +53,7 @@ def test_cubes(video):
         piece = array[:, :, 3 * step : 3 * step + 3, rows, columns]
         expected = piece.reshape(2, 2, 12).transpose(0, 2, 1)
         np.testing.assert_array_equal(cubes[:, number], expected)
-    with pytest.raises(ShapeError, match="is not divisible by that of a cube"):
+    with pytest.raises(ShapeError, match="is not divisible by the cube size"):
         cubes_of(video, 4, 2)
 
 

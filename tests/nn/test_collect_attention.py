@@ -1,4 +1,4 @@
-"""collect_attention: every attention class is seen, or named as one that cannot be seen."""
+"""collect_attention: every attention class is seen, or named if its weights are unavailable."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_a_layer_of_ones_own_with_hooks_is_seen():
 
 def test_a_layer_of_ones_own_without_hooks_is_named():
     model = mt.nn.Sequential(mt.nn.Attention(4, 2), OwnAttention(hooks=False))
-    with pytest.raises(ArgumentError, match=r"cannot be seen\n.*1 = OwnAttention"):
+    with pytest.raises(ArgumentError, match=r"cannot be collected\n.*1 = OwnAttention"):
         with collect_attention(model):
             pass
     assert model[0].weight_hooks == []

@@ -1,7 +1,7 @@
-"""Arguments of fuzzed calls: for each parameter name, usual values, and values that break things.
+"""Arguments of fuzzed calls: usual values for each parameter name, and unusual or invalid values.
 
-Every value is an expression, so that a call can be printed as a line that reproduces it. The
-expressions use `mt`, `nn`, `np`, `F`, `nan` and `inf`.
+Every value is a Python expression, so that a call can be printed as a line of code that reproduces
+it. The expressions use the names `mt`, `nn`, `np`, `F`, `nan` and `inf`.
 """
 
 __all__ = ["HOSTILE", "TENSORS", "usual"]

@@ -1,7 +1,7 @@
 """Fuzz the calls: give every public function, layer, optimizer and method invalid arguments.
 
-Each number and seed gives one program, so that `--only NUMBER` repeats it. Programs run in
-processes of their own, with limits of memory and time, so that no call can stop the machine.
+The seed and a number determine a program, so `--seed SEED --only NUMBER` runs it again. Programs
+run in child processes with limits on memory and time, so a call cannot block the machine.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from .programs import callables, write
 __all__ = ["fuzz", "main", "program"]
 
 MEMORY = 3 << 30  # bytes that the calls of a process may allocate
-SILENCE = 60  # seconds without an outcome after which a process is stopped
+SILENCE = 60  # a process is stopped after so many seconds without an outcome
 
 
 def main(arguments=None):
@@ -56,12 +56,12 @@ def _options(arguments):
 
 
 def program(seed, number, found):
-    """Return program `number` of a seed; `found` is the result of `callables`."""
+    """Return Program `number` of a seed; `found` is the result of `callables`."""
     return write(random.Random(f"{seed}/{number}"), found)
 
 
 class Report:
-    """Outcomes of many calls: how many of each kind, and the findings by place."""
+    """Report on many calls: the number of outcomes of each kind, and the findings by place."""
 
     def __init__(self):
         self.kinds = collections.Counter()
@@ -70,7 +70,7 @@ class Report:
         self.examples = {}  # place of an unnamed error -> [count, text, message]
 
     def add(self, where, name, text, outcome):
-        """Count an outcome; `where` says how to repeat it."""
+        """Count an outcome. `where` has the options that repeat the call."""
         kind, message, place, named, parameter = outcome
         self.kinds[kind] += 1
         if kind in ("foreign", "slow", "died"):
@@ -82,7 +82,7 @@ class Report:
             entry[0] += 1
 
     def lines(self, show, unnamed=0):
-        """Return the lines of the report; `unnamed` is the number of errors without names."""
+        """Return the lines of the report; `show` and `unnamed` limit how many errors it lists."""
         total = self.kinds.total()
         lines = []
         for place, (count, where, text, message) in _most(self.findings)[:show]:
@@ -138,7 +138,7 @@ def _fuzz(seed, shares, folder, progress):
 
 
 class _Worker:
-    """Process that runs programs and sends their outcomes; started again after it dies."""
+    """Child process that runs programs and sends their outcomes. It is restarted if it dies."""
 
     def __init__(self, seed, numbers, folder):
         self.seed, self.numbers, self.folder, self.done = seed, numbers, folder, False
@@ -158,7 +158,7 @@ class _Worker:
         os.close(writer)
 
     def read(self, report):
-        """Read outcomes into the report. At the end of the pipe, start the rest or be done."""
+        """Add the received outcomes to the report. If the process has ended, run the rest."""
         data = os.read(self.pipe, 1 << 16)
         self.heard = time.monotonic()
         if not data:
@@ -203,7 +203,7 @@ class _Worker:
 
 
 def _work(seed, numbers, folder, writer):
-    """Run in the child process: set limits, run the programs, send what they do, and exit."""
+    """Run in the child process: set limits, run the programs, send their outcomes, and exit."""
     status = 1
     try:
         quiet = os.open(os.devnull, os.O_RDWR)

@@ -129,7 +129,7 @@ _URLS = "\n".join((
 
 
 class _SecretShown(Exception):
-    """A message that repeats the password of a URL."""
+    """Error of the fuzzer: a message contains the password of a URL."""
 
 
 def _download_all(folder):
@@ -198,7 +198,7 @@ def _make_progress(folder):
 
 
 def _use_progress(folder):
-    """Read the progress file, which is never refused: a damaged one is renamed."""
+    """Read the progress file. The library never refuses it: it renames a damaged file."""
     progress = ExerciseProgress(folder / "progress.json")
     progress.latest()
     for number in ("08", "09"):
@@ -218,7 +218,7 @@ def _read_options(folder):
     for name in ("a.json", "a.toml"):
         context = click.Context(command)
         _read_config(context, None, str(folder / name))
-        for parameter in command.params:  # as click does for values that are not given
+        for parameter in command.params:  # as click does for options that are not given
             if parameter.name in (context.default_map or {}):
                 parameter.type_cast_value(context, context.default_map[parameter.name])
 
@@ -269,7 +269,7 @@ _RESULTS = {
 
 
 class _Task:
-    """The fields of a Task that the readers of run.json and of kept documents compare."""
+    """Task with only the fields that the readers of run.json and of stored documents compare."""
 
     name, version, digest = "a", "1", ""
 

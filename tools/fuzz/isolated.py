@@ -1,4 +1,4 @@
-"""Run cases in forked processes, with limits on time and memory, and find the place of an error."""
+"""Run cases in isolated (forked) processes, with limits on time and memory; locate errors."""
 
 import json
 import os
@@ -20,7 +20,7 @@ MEMORY = 1 << 30  # bytes that a case may allocate
 
 @dataclass(frozen=True)
 class Failure:
-    """One case that ended with anything but an error of the package, or a correct result.
+    """One case that ended neither with an error of the package nor with a correct result.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Failure:
 
 
 def place_of(error, package="minitorch_attn"):
-    """Return "file:line" of the innermost frame of the package in an error's traceback."""
+    """Return "file:line" of an error: the innermost frame of the package in its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     inside = [f for f in frames if f"{os.sep}{package}{os.sep}" in f.filename] or frames
     if not inside:
@@ -48,7 +48,7 @@ def place_of(error, package="minitorch_attn"):
 
 
 def run_isolated(run, cases, seconds):
-    """Run `run(case)` for every case in forked processes, one process for many cases.
+    """Call `run(case)` for every case, in forked processes that run many cases each.
 
     Parameters
     ----------
@@ -96,11 +96,11 @@ def _work(run, cases, reader, writer):
 def limit_memory(size):
     """Limit the memory that this process may allocate from now on, in bytes of address space.
 
-    A forked process has the address space of its parent, which may be large and does not count.
+    The limit is in addition to the address space that a forked process has from its parent.
     """
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + size
-    keep_memory(False)  # or the memory of earlier cases counts towards the limit
+    keep_memory(False)  # otherwise, the memory of earlier cases counts toward the limit
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 

@@ -1,4 +1,4 @@
-"""Run a fuzzed call and judge its outcome: a result, the package's own error, or another error."""
+"""Judge a fuzzed call: run it, and classify its outcome."""
 
 import itertools
 import re
@@ -18,25 +18,25 @@ __all__ = ["Outcome", "judge", "namespace"]
 
 FILE = "<fuzzed call>"
 _PACKAGE = str(Path(mt.__file__).parent)
-# Functions of the package that pass the user's arguments on.
+# Functions of the package that pass the user's arguments to another function.
 _WRAPPERS = {"__call__", "call", "call_watched", "call_with_hooks", "change", "change_shape",
              "iterate"}  # fmt: skip
-# Arguments that can be called, by the name in Python's error for a call that does not fit.
+# Arguments that are callable: {name in Python's error message: expression}.
 _CALLBACKS = {"Linear.__init__": "nn.Linear", "Linear.forward": "step(nn.Linear(3, 3))",
               "_Switch.__call__": "mt.no_grad()", "relu": "F.relu", "ones": "mt.ones"}  # fmt: skip
 # Callables that call a model of the user with the user's arguments.
 _RUN_MODELS = {"Summary", "summary", "attention_maps", "gradcheck_module",
                "gradcheck_module_report"}  # fmt: skip
-_SECONDS = 5  # of processor time
+_SECONDS = 5  # seconds of processor time
 
 
 class Outcome(NamedTuple):
-    """What a program did.
+    """Outcome of a program.
 
     `kind` is "result", "own" (the package's own error), "signature" (TypeError for arguments that
-    do not fit the parameters), "caller" (an error that a callback of the program raised), "slow"
-    or "foreign" (any other error, which is a finding). `named` says of an own error
-    whether its headline names the callable, and `parameter` whether it names a parameter.
+    do not fit the parameters), "caller" (an error that a callback of the program raised), "slow" or
+    "foreign" (any other error, which is a finding). For the package's own errors, `named` says
+    whether the headline names the callable, and `parameter` whether it names a parameter.
     """
 
     kind: str
@@ -47,11 +47,11 @@ class Outcome(NamedTuple):
 
 
 class _Slow(BaseException):
-    """The program takes too long."""
+    """Raised in a program that takes too long."""
 
 
 def namespace():
-    """Return the names that programs use."""
+    """Return the namespace in which programs run."""
     return {
         "mt": mt, "nn": mt.nn, "F": mt.nn.functional, "np": np, "nan": float("nan"),
         "inf": float("inf"), "__name__": "fuzzed",
@@ -116,16 +116,16 @@ def _judged(program, error):
     if isinstance(error, MiniTorchError):
         notes = getattr(error, "__notes__", [])
         said = "\n".join([str(error), *notes])
-        missing = isinstance(error, (MissingMethodError, GraphError))  # no argument is at fault
+        missing = isinstance(error, (MissingMethodError, GraphError))  # not an argument's fault
         return Outcome("own", message, _place(inside), *_names(program, said, missing))
     if frames and frames[-1].filename == FILE and inside:
         return Outcome("caller", message)
     if _is_callback(program, error):
         return Outcome("caller", message)
-    attribute = ["__getattr__"], ["__delattr__"]  # x.no, where hasattr must be able to ask
+    attribute = ["__getattr__"], ["__delattr__"]  # raised for hasattr(x, "no")
     if type(error) is AttributeError and [frame.name for frame in inside] in attribute:
         return Outcome("signature", message)
-    if program.name == "protocol" and not inside:  # Python's own, such as format(x, 3)
+    if program.name == "protocol" and not inside:  # an error of Python itself, such as format(x, 3)
         return Outcome("signature", message)
     if type(error) is TypeError and _is_signature(program, error, inside):
         return Outcome("signature", message)
@@ -140,7 +140,7 @@ def _place(frames):
 
 
 def _is_callback(program, error):
-    """Return True if a callable given as an argument, such as the class nn.Linear, was called."""
+    """Return True if the error comes from calling an argument, such as the class nn.Linear."""
     found = re.match(r"([\w.]+)\(\) (missing|takes)", str(error))
     given = [text for name, text in _CALLBACKS.items() if found is not None and name == found[1]]
     return type(error) is TypeError and any(text in program.text for text in given)
@@ -149,8 +149,9 @@ def _is_callback(program, error):
 def _is_signature(program, error, inside):
     """Return True for an error such as "softmax() missing 1 required positional argument".
 
-    Python raises it where the call is. In the package, that is only where a wrapper, such as that
-    of `names_arguments`, passes the user's arguments on.
+    Python raises such an error where the call is. Inside the package, the error is acceptable only
+    if the call is in a wrapper, such as that of `names_arguments`, which passes the user's
+    arguments on.
     """
     if re.match(r"[\w.<>]+\(\) (missing|takes|got an|got mult|got some)", str(error)) is None:
         return False
@@ -167,11 +168,11 @@ def _names(program, said, missing):
     words = set(re.findall(r"\w+", said))
     last = program.name.rsplit(".", 1)[-1]
     named = program.name in said or bool({last, last.strip("_")} & words)
-    if program.name in ("Tensor", "protocol"):  # an operator, such as `+`
+    if program.name in ("Tensor", "protocol"):  # operators such as `+`
         named = True
     if program.name == "x[index]":
         named = "x[" in said
     if not program.parameters or missing:
         return named, True
-    own = {"input", "tensor"} if program.name.startswith("Tensor.") else set()  # of x in x.sqrt_()
+    own = {"input", "tensor"} if program.name.startswith("Tensor.") else set()  # x in x.sqrt_()
     return named, bool(words & {*program.parameters, *own})

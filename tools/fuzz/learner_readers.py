@@ -1,4 +1,4 @@
-"""Readers of what a learner or another process writes: programs, locks, messages, printed text."""
+"""Readers of files that a learner or another process writes: programs, locks, messages, output."""
 
 import os
 
@@ -24,7 +24,7 @@ def _make_build(folder):
 
 
 def _use_build(folder):
-    """Append the stubs of the next step, and find out whether the file can be checked."""
+    """Append the stubs of the next step, and test whether the file can be checked."""
     first, second, *_ = load_steps()
     WorkFile(folder / "my_gpt.py").start(second)
     build_check._refused(first, folder / "my_gpt.py")
@@ -45,7 +45,7 @@ def _make_lock(folder):
 
 
 def _use_lock(folder):
-    """Ask who holds the lock, while another process, here the same one, holds it."""
+    """Ask who holds the lock. Here, the same process holds it."""
     data = (folder / ".lock.json").read_bytes()
     with FolderLock(folder, "a folder"):
         (folder / ".lock.json").write_bytes(data)

@@ -85,7 +85,7 @@ _SAMPLING = {
     "eta_cutoff": 0.01, "min_p": 0.01, "top_h": 0.9, "max_new_tokens": 3, "length_penalty": 1.0,
     "early_stopping": False, "sequence_bias": [[[3], -1.0]],
 }  # fmt: skip
-# Fields that no model reads. Their values may be anything.
+# Fields that no model reads. They may have any value.
 _UNREAD = {"transformers_version", "dtype", "model_type", "pretraining_tp", "label2id"}
 
 
@@ -123,7 +123,7 @@ def _use_model(folder):
 
 
 def _use_leniently(folder):
-    """Load a model whose file may lack tensors. Without its sizes, it would be a large one."""
+    """Load a model whose file may lack tensors. Without the sizes, a large model would be built."""
     text = (folder / "config.json").read_bytes()
     if not all(name in text for name in (b'"vocab_size"', b'"n_embd"', b'"n_layer"')):
         return None
@@ -146,7 +146,7 @@ def _generate(folder):
         if not isinstance(length, int) or length > 100:
             return model.generate(ids, max_new_tokens=3)
     elif model.generation_config["max_new_tokens"] > 100:
-        return None  # a long text is correct, and takes long
+        return None  # a long text is valid, but takes long
     return model.generate(ids)
 
 
@@ -158,7 +158,7 @@ def _make_shards(folder):
 
 
 def _save_again(folder):
-    """Save over a folder, which reads its old index."""
+    """Save a model into an existing model folder, which reads the old index."""
     return mt.models.pretrained.GPT2LMHeadModel(_FAMILIES["GPT2LMHeadModel"]).save_pretrained(
         folder
     )

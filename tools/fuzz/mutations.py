@@ -1,7 +1,7 @@
 """Mutations of valid files: damaged bytes, and wrong values in JSON, TOML and other formats.
 
-A mutation that writes a value of another type says so in `Mutation.wrong`, because a reader must
-then refuse the file. After all other mutations, a reader may accept or refuse the file.
+If a mutation writes a value of a wrong type, `Mutation.wrong` is True, and the reader must refuse
+the file. After all other mutations, a reader may accept or refuse the file.
 """
 
 import copy
@@ -86,7 +86,7 @@ def mutate(data, kind, rng):
 
 
 def _bytes(data, rng):
-    """Damage the file without regard to its format."""
+    """Damage bytes of the file, without regard to its format."""
     choice, place = rng.randrange(9), rng.randrange(len(data) + 1)
     if choice == 0:
         return Mutation(data[:place], f"truncated after {place} bytes")
@@ -135,7 +135,7 @@ def _at(document, path):
 
 
 def _change(document, rng):
-    """Return a changed copy of a document, with the Mutation's other fields."""
+    """Return a changed copy of a document, and the other fields of its Mutation."""
     document = copy.deepcopy(document)
     path = rng.choice([*_paths(document)][1:] or [()])
     if not path:
@@ -180,7 +180,7 @@ def _dumps(document):
 
 def _json(data, rng):
     text, choice = data.decode(), rng.random()
-    if choice < 0.03:  # the last of two equal keys counts
+    if choice < 0.03:  # of two equal keys, the last one counts
         return Mutation(b'{"x": 1, "x": {}, ' + data.lstrip()[1:], "duplicate keys")
     if choice < 0.06:
         encoding = rng.choice(("utf-16", "utf-32", "utf-8-sig", "cp037"))
@@ -301,7 +301,7 @@ def _wav(data, rng):
 
 
 def _zip(data, rng):
-    """Write the members of a zip file again, one of them with a strange name or other content."""
+    """Write the members of a zip file again. One of them gets a strange name or damaged content."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = [(info.filename, archive.read(info)) for info in archive.infolist()]
     place, choice = rng.randrange(len(members)), rng.random()
@@ -317,7 +317,7 @@ def _zip(data, rng):
     buffer = io.BytesIO()
     method = rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2))
     with warnings.catch_warnings(), zipfile.ZipFile(buffer, "w", method) as archive:
-        warnings.simplefilter("ignore")  # about duplicate names
+        warnings.simplefilter("ignore")  # warnings about duplicate names
         for each, text in members:
             info = zipfile.ZipInfo("x")
             info.filename, info.compress_type = each, method

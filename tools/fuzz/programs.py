@@ -1,4 +1,4 @@
-"""Programs with one fuzzed call: choose a public callable and write a call of it as source text."""
+"""Programs with one fuzzed call: choose a public callable, and write a call as source text."""
 
 import inspect
 import re
@@ -12,7 +12,7 @@ MODULES = ("mt", "F", "nn", "nn.init", "nn.utils", "nn.utils.rnn", "mt.masks", "
            "mt.utils.data", "mt.autograd", "mt.amp", "mt.jit", "mt.cuda", "mt.backends",
            "mt.gradcheck", "mt.data", "mt.models", "mt.viz", "mt.memory", "mt.tracing",
            "mt.profiling", "mt.training", "mt.einops", "mt.distributed")  # fmt: skip
-# Public names that no program calls, by the reason.
+# Public names that programs do not call: {reason: names}.
 NOT_CALLED = {
     "starts MPI or ends it": "mt.distributed.init_process_group "
     "mt.distributed.destroy_process_group",
@@ -128,7 +128,7 @@ class Program:
     Parameters
     ----------
     name : str
-        Callable that the program is about, such as "F.softmax".
+        Name of the fuzzed callable, such as "F.softmax".
     text : str
         Statements, separated by semicolons, that assign the result to `r`.
     parameters : tuple of str
@@ -140,7 +140,7 @@ class Program:
 
 
 def callables(space):
-    """Return the public callables by group: a dict of lists of (name, callable).
+    """Return the public callables: a dict from a group to a list of (name, callable).
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def callables(space):
         group = "method" if kind == "Tensor" else "object"
         for name in sorted(dir(cls)):
             value = getattr(cls, name)
-            code = getattr(value, "__func__", value)  # of a class method
+            code = getattr(value, "__func__", value)  # the function of a class method
             full = f"{kind}.{name}"
             wanted = callable(value) and full not in _SKIPPED and not name.startswith("_")
             if kind not in ("Tensor", "Module"):
@@ -177,7 +177,7 @@ def callables(space):
 
 
 def public_names(holder):
-    """Return the public names of a module of the package, also those imported on first use."""
+    """Return the public names of a module of the package, including those imported on first use."""
     names = getattr(holder, "__all__", None) or {*vars(holder), *getattr(holder, "_DEFINED_IN", ())}
     return sorted(name for name in names if not name.startswith("_"))
 
@@ -204,7 +204,7 @@ def write(choice, found):
 
 
 def parameters_of(value):
-    """Return the names of a callable's parameters; of a class, also those of its calls."""
+    """Return the parameter names of a callable. For a class, add those of its methods."""
     names = list(_signature(value))
     for method in ("forward", "__call__", "__getitem__"):
         if inspect.isclass(value) and method in dir(value):
@@ -348,7 +348,7 @@ _CLIP, _TOKENS = "mt.rand(1, 3, 2, 8, 8)", "mt.rand(1, 17, 8), (1, 4, 4)"
 _UNITER = "uniter=mt.models.UNITER(11, 3, 8, 2, 1)"
 _REGIONS = f"{_IDS}, mt.rand(1, 2, 3), mt.rand(1, 2, 7)"
 _FRAMES = "mt.models.ConformerEncoder(11, 8, 2, 1, 3)"
-_MODELS = {  # settings of a small model, and its usual input
+_MODELS = {  # arguments that build a small model, and its usual input
     "GPT": (f"{_TEXT}|context_length=8", _IDS),
     "ImageGPT": ("num_clusters=11|num_pixels=8|embed_dim=8|num_heads=2|num_layers=1", _IDS),
     "Llama": (_TEXT, _IDS),
@@ -427,7 +427,7 @@ _MODELS = {  # settings of a small model, and its usual input
 
 
 def _protocol(choice):
-    """Write what Python itself does with a tensor or a module, such as `float(x)`."""
+    """Write a use of a tensor or a module through a Python protocol, such as `float(x)`."""
     text = choice.choice(_PROTOCOLS)
     for name, values in (("T", TENSORS), ("M", _SUBJECTS["Module"]), ("V", None)):
         value = choice.choice(values) if values else _value(choice, "value")
@@ -488,8 +488,8 @@ def _arguments(choice, parameters, calm=False):
     choice : random.Random
     parameters : mapping of str to inspect.Parameter
     calm : bool
-        Whether most calls get usual arguments only, so that a later call is reached. Of the others,
-        some have a single wrong argument.
+        Whether most calls get only usual arguments, so that the program reaches its next call.
+        Otherwise, some calls get a single wrong argument, and the others get random arguments.
     """
     usual_only = calm and choice.random() < 0.8
     wrong = choice.choice([*parameters, ""]) if choice.random() < 0.4 else None

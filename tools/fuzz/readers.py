@@ -1,4 +1,4 @@
-"""Fuzzer of the file readers: mutate valid files, and report foreign errors with their places.
+"""Fuzz the file readers: mutate valid files, and report errors that are not the package's own.
 
 python -m tools.fuzz readers --seed 0 --count 50000     all readers in turn
 python -m tools.fuzz readers --only "mt.load"           the readers with this text in their names
@@ -37,7 +37,7 @@ def all_readers():
 
 
 class Campaign:
-    """Mutated files for a list of readers, determined by a seed.
+    """A fuzzing run: mutated files for a list of readers, determined by a seed.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class Campaign:
         return reader, name, mutate(self.valid[reader.name][name], reader.files[name], rng)
 
     def run(self, case, raising=False):
-        """Run one case. Return None if the file was read or refused as it must be."""
+        """Run one case. Return None if the file was read or refused correctly, else a Failure."""
         reader, name, mutation = self.mutated(case)
         place = self._empty_folder()
         for other, data in self.valid[reader.name].items():

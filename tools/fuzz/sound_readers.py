@@ -1,4 +1,4 @@
-"""Readers of sound: WAV files, and folders of them with transcripts."""
+"""Readers of sound: WAV files, and folders of WAV files with transcripts."""
 
 import struct
 
@@ -23,7 +23,7 @@ def _make_wav(sample_format, channels):
 
 
 def _make_extensible(folder):
-    """Write a WAVE_FORMAT_EXTENSIBLE file with another chunk, of an odd size."""
+    """Write a WAVE_FORMAT_EXTENSIBLE file that has an additional chunk of an odd size."""
     form = struct.pack("<HHIIHHHHI", 0xFFFE, 2, 8000, 48_000, 6, 24, 22, 20, 3) + _GUID
     chunks = b"fmt " + struct.pack("<I", 40) + form + b"LIST\5\0\0\0INFO!\0"
     chunks += b"data" + struct.pack("<I", 60) + bytes(range(60))
@@ -32,7 +32,7 @@ def _make_extensible(folder):
 
 
 def _use_wav(folder):
-    """Read a file strictly and leniently; it must not have more samples than bytes."""
+    """Read a file strictly and leniently. It must not have more samples than bytes."""
     size = (folder / "a.wav").stat().st_size
     for lenient in (True, False):
         samples, rate = read_wav(folder / "a.wav", allow_truncated=lenient)

@@ -1,4 +1,4 @@
-"""Mutation testing: run the tests on every mutant, and collect the verdicts."""
+"""Campaign of mutation testing: run the tests on every mutant, and collect the verdicts."""
 
 import random
 import tomllib
@@ -26,7 +26,7 @@ class Verdict:
     tests : int
         Number of tests that execute the changed statement.
     reason : str or None
-        Why the change has no effect, or None if the file of equivalents does not list it.
+        Why the change has no effect. None if `equivalent.toml` does not list the change.
     """
 
     def __init__(self, mutant, fate, by, tests, reason):
@@ -38,7 +38,7 @@ class Verdict:
 
     @property
     def group(self):
-        """Column of the results table in which the mutant is counted."""
+        """Column of the results table that counts the mutant."""
         if self.reason is None:
             return self.fate
         return "equivalent" if self.fate == SURVIVED else "not equivalent"
@@ -81,7 +81,7 @@ class Campaign:
     items : list
         All collected tests.
     equivalents : dict
-        From `read_equivalents`.
+        Result of `read_equivalents`.
     jobs : int
         Number of parallel processes.
     tell : callable

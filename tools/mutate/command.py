@@ -88,7 +88,7 @@ def run(options, targets, files):
 
     def then(items):
         gc.collect()
-        gc.freeze()  # so that garbage collection in a child does not copy shared pages
+        gc.freeze()  # garbage collection in a child must not copy shared memory pages
         one = campaign.Campaign(targets, items, equivalents, options.jobs, tell)
         verdicts.extend(one.run(files, public, wide=not options.near))
 

@@ -1,4 +1,4 @@
-"""Run jobs in forked processes, so that changes made by one job do not affect the others."""
+"""Run jobs in forks (child processes), so that changes made by one job do not affect the others."""
 
 import os
 import pickle
@@ -12,7 +12,7 @@ import traceback
 __all__ = ["DIED", "LATE", "run_all"]
 
 LATE, DIED = "late", "died"
-MEMORY = 8 << 30  # bytes of address space a job may add
+MEMORY = 8 << 30  # bytes of address space that a job may allocate
 
 
 class Job:

@@ -72,12 +72,12 @@ class Mutant:
 
     @property
     def change(self):
-        """Description of the mutant: the statement before and after the change."""
+        """Description of the change: the statement before and after it."""
         return f"{self.before} -> {self.after}"
 
     @contextmanager
     def applied(self):
-        """Apply the change to the syntax tree of the target inside the `with` block."""
+        """Context manager that applies the change to the target's syntax tree."""
         before = _at(self.place)
         _put(self.place, self.node)
         try:
@@ -161,7 +161,7 @@ def _expressions(node):
 
 
 def _is_free(parent, node):
-    """Return True if a mutation has no effect: the -1 of a reshape, or the value of `strict=`."""
+    """Return True if changing this node has no effect, as for the -1 of a reshape or `strict=`."""
     if isinstance(parent, ast.keyword):
         return parent.arg == "strict" and isinstance(node, ast.Constant)
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
@@ -184,7 +184,7 @@ def _put(place, node):
 
 
 def _with(node, **fields):
-    """Return a shallow copy of a syntax-tree node with some fields replaced."""
+    """Return a shallow copy of a syntax tree node with some fields replaced."""
     node = copy.copy(node)
     for name, value in fields.items():
         setattr(node, name, value)
@@ -311,7 +311,7 @@ def other_update(statement):
 
 
 def wrong_gradient(statement):
-    """Return None for a gradient, change its sign, or swap two neighboring gradients."""
+    """Replace a returned gradient by None, change its sign, or swap two neighboring gradients."""
     if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]).startswith("grad"):
         if not isinstance(statement.value, (ast.Constant, ast.UnaryOp, ast.Tuple)):
             yield _with(statement, value=_negated(statement.value))

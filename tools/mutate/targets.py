@@ -1,4 +1,4 @@
-"""Find the code that computes derivatives: `backward` methods and the functions only they call."""
+"""Find the targets: `backward` methods, and the functions that only `backward` methods call."""
 
 import ast
 import importlib
@@ -117,8 +117,10 @@ class _Module:
                     self.meanings[alias.asname or alias.name] = (base, alias.name)
 
     def uses(self):
-        """Yield each use of a name as (user, used), both (module, name). The user of module-level
-        code is None."""
+        """Yield each use of a name as (user, used). Both are tuples (module, name).
+
+        If the code is at module level, the user is None.
+        """
         for node in self.tree.body:
             if isinstance(node, ast.ClassDef):
                 for part in ast.iter_child_nodes(node):

@@ -45,7 +45,7 @@ def collect(root, folders, then):
 
     class Instead:
         def pytest_configure(self, config):
-            config.option.tbstyle = "native"  # the fastest style; the output is not read
+            config.option.tbstyle = "native"  # the fastest traceback style; nobody reads the output
 
         def pytest_runtestloop(self, session):
             then(session.items)
@@ -57,7 +57,7 @@ def collect(root, folders, then):
         database=None,
         deadline=None,
         max_examples=30,
-        phases=[Phase.explicit, Phase.generate],  # without shrinking failures
+        phases=[Phase.explicit, Phase.generate],  # do not shrink failing examples
         suppress_health_check=list(HealthCheck),
     )
     settings.load_profile("mutate")
@@ -74,8 +74,8 @@ def collect(root, folders, then):
 def near_tests(file, items, public):
     """Return the indices of the tests for one file of the package.
 
-    These are the tests in `tests/` with the corresponding path. If there is no such test file, they
-    are the tests in all files that mention a public name of the file.
+    These are the tests in the test file with the corresponding path in `tests/`. If it does not
+    exist, they are the tests of all files that mention a public name of the file.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def footprint(items, indices, targets):
     -------
     list of Footprint
     """
-    numbers = {}  # keys are id(code), because equal code may occur in two files
+    numbers = {}  # the keys are id(code), because two files may contain equal code
     for number, target in enumerate(targets):
         _note_codes(target.function().__code__, number, numbers)
     found, lines = [], set()
@@ -162,7 +162,7 @@ def run_mutant(mutant, items, order):
     int or None
         Index of the test that failed, or None if all tests passed.
     """
-    # Replacing the code of the function object affects all references to it.
+    # Replacing `__code__` changes the function for all references to it.
     mutant.target.function().__code__ = mutant.code()
     for place, index in enumerate(order):
         following = items[order[place + 1]] if place + 1 < len(order) else None

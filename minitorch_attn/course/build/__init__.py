@@ -1,1 +1,1 @@
-"""`mta build`: eight steps from an empty file to a GPT of one's own."""
+"""`mta build`: the learner writes a GPT from an empty file, in eight checked steps."""

@@ -45,7 +45,7 @@ def cell_source(function, namespace):
     ----------
     function : object
     namespace : dict
-        Names of the notebook. A function from anywhere else has no cell.
+        Names of the notebook. Only functions that its cells define have a source.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def function_text(text, name):
 
 
 def with_function(text, name, source):
-    """Replace one function in a file, and its cell's helpers. Everything else stays the same.
+    """Return the text of a file after replacing one function, and the helpers from its cell.
 
     Parameters
     ----------

@@ -31,8 +31,8 @@ __all__ = ["SECONDS", "StepOutcome", "check_step", "demonstrate", "show_step"]
 SECONDS = 120.0
 _CHILD = f"{__package__}.child"
 _EXACT = 1e-11  # tolerance, relative to the largest entry
-_TRAINED = 1e-9  # the same for the losses of several training steps
-_ZERO = 1e-12  # entries smaller than this, relative to the largest of all results, count as 0
+_TRAINED = 1e-9  # relative tolerance of the losses of several training steps
+_ZERO = 1e-12  # smaller entries, relative to the largest entry of all results, count as 0
 _OWN = ("minitorch_attn", "torch", "tensorflow", "jax")
 
 
@@ -44,13 +44,14 @@ class StepOutcome:
     ----------
     step : int
     parts : list of Part
-        One part per written function, in order; or a single part that says why nothing could run.
+        One part for each written function, in order. If nothing could run, a single part that says
+        why.
     missing : list of str
         Functions that are not written yet, in order.
     output : str
         Text that the file printed.
     shown : str
-        What the model can do now; "" unless the step passed.
+        Text that shows what the model can do now, or "" if the step has not passed.
     """
 
     step: int
@@ -112,7 +113,7 @@ def check_step(step, path, seconds=SECONDS, only=None):
 
 
 def demonstrate(outcome, step, path):
-    """Run the demonstration of a step that passed. If an error ends it, the step has not passed."""
+    """Run the demonstration of a step that passed. On an error, the step counts as failed."""
     outcome.shown, error = show_step(step, path)
     if error:
         what = "every function passes its own checks, but not all of them together:"
@@ -125,7 +126,7 @@ def show_step(step, path, seconds=SECONDS):
     Returns
     -------
     (str, str)
-        What it printed, and the error that ended it; "" if there was none.
+        Text that the demonstration printed, and the error that stopped it, or "".
     """
     with tempfile.TemporaryDirectory(prefix="mta-build-") as folder:
         folder = Path(folder)
@@ -142,7 +143,7 @@ def show_step(step, path, seconds=SECONDS):
 def _refused(step, path, required=None):
     """Return a failed Part for a file that cannot be checked, and the file's text.
 
-    `required` are the functions that it must define; by default, all of the step.
+    `required` lists the functions that the file must define. Default: all functions of the step.
     """
     required = [item.name for item in step.functions] if required is None else required
     try:
@@ -235,7 +236,7 @@ def _judge(folder, written, cases, note, ended, seconds):
 
 
 def _problem(folder, number, wanted, errors, note, ended, seconds):
-    """Say what is wrong with the results of a check; None if nothing is."""
+    """Describe what is wrong with the results of a check; return None if they are correct."""
     check = CHECKS[number]
     if str(number) in errors:
         return f"{check.what}\n{error_text(errors[str(number)])}"
@@ -287,7 +288,7 @@ def _wrong(check, found, wanted, arrays):
             what = "value" if name == "y" else f"gradient of {name[2:]}"
             return (
                 f"for float32 arrays, the {what} is {dtype}. Arrays such as np.zeros(shape) and "
-                "NumPy's float64 scalars do that: use np.zeros_like, Python's floats and math.sqrt"
+                "NumPy's float64 scalars cause this: use np.zeros_like, Python floats and math.sqrt"
             )
     return None
 

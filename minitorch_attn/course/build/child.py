@@ -1,7 +1,7 @@
 """Child process of `mta build`: run the learner's file.
 
-Its arguments are the file and a folder. It runs the checks that `order.json` lists and writes their
-results, or shows what the model can do. The parent process judges the results.
+The arguments are the file and a folder. `order.json` in the folder lists what to do: run checks and
+write their results, or show what the model can do. The parent process judges the results.
 """
 
 import functools
@@ -100,7 +100,7 @@ def _differentiate(check, module, arrays, cotangent):
         raise TypeError(f"it returned {_kind(out)}, not a {wrap.__name__}")
     found = {"y": np.asarray(out.data)}
     if check.kind != "value" and found["y"].shape != cotangent.shape:
-        return found  # the shape is wrong, and the gradients would fail for this reason
+        return found  # with a wrong shape, the gradients would fail, too
     _watch_pulls(out, module.Value)
     out.backward(cotangent if check.kind != "value" else float(cotangent))
     for name, leaf in leaves.items():

@@ -12,7 +12,7 @@ _LARGEST = 20_000  # maximum number of entries to examine
 
 
 def cause(check, name, found, wanted, arrays, mistaken):
-    """Return the probable cause of a wrong value or gradient; "" if there is no clue.
+    """Return the probable cause of a wrong value or gradient, or "" if there is no clue.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def cause(check, name, found, wanted, arrays, mistaken):
 
 
 def unused(found, wanted):
-    """Name the first parameter, or group of them, that receives no gradient though it should.
+    """Name the first parameter, or group of parameters, whose gradient is missing.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def unused(found, wanted):
 
 
 def first_difference(found, wanted, tolerance):
-    """Describe the first training step whose loss is wrong; None if there is none."""
+    """Describe the first training step whose loss is wrong, or return None."""
     off = ~(np.abs(found - wanted) <= tolerance * np.abs(wanted).max())
     if not off.any():
         return None

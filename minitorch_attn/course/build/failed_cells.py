@@ -10,10 +10,10 @@ _LONGEST = 80  # characters of an error's message to show
 
 
 class FailedCells:
-    """Remembers the functions that the latest run of their cell did not define, due to an error.
+    """Stores which functions are outdated because an error stopped the latest run of their cell.
 
-    After a syntax error, a notebook keeps the earlier version of the function. IPython calls an
-    object of this class after each cell.
+    If a cell has a syntax error, the notebook still has the earlier version of its function.
+    IPython calls an object of this class after each cell.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class FailedCells:
         self._errors, self._before = {}, codes()
 
     def watch(self):
-        """Get notified by IPython when a cell has run; without IPython, do nothing."""
+        """Ask IPython to call this object after each cell. Without IPython, do nothing."""
         module = sys.modules.get("IPython")
         shell = module.get_ipython() if module else None
         if shell is None or shell.user_ns is not self.namespace:
@@ -48,7 +48,7 @@ class FailedCells:
         Returns
         -------
         str
-            "" if the last run defined the function.
+            Text of the error, or "" if the last run defined the function.
         """
         return self._errors.get(name, "")
 

@@ -10,22 +10,23 @@ __all__ = ["build_notebook"]
 _INTRODUCTION = """\
 # A GPT of your own
 
-You write a GPT from nothing, in eight steps of {minutes} minutes in all. At the end it trains
-beside the library's GPT of the same size and writes text, and you can step through your own code.
+You write a GPT from nothing, in eight steps that take {minutes} minutes in all. At the end you
+train it, compare it with the library's GPT of the same size, let it write text, and step through
+your own code.
 
-Every function has a cell with its signature and its formula, or what it must return.
+Each function has its own cell. The cell contains the signature, and says what to compute.
 
-1. Replace `raise NotImplementedError` by your code, and run the cell. A function stays small:
-   {longest} lines at most.
-2. Run `check(...)` below it. On random inputs, it compares your function with the library's:
-   values, shapes, gradients, and whether float32 stays float32. It says what is wrong, and where.
-3. If you are stuck, unfold the hint above the cell; the answer is folded below the check.
+1. Replace `raise NotImplementedError` with your code, and run the cell. The longest function has
+   {longest} lines.
+2. Run `check(...)` below it. The check calls your function and the library's on random inputs. It
+   compares values, shapes, dtypes and gradients, and says what is wrong, and where.
+3. If you are stuck, unfold the hint above the cell. The answer is folded below the check.
 4. A helper function or constant of your own must be in the cell of the function that uses it.
 
-The checks keep your functions in `{file}`, beside this notebook. `mta build` in a terminal
-continues with the same file and the same progress. **After a restart of the kernel, run only the
-next cell and go on where you were:** it loads what you have written. You can run cells in any order
-and as often as you like; what you ran last counts.
+The checks copy your functions to `{file}`, next to this notebook. `mta build` in a terminal
+continues with the same file and the same progress. **After you restart the kernel, run only the
+next cell and continue where you stopped:** the cell loads what you have written. You can run cells
+in any order and as often as you like. The version of a function that you ran last counts.
 
 | step | | minutes | lessons before it |
 | --- | --- | --- | --- |
@@ -34,8 +35,9 @@ and as often as you like; what you ran last counts.
 The lessons explain what a step needs. The links open your copies, which are notebooks, too.
 """
 _METHODS = """\
-A class is spread over several cells: `@add_to(Value)` makes the function below it a method of
-`Value`. The class itself, with its docstring and what is given, comes first.
+A class is spread over several cells. The first cell defines the class, with its docstring and the
+methods that are given. In the later cells, `@add_to(Value)` makes the function below it a method
+of `Value`.
 """
 _START = """\
 import math
@@ -49,22 +51,22 @@ add_to, check, given = build.add_to, build.check, build.given"""
 _TRAIN = """\
 ## Train it
 
-All the pieces are yours now. This trains your GPT with 4 layers, 4 heads and width 128 on the text
-of the tour, and beside it the library's GPT: both start with the same weights and get the same
-1,500 batches. It takes about 6 minutes on one core; `build.train(alone=True)` takes 4. The weights
-are written to `{weights}`.
+You have now written every part. The next cell trains your GPT, with 4 layers, 4 heads and width
+128, on the text of the tour. It also trains the library's GPT, which starts with the same weights
+and gets the same 1,500 batches. This takes about 6 minutes on one core. `build.train(alone=True)`
+trains only your GPT and takes 4. The weights are written to `{weights}`.
 """
 _SAMPLE = """\
 ## Let it write
 
-Try other beginnings, and other lengths.
+Try other prompts and other lengths.
 """
 _TRACE = """\
 ## Step through it
 
-One forward and backward pass of a small GPT with your functions: every line of your code that
-computes an array, with the arrays that it reads and makes. Click into the page and press the arrow
-keys, or open `{page}` in a browser.
+The next cell records one forward and backward pass of a small GPT made of your functions. It shows
+every line of your code that computes an array, with the arrays that the line reads and makes. Click
+into the page and press the arrow keys, or open `{page}` in a browser.
 """
 _TABLE_ROW = "| {number} | [{title}](#Step-{number}:-{anchor}) | {minutes} | {lessons} |"
 
@@ -77,9 +79,10 @@ def build_notebook(file="my_gpt.py", written="", answers=False):
     file : str
         Name of the learner's file, in the same folder as the notebook.
     written : str
-        Text of that file, valid Python: the functions that it has are filled in.
+        Text of that file, which must be valid Python. Functions that it contains are filled in.
     answers : bool, default False
-        Whether to fill in the answers, so that the notebook runs. It then records no progress.
+        Whether to fill in the answers, so that the notebook runs. A notebook with answers does not
+        record progress.
 
     Returns
     -------

@@ -35,14 +35,14 @@ _FAST_STEPS = 12
 class Build:
     """The build in a notebook. The functions of its cells are kept in the learner's file.
 
-    Whenever something is checked or run, the functions that the cells have defined replace those of
-    the file. So the notebook and `mta build` check, train and trace the same file, and a new kernel
-    starts with everything that the file contains.
+    Whenever something is checked or run, the functions that the cells have defined replace the
+    functions of the same names in the file. So the notebook and `mta build` check, train and trace
+    the same file. After a restart, the kernel loads everything that the file contains.
 
     Parameters
     ----------
     namespace : dict
-        Names of the notebook: `globals()`. What the file defines is added to them.
+        Names of the notebook, `globals()`. The names that the file defines are added.
     file : str or path
         The learner's file. It is created if it does not exist.
     remember : bool, default True
@@ -64,9 +64,10 @@ class Build:
     # What the cells define
 
     def given(self, cls):
-        """Decorate a given class, so that it keeps the methods that cells have added to it.
+        """Decorate a class that the build provides, so that it keeps methods from other cells.
 
-        If its cell runs again, the class stays the same object, and its definition is updated.
+        If the cell of the class runs again, the class stays the same object, and its definition is
+        updated.
         """
         known = self.namespace.get(cls.__name__)
         if not isinstance(known, type) or known is cls or known.__bases__ != cls.__bases__:
@@ -238,7 +239,7 @@ class Build:
         return text
 
     def _keep(self, step):
-        """Write the functions that cells have defined since the last call to the file.
+        """Write functions to the file if cells have defined them since the last call.
 
         Return the sources of all functions in cells, by name.
         """
@@ -281,7 +282,7 @@ class Build:
         return {name: function.__code__ for name, function in self._functions().items()}
 
     def _version(self, name, sources):
-        """Say why the file's function was checked instead of the cell's; "" if they are equal.
+        """Say why the function in the file was checked, not the cell's, or return "" if they agree.
 
         Text that was typed into a cell but not run is unknown here.
         """
@@ -352,7 +353,7 @@ class Build:
         return f"{unknown[1]} is in another cell: move it into the cell of {name}"
 
     def _earlier(self, name):
-        """Return the failed Part of an earlier function; None if all earlier ones pass."""
+        """Return the failed Part of an earlier function, or None if all earlier functions pass."""
         step, names = self._step_of(name), list(self._known)
         left = self.passed.left(names[: names.index(name)], self._text())
         functions = [item for s in self.steps for item in s.functions if item.name in left]

@@ -16,7 +16,7 @@ class PassedFunctions:
     progress : BuildProgress
         Where the functions are recorded.
     stored : bool, default True
-        Whether to record them; otherwise they are known to this object only.
+        Whether to record the functions in `progress`. Otherwise, only this object stores them.
     """
 
     def __init__(self, steps, progress, stored=True):

@@ -35,7 +35,7 @@ class BuildProgress(Progress):
         return next((step for step in known if not self.has_passed(step)), None)
 
     def after(self, place, known):
-        """Return what to do next on the path to GPT, after one of its lessons or steps.
+        """Return the first unfinished lesson or step after `place` on the path to GPT.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Run the learner's GPT: train it alongside the library's, sample from it, or record its lines.
+"""Run the learner's GPT: train it alongside the library's GPT, sample from it, or trace it.
 
 A child process: `python -m minitorch_attn.course.build.run train|sample|trace FILE ...`.
 """

@@ -1,4 +1,4 @@
-"""Show what the learner's model can do after a step: losses compared with baselines, and text."""
+"""Show what the learner's model can do after a step: its loss, baselines, and text it writes."""
 
 import textwrap
 
@@ -111,7 +111,7 @@ def _text(text):
 
 
 def _fit(m, leaves, loss_of, pairs, steps, lr):
-    """Train with the library's AdamW, until the learner has written one in step 8."""
+    """Train with the library's AdamW, because the learner writes an optimizer only in step 8."""
     parameters = [nn.Parameter(tensor(leaf.data)) for leaf in leaves]
     optimizer = AdamW(parameters, lr=lr, weight_decay=0.0)
     for _ in range(steps):
@@ -183,9 +183,10 @@ def _own_training(m):
 
 
 _CHEATS = """
-Its loss is far below what anyone could reach who does not know the next
-character, and yet it writes nonsense. Each place attends to the next one and
-reads the answer there; when it writes, there is no next character."""
+This loss is impossibly low for a model that does not know the next character,
+and yet the text is nonsense. Without a mask, each position attends to the next
+position and reads the answer there. When the model writes, there is no next
+character yet."""
 
 SHOWN = {
     1: _neuron,

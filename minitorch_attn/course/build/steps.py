@@ -51,24 +51,26 @@ class Step:
     Parameters
     ----------
     number : int
-        1 to 8.
+        Number of the step, from 1 to 8.
     title, text : str
-        Title, and a paragraph that says what is built and why.
+        Title, and a paragraph that says what the learner builds in this step, and why.
     next : str
-        Caption of what the model can do after this step.
+        Sentence that says what the model can do after this step.
     lessons : tuple of str
-        Numbers of the lessons that explain the topic, part of the path to GPT.
+        Numbers of the lessons that explain the topic, and that belong to the path to GPT.
     functions : tuple of Function
     given : dict of str to str
-        Name of a class -> its given part: the docstring and the methods already written.
+        Maps the name of a class to the part that is given: the docstring and the methods already
+        written.
     stub : str
         Text to append to the learner's file.
     answer : str
-        The corresponding part of the answer.
+        Part of the answer that corresponds to the stub.
     measured : int, default 0
-        Minutes that a student needed, rounded up to five; 0 if unknown.
+        Minutes that a student needed, rounded up to a multiple of five; 0 if unknown.
     short : dict of str to dict, optional
-        Number of a lesson -> the `part` of it that is enough on this path, and its `minutes`.
+        Maps the number of a lesson to the `part` that is enough on this path, and the `minutes` for
+        that part.
     """
 
     number: int
@@ -87,7 +89,7 @@ class Step:
     def minutes(self):
         """Minutes to read the step, write and check its functions, and see the result.
 
-        The larger of the estimate and the measured minutes.
+        This is the larger of the estimated and the measured minutes.
         """
         words = len(self.text.split()) + sum(len(item.stub.split()) for item in self.functions)
         typed = sum(item.lines for item in self.functions)

@@ -2,7 +2,7 @@
 
 __all__ = ["flat", "nested"]
 
-_PLAIN = ("token_embedding", "position_embedding")  # their only tensor is called `weight`
+_PLAIN = ("token_embedding", "position_embedding")  # layers whose only tensor is called `weight`
 
 
 def nested(arrays, wrap):

@@ -22,8 +22,8 @@ def digest(text):
 class WorkFile:
     """The file that the learner edits.
 
-    It is the first of these that applies: `path`; an existing `my_gpt.py` in the working directory;
-    `last`; a new `my_gpt.py` in the working directory.
+    The file is the first of these that applies: `path`; an existing `my_gpt.py` in the working
+    directory; `last`; a new `my_gpt.py` in the working directory.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class WorkFile:
         self._copied = ""  # text of the copies that `put` has made
 
     def start(self, step):
-        """Create the file if it does not exist, and append the stubs of a step that has none yet.
+        """Create the file if it does not exist. Append the stubs of a step that is not in it.
 
         Parameters
         ----------
@@ -63,8 +63,8 @@ class WorkFile:
         try:
             text = self.path.read_text("utf-8")
             names = {getattr(node, "name", None) for node in ast.parse(text).body}
-        except (SyntaxError, ValueError, MemoryError, RecursionError):  # not UTF-8, or too deep
-            return False  # the check names the error; it comes first
+        except (SyntaxError, ValueError, MemoryError, RecursionError):  # not UTF-8, or too nested
+            return False  # the check reports this error first
         if names & set(step.names):
             return False
         gap = "\n" * (3 - len(text[len(text.rstrip("\n")) :]))
@@ -75,8 +75,9 @@ class WorkFile:
     def put(self, sources, expected):
         """Replace functions of the file with those of notebook cells, if they differ.
 
-        A function without a body never replaces one that is written. If a function to be replaced
-        was written or edited in the file, not copied there from a cell, the file is copied first.
+        An unwritten function in a cell never replaces a written one. If a function was written or
+        edited in the file itself, instead of copied from a cell, then the file is copied before the
+        function is replaced.
 
         Parameters
         ----------
@@ -88,7 +89,7 @@ class WorkFile:
         Returns
         -------
         Path or None
-            Copy of the previous file; None if nothing was lost.
+            Path of the copy of the previous file, or None if no copy was necessary.
         """
         before = text = self.path.read_text("utf-8")
         edited = False

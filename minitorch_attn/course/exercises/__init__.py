@@ -1,5 +1,5 @@
 """Exercises: find a mistake in a gradient, or write a backward pass.
 
-`load` reads the exercises and `work` manages the learner's copies. `check` runs a copy in a
-separate process and compares the arrays it returns with the library's own results.
+The module `load` reads the exercises, and `work` manages the learner's copies. `check` runs a copy
+in a separate process, and compares the returned arrays with the library's own results.
 """

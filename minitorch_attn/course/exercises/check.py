@@ -1,8 +1,8 @@
-"""Check a learner's file: run it in a separate process, and judge its results in this process.
+"""Check a learner's file: run it in a separate process, and judge the results in the main process.
 
-The process receives inputs and returns arrays. This process compares them with the results of the
-library's own operations, for a small and a large case. So a file cannot pass by manipulating the
-process in which it runs.
+The separate process receives inputs and returns arrays. The main process compares these arrays with
+the results of the library's own operations, for a small and a large case. So a file cannot pass by
+manipulating the process in which it runs.
 """
 
 import json
@@ -87,7 +87,7 @@ class Outcome:
     report : str or None
         The gradcheck report without its guesses at the cause.
     causes : str
-        These guesses, shown as the last hint; "" if there are none.
+        The guesses of gradcheck at the cause, shown as the last hint, or "" if there are none.
     report_ok : bool
         Whether the gradcheck report found no mistake.
     output : str
@@ -264,7 +264,7 @@ def _end(process):
 
 
 def read_note(folder):
-    """Return the note that the process wrote, a dict; empty if it could not be read."""
+    """Return the note that the process wrote, or an empty dict if the note could not be read."""
     try:
         note = read_json(folder / "note.json")
         check(note, _NOTE, "note.json")
@@ -334,7 +334,7 @@ def _stopped(note, ended, seconds):
 
 
 def error_text(error):
-    """Describe an error in the learner's file, with its line and the lines that led there."""
+    """Describe an error in the learner's file, with its line and the calls that led to the line."""
     if error["kind"] == "NotImplementedError":
         return f"line {error['line']} is not written yet: {error['text']}"
     place = f"line {error['line']}: {error['source']}\n" if error.get("line") else ""

@@ -1,7 +1,7 @@
 """Child process of a check: run a learner's file.
 
-Its arguments are the file and a folder. It reads the inputs from the folder, calls the file's
-function, and writes the outputs. The parent process judges them.
+The arguments are the file and a folder. The child process reads the inputs from the folder, calls
+the file's function, and writes the outputs. The parent process judges the outputs.
 """
 
 import importlib.machinery
@@ -64,8 +64,9 @@ def main(file, folder):
 class _Uncached(importlib.machinery.SourceFileLoader):
     """Loader that always compiles the source.
 
-    Python finds cached bytecode by the size of the file and the time of its last change in seconds.
-    If a file is saved twice within a second, that bytecode may belong to the earlier version.
+    Python uses cached bytecode if the size of the file and the time of its last change, in whole
+    seconds, are the same as before. If a file is saved twice within a second, the cached bytecode
+    may therefore belong to the earlier version.
     """
 
     def get_code(self, fullname):

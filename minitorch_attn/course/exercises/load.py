@@ -14,7 +14,7 @@ __all__ = ["Exercise", "exercise_folder", "exercises", "find_exercise"]
 
 HINTS = 3
 _HINT = "reinstall the package"
-# What a "derive" exercise has in common with its "write" exercise.
+# Fields that a "derive" exercise shares with its "write" exercise.
 _SHARED = ("judge", "lesson", "explanation", "seen", "old", "new")
 _FILE = re.compile(r"\d\d_\w+")
 _ENTRY = record(
@@ -156,7 +156,7 @@ def exercises(folder=None):
 
 
 def _with_base(entry, entries):
-    """Return the entry of an exercise, with what a "derive" exercise shares with its base."""
+    """Return the entry of an exercise. A "derive" exercise gets missing fields from its base."""
     base = entries.get(entry.get("base")) if isinstance(entry.get("base"), str) else None
     return {**{name: base[name] for name in _SHARED if name in base}, **entry} if base else entry
 

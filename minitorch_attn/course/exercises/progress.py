@@ -42,7 +42,7 @@ class ExerciseProgress(Progress):
         self._change(name, {}, "exercises")
 
     def when_exercise(self, name):
-        """Return when the exercise's entry last changed, in seconds since 1970; 0 for never."""
+        """Return when the exercise's entry last changed, in seconds since 1970, or 0 for never."""
         when = self.exercise(name).get("when", 0)
         return when if isinstance(when, (int, float)) else 0
 

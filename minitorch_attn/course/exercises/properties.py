@@ -60,7 +60,7 @@ def _deviation_is_one(results):
 
 
 def _golden_inputs(rng, d=4):
-    """Make one query and two keys with scores q k / sqrt(d) of log 3 and 0."""
+    """Make one query and two keys. Their scores q k / sqrt(d) are log 3 and 0."""
     query, key, value = np.zeros((1, 1, 1, d)), np.zeros((1, 1, 2, d)), np.zeros((1, 1, 2, d))
     query[..., 0] = d**0.5
     key[0, 0, 0, 0] = _LOG_3
@@ -234,7 +234,7 @@ def _hull_minus_union(results):
 
 
 def _near_or_likely(rng):
-    """Make a call with one target and two predictions, one more likely and the other nearer."""
+    """Make a call with one target and two predictions: one is more likely, the other is nearer."""
     probability = np.array([[[0.9, 0.1], [0.5, 0.5]]])
     boxes = np.zeros((1, 2, 4))
     boxes[0, :, 0] = 0.2, 0.1

@@ -147,7 +147,7 @@ def _builtins(tree):
 
 
 def _backward_runs(tree):
-    """Describe the first call in a `backward` that runs another op or pass; None without one."""
+    """Describe the first call in a `backward` that runs another op or pass, or return None."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef) or node.name != "backward":
             continue

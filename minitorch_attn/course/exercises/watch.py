@@ -8,8 +8,8 @@ __all__ = ["Watched"]
 class Watched:
     """File to watch, with its state at the last call of `changed`.
 
-    Editors replace a file, or write it in several steps. A file that is missing or empty for a
-    moment therefore does not count as changed.
+    Some editors replace a file, and others write it in several steps. The file may therefore be
+    missing or empty for a moment, which does not count as a change.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tokenizers: characters, words, byte-level BPE, and those of pretrained model folders."""
+"""Tokenizers: characters, words, byte-level BPE, and tokenizers of pretrained models."""
 
 from .byte_bpe import ByteBPE
 from .characters import CharTokenizer

@@ -1,8 +1,8 @@
 """BPE training: learn the merges of byte-pair encoding from word counts.
 
-Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units",
-arXiv:1508.07909v5, sec. 3.2, Algorithm 1, applied to bytes: the most frequent pair of adjacent
-tokens is merged repeatedly.
+This is Algorithm 1 of Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword
+Units", arXiv:1508.07909v5, sec. 3.2, applied to bytes. The algorithm repeatedly merges the most
+frequent pair of adjacent tokens.
 """
 
 import heapq
@@ -17,12 +17,12 @@ from ...files import read_error
 
 __all__ = ["count_words", "learn_merges"]
 
-_EDGE, _GONE = -1, -2  # markers between two words, and at merged positions
+_EDGE, _GONE = -1, -2  # mark the edge of a word, and a merged position
 _SHIFT = 32  # a pair is one integer: first << 32 | second
 
 
 def count_words(path, segmenter):
-    """Count the pre-tokens (as bytes) in a text file, leaving out special tokens.
+    """Count the words of a text file: GPT-2's pre-tokens, as bytes, without special tokens.
 
     Parameters
     ----------
@@ -47,16 +47,16 @@ def count_words(path, segmenter):
             hint=f"iconv -f LATIN1 -t UTF-8 < {os.fspath(path)} > converted.txt",
         ) from None  # fmt: skip
     if not counts:
-        raise DataError(f"{os.fspath(path)} is empty", expected="a text to learn from")
+        raise DataError(f"{os.fspath(path)} is empty", expected="a file that contains text")
     return {word.encode(): count for word, count in counts.items()}
 
 
 def learn_merges(words, vocab_size):
     """Learn the merges that extend the vocabulary from the 256 bytes to `vocab_size` tokens.
 
-    Each step merges the most frequent pair. Ties are resolved in favor of the greatest pair: the
-    first tokens are compared byte by byte, then the second tokens. Only pairs within words count,
-    weighted by the word's count.
+    Each step merges the most frequent pair of adjacent tokens. In a tie, the greatest pair is
+    merged: the first tokens are compared byte by byte, then the second tokens. Pairs are counted
+    only within words, and each word counts as often as it occurs.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ def learn_merges(words, vocab_size):
     tokens : list of bytes
         The 256 bytes, then the merged tokens.
     merges : list of (int, int)
-        Pairs in merge order, as indices into `tokens`. Merging stops early when every word is one
+        Pairs in merge order, as indices into `tokens`. Merging stops early if every word is one
         token. No two merges create the same token, because the merges within a token do not
-        depend on its surroundings.
+        depend on the bytes around it.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def _entry(corpus, order, code):
 
 
 def _descending(token):
-    """Return a string for `token` such that the strings sort in reverse order of the tokens."""
+    """Return a sort key for a token. The keys sort in the reverse order of the tokens."""
     return "".join(chr(255 - byte) for byte in token) + "\u0100"
 
 
@@ -125,7 +125,7 @@ def _distinct(arrays):
 class _Corpus:
     """All words as one linked list of tokens, with the counts of adjacent pairs.
 
-    A merge visits only the positions of its pair, in one vectorized step.
+    Merging a pair visits only the positions of this pair, in one vectorized step.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class _Corpus:
     """
 
     def __init__(self, words):
-        # Edges surround every word, so that each of its tokens has two neighbors.
+        # An edge before and after every word gives each token two neighbors.
         lengths = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
         number = np.repeat(np.arange(len(words)), lengths)  # index of the word of each byte
         places = np.arange(len(number)) + number + 1

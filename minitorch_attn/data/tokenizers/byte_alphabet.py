@@ -1,8 +1,9 @@
 """GPT-2's byte alphabet: one printable character for each of the 256 bytes.
 
-`vocab.json` and `merges.txt` contain tokens, which are bytes and not always valid text. In this
-alphabet, bytes that are printable in Latin-1 keep their character. The other 68 (controls, the
-space, the soft hyphen) are assigned the characters from U+0100 on. A space becomes "Ġ".
+The tokens in `vocab.json` and `merges.txt` are bytes, which are not always valid text. In this
+alphabet, a byte that is printable in Latin-1 is written as that character. The other 68 bytes
+(controls, the space, the soft hyphen) are written as the characters from U+0100 on. A space
+becomes "Ġ".
 """
 
 __all__ = ["from_printable", "to_printable"]

@@ -19,8 +19,8 @@ class ByteBPE:
     """Byte-level byte-pair encoding, which encodes any text without loss.
 
     A text is split at its special tokens, then into words (`pretokens`). At first, each byte of a
-    word is a token. Then the earliest applicable merge joins adjacent tokens, leftmost first, until
-    no merge applies.
+    word is one token. Merges then join adjacent tokens until no merge applies. The merge that comes
+    first in `merges` is applied first, from left to right.
 
     Parameters
     ----------
@@ -42,8 +42,8 @@ class ByteBPE:
     Notes
     -----
     Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", sec. 2.2, after
-    Sennrich et al. 2016, arXiv:1508.07909v5. With GPT-2's two files, the ids equal those of GPT-2's
-    published tokenizer.
+    Sennrich et al. 2016, arXiv:1508.07909v5. With GPT-2's two files, the ids equal the ids of
+    GPT-2's published tokenizer.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class ByteBPE:
         Parameters
         ----------
         path : str or path
-            UTF-8 text file. It is read in pieces; only its distinct words are kept in memory.
+            UTF-8 text file. It is read in pieces, and only its distinct words are kept in memory.
         vocab_size : int
             Number of tokens: the 256 bytes, merged tokens and special tokens. A short text may
             result in fewer tokens.
@@ -189,7 +189,7 @@ class ByteBPE:
         return ids
 
     def encode_iterable(self, chunks, *, allowed_special="all"):
-        """Encode a text that arrives in pieces. The ids equal those of `encode` for the whole text.
+        """Encode a text that arrives in pieces. The ids are the same as for the whole text.
 
         Memory use does not depend on the length of the text, only on its longest word (about 8,000
         characters are read ahead).
@@ -199,7 +199,7 @@ class ByteBPE:
         chunks : iterable of str, or text file
             Pieces of the text, split anywhere, even within a special token.
         allowed_special : "all" or collection of str, default "all"
-            As in `encode`.
+            Special tokens to recognize; see `encode`.
 
         Yields
         ------
@@ -223,7 +223,7 @@ class ByteBPE:
         Returns
         -------
         str
-            Text; bytes that are not valid UTF-8, such as an incomplete character, become U+FFFD.
+            Text. Bytes that are not valid UTF-8, such as an incomplete character, become U+FFFD.
 
         Raises
         ------
@@ -243,7 +243,7 @@ class ByteBPE:
         Yields
         ------
         str
-            Non-empty pieces. Joined, they equal the text that `decode` returns.
+            Non-empty pieces of text. Their concatenation is the text that `decode` returns.
         """
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         for token in self._bytes_of(ids, skip_special_tokens):
@@ -324,7 +324,7 @@ class ByteBPE:
 
 
 def _numbered(special_tokens, known, free):
-    """Return {special token: id}, with ids from `known` or else the next free ids."""
+    """Return {special token: id}. Tokens that are not in `known` get the next free ids."""
     if isinstance(special_tokens, str):
         raise ArgumentError(
             "special_tokens must be a list of strings",

@@ -26,7 +26,7 @@ def read_vocab(path):
 
 
 def token_bytes(text):
-    """Return a token's bytes: decoded from GPT-2's alphabet, or UTF-8 for special tokens."""
+    """Return a token's bytes. Special tokens, which are not in GPT-2's alphabet, are UTF-8."""
     token = from_printable(text)
     return text.encode() if token is None else token
 

@@ -10,10 +10,10 @@ _NONE = (-1, -1)
 
 
 def merge_tokens(ids, ranks):
-    """Apply BPE merges to a word until none applies: lowest rank first, then leftmost.
+    """Apply BPE merges to a word until none applies: the lowest rank first, then the leftmost pair.
 
-    Takes O(n log n) time. The tokens form a linked list, and a heap contains the possible merges.
-    A merge whose tokens have changed since it was pushed is skipped.
+    Time: O(n log n). The tokens form a linked list, and a heap contains the possible merges. A
+    merge whose tokens have changed since it was pushed is skipped.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def merge_tokens(ids, ranks):
     [1, 4, 5]
     """
     end = len(ids)
-    ids = [*ids, -1]  # after the last token and before the first; no merge contains -1
+    ids = [*ids, -1]  # -1: before the first or after the last token; no merge contains it
     following = [*range(1, end + 1), end]
     preceding = list(range(-1, end))
     heap = [(ranks[pair][0], i) for i, pair in enumerate(pairwise(ids)) if pair in ranks]
@@ -56,7 +56,7 @@ def merge_tokens(ids, ranks):
 class KeptWords(dict):
     """Cache that maps words to token ids, and computes the ids of a word on first use.
 
-    The cache is cleared when it is full, so that its size is bounded.
+    When the cache is full, it is cleared.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Pre-tokens: split text at special tokens and into GPT-2's words before byte-pair encoding.
 
-Merges never cross a split, so the splits determine the tokens as much as the merges do.
+Merges never cross a split, so the tokens of a text depend on the splits and on the merges.
 """
 
 import functools
@@ -10,9 +10,9 @@ from ...errors import ArgumentError, DTypeError
 
 __all__ = ["Segmenter", "pretokens"]
 
-# Letters and numbers that Unicode gained after version 16.0, as ranges. They are excluded from
-# the classes below, so that all releases of `regex` so far give the same tokens. These are also the
-# tokens of the `tokenizers` library (from 0.22 on), which uses the tables of Unicode 16.0.
+# Ranges of letters and numbers that Unicode added after version 16.0. The classes below exclude
+# them, so the tokens are the same with every release of `regex` so far. The `tokenizers` library
+# gives the same tokens from version 0.22 on, because it uses the tables of Unicode 16.0.
 _LATER_LETTERS = (
     "558 58B-58C 88F C5C CDC 208F 209D-209F A7CE-A7CF A7D2 A7D4 A7DD A7E2 A7F1 AB6C-AB6D"
     " 107BB-107BF 10940-10959 10EC5-10EC7 10ED9-10EEE 11B0A 11DB0-11DDB 11DF1 16EA0-16EB8"
@@ -48,10 +48,11 @@ def _ranges(text):
 def pretokens(text):
     """Split text into pieces as GPT-2 does, without loss. BPE merges never cross pieces.
 
-    The patterns are tried in this order: an English contraction ('s, 'd, 'm, 't, 'll, 've, 're);
-    letters; numbers; other visible characters; whitespace. Letters, numbers and other visible
-    characters include one preceding space. Whitespace before a visible character ends one character
-    early; the last character joins the next piece if it is a space, and is its own piece otherwise.
+    The patterns are tried in this order: an English contraction ('s, 'd, 'm, 't, 'll, 've, 're), a
+    run of letters, of numbers, of other visible characters, and of whitespace. The runs of visible
+    characters include one space before them. The last character of whitespace before a visible
+    character is split off. A space then joins the next piece, and any other character is its own
+    piece.
 
     Parameters
     ----------
@@ -60,11 +61,11 @@ def pretokens(text):
     Returns
     -------
     list of str
-        Pieces, whose concatenation is the text.
+        Pieces. Their concatenation is the text.
 
     Notes
     -----
-    The pattern is that of Radford et al. 2019, "Language Models are Unsupervised Multitask
+    The pattern is from Radford et al. 2019, "Language Models are Unsupervised Multitask
     Learners", sec. 2.2, as released with GPT-2's weights.
 
     Examples
@@ -78,8 +79,8 @@ def pretokens(text):
 class Segmenter:
     """Split a text, or a stream of text, into pre-tokens and special tokens.
 
-    Where special tokens overlap, the one that starts first is chosen, or the longest one if several
-    start at the same position.
+    If special tokens overlap, the token that starts first is chosen. If several start at the same
+    position, the longest is chosen.
 
     Parameters
     ----------
@@ -111,8 +112,8 @@ class Segmenter:
     def stream(self, chunks):
         """Split the concatenated chunks as `whole` does, with only a few chunks in memory.
 
-        Later text can change only pre-tokens that end within the last few characters: the length of
-        a special token plus at most two. All others are yielded without waiting for more text.
+        Further text can change only the pre-tokens that end in the last few characters (the length
+        of a special token plus at most two). All earlier pre-tokens are yielded at once.
 
         Parameters
         ----------
@@ -126,7 +127,7 @@ class Segmenter:
         for chunk in self._pieces(chunks):
             fresh.append(chunk)
             fresh_length += len(chunk)
-            # A long word is processed again only after the text has doubled, for linear total time.
+            # For linear total time, process a long word again only after the text has doubled.
             if fresh_length >= max(_READ_AHEAD, len(held)):
                 held = yield from self._decided("".join([held, *fresh]))
                 fresh, fresh_length = [], 0
@@ -134,7 +135,7 @@ class Segmenter:
 
     def _decided(self, text):
         """Yield the pre-tokens that later text cannot change. Return the rest of `text`."""
-        known = len(text) - self._reach  # special tokens that start before here are complete
+        known = len(text) - self._reach  # special tokens that start before this are complete
         start = 0
         for match in self._specials.finditer(text):
             if match.start() >= known:

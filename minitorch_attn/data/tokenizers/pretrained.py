@@ -39,7 +39,7 @@ _FILES = {
 _BPE = record({
     "model": record({"vocab": map_of(COUNT), "merges": list_of(either(TEXT, list_of(TEXT, 2)))}),
 }, {"added_tokens": optional(list_of(record({"content": TEXT, "id": COUNT})))})  # fmt: skip
-# Tokenizer classes in transformers that split text as GPT-2 does, and their special tokens.
+# Special tokens of the tokenizer classes in transformers that split text as GPT-2 does.
 _MARKS = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
 _GPT2_KIND = {
     "GPT2": ("<|endoftext|>",), "Roberta": _MARKS, "Bart": _MARKS, "LED": _MARKS,
@@ -50,7 +50,7 @@ _GPT2_KIND = {
 def from_pretrained(folder):
     """Read the tokenizer from a folder in Hugging Face's layout.
 
-    A byte-level BPE like GPT-2's is read as a `ByteBPE`. Other kinds (WordPiece, SentencePiece's
+    A byte-level BPE like GPT-2's becomes a `ByteBPE`. Other kinds (WordPiece, SentencePiece's
     unigram, ...) require the optional `tokenizers` library: ``pip install
     minitorch-attn[tokenizers]``.
 
@@ -60,12 +60,12 @@ def from_pretrained(folder):
         Folder with one of
 
         * `tokenizer.json`;
-        * `vocab.json` and `merges.txt`: byte-level BPE. `encode` returns the ids of the text only,
-          without the special tokens that some models expect around it;
+        * `vocab.json` and `merges.txt`: byte-level BPE. `encode` then returns only the ids of the
+          text, without the special tokens that some models expect at the start and the end;
         * `vocab.txt`: BERT's WordPiece.
 
         Special tokens are read from `tokenizer_config.json`, `special_tokens_map.json` or
-        `added_tokens.json`. Those of GPT-2 (``<|endoftext|>``), RoBERTa and BART are built in.
+        `added_tokens.json`. For GPT-2 (``<|endoftext|>``), RoBERTa and BART, they are built in.
 
     Returns
     -------
@@ -147,7 +147,7 @@ class LibraryTokenizer:
         try:
             return encode(text, add_special_tokens=add_special_tokens).ids
         except Exception as error:  # the library raises a plain Exception
-            raise DataError("encode: the tokenizer refused the text", got=str(error)) from error
+            raise DataError("encode: the tokenizer failed", got=str(error)) from error
 
     def decode(self, ids, *, skip_special_tokens=False):
         """Decode token ids to text."""

@@ -20,8 +20,8 @@ class WordTokenizer(NamedErrors):
     Parameters
     ----------
     vocabulary : sequence of str
-        Known words. The id of a word is its position. Special tokens are also words; in a
-        text they are recognized when spaces separate them from other words.
+        Known words. The id of a word is its position. Special tokens are also words. They
+        are recognized in a text if spaces separate them from other words.
     unknown : str, optional
         Word in the vocabulary that replaces unknown words. By default, they raise an error.
 
@@ -62,8 +62,8 @@ class WordTokenizer(NamedErrors):
         ----------
         text : str
         max_words : int, optional
-            Maximum number of words, excluding special tokens. Equally frequent words are taken
-            in alphabetical order.
+            Maximum number of words, excluding special tokens. Words with the same frequency are
+            taken in alphabetical order.
         min_count : int, default 1
             Minimum number of occurrences of a word.
         special_tokens : sequence of str, optional

@@ -63,7 +63,7 @@ class ToWrite:
 
 @dataclass(frozen=True)
 class Group:
-    """Function that would reveal an answer, and its replacement body."""
+    """Function that would reveal an answer, and the body that replaces the original."""
 
     target: Target
     why: str
@@ -117,12 +117,12 @@ class Assignment:
         entries of the manifest, and the functions found by `declared.alike`.
     checks : tuple of CheckEntry
     bugs, ways : tuple of Bug
-        Planted bugs, and attempts to earn points without doing the work.
+        Planted bugs, and workarounds: attempts to earn points without doing the work.
     allowed : tuple of str
         Lines of the solution that may occur in a release, because they reveal nothing.
     engine : bool
-        Whether checks need the autograd engine in the submission's process. If not, that process
-        contains only the backward passes that the student writes.
+        Whether checks need the autograd engine in the submission's process. If not, the engine is
+        removed, and so are all backward passes except those that the student writes.
     """
 
     folder: Path

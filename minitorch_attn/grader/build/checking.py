@@ -108,7 +108,7 @@ def layer_check(
     Parameters
     ----------
     name, layer : str
-        Name of the check; class, for example "minitorch_attn.nn.attention:Attention".
+        Name of the check, and the class, for example "minitorch_attn.nn.attention:Attention".
     make : dict
         Keyword arguments of the class's constructor.
     arguments : dict of str to (ndarray or None)
@@ -169,7 +169,7 @@ def _reached(inputs, settings, key):
 
 
 def parameters(layer, make, rng):
-    """Draw all parameters of a layer from Gaussians with mean 1 for norm weights, 0 otherwise.
+    """Draw all parameters of a layer from Gaussians. The mean is 1 for norm weights, otherwise 0.
 
     Returns
     -------

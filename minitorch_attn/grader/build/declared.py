@@ -73,7 +73,8 @@ def alike(written, root):
     Returns
     -------
     dict of Target to str
-        Functions not in `written`, each mapped to a computation it shares with one in `written`.
+        Maps each function that is not in `written` to a computation that it shares with a function
+        in `written`.
     """
     known = declarations(root)
     wanted = {name for entry in known if entry.target in written for name in entry.computes}

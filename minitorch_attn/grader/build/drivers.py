@@ -12,8 +12,9 @@ def operation(inputs, settings):
 
     Several outputs are named "output 0", "output 1", ..., and their gradients "grad 0", "grad 1".
 
-    Settings: operation "module:Class", arguments (names of inputs, or None), keywords, needs (the
-    arguments whose gradients are wanted), and seed, for an operation that draws random numbers.
+    Settings: `operation`, a "module:Class"; `arguments`, the names of inputs, or None; `keywords`;
+    `needs`, the arguments whose gradients are wanted; and `seed`, for an operation that draws
+    random numbers.
     """
     from importlib import import_module
 
@@ -60,8 +61,8 @@ def operation(inputs, settings):
 def call(inputs, settings):
     """Call a function of the package on tensors.
 
-    Settings: function "module:name", arguments (names of inputs, or None), keywords. The result is
-    named "output". Several results are named "output 0", "output 1", ...
+    Settings: `function`, a "module:name"; `arguments`, the names of inputs, or None; and
+    `keywords`. The result is named "output". Several results are named "output 0", "output 1", ...
     """
     from importlib import import_module
 
@@ -106,9 +107,8 @@ def layer(inputs, settings):
 def gradients(inputs, settings):
     """Compute gradients of a layer or a function of the package with the library's engine.
 
-    Settings: layer, make, method or function, arguments and keywords as for `layer` and `call`, and
-    needs (the inputs and parameters ("parameter NAME") whose gradients are wanted). The input
-    "grad" is dL/d(output).
+    Settings: the settings of `layer` or `call`, and `needs`, a list of the inputs and parameters
+    (named "parameter NAME") whose gradients are wanted. The input "grad" is dL/d(output).
     """
     from importlib import import_module
 

@@ -1,9 +1,9 @@
 """Leaks: find lines or compiled code of a solution in a release.
 
-A line of a solution is a leak if it has at least twelve characters and is rare. A line such as
-`ctx.save(x)` is not, because it occurs in many files of the released library. A line that occurs in
-only a few files belongs to a function that should have been removed, unless the manifest allows the
-line. A line of a function in a `[[group]]` is a leak if the released library does not contain it.
+A line of a function to be written is a leak if it has at least twelve characters and occurs in
+fewer than three files of the released library. A common line such as `ctx.save(x)` reveals nothing.
+A line of a function in a `[[group]]` is a leak if it has that length and the released library does
+not contain it. The manifest can allow further lines.
 """
 
 import io

@@ -11,14 +11,16 @@ from .blank import Target, blank, functions
 
 __all__ = ["changed_files", "solution_files", "starter_files", "write_package"]
 
-# Files that students do not get: lessons, the grader, the commands, and the GPU kernels, which have
-# the same formulas again. A submission's process also lacks the files that record, draw or train.
+# Files that students do not get: lessons, the grader, the commands, and the GPU kernels, which
+# repeat the formulas. The package for a submission's process also lacks the files that record, draw
+# or train.
 NOT_RELEASED = ("course", "grader", "cli", "kernels", "__main__.py")
 NOT_GRADED = (
     *NOT_RELEASED, "viz", "tracing", "profiling", "memory", "training", "data", "models/pretrained",
 )  # fmt: skip
-# A submission's process must not be able to differentiate. So finite differences are removed, and
-# unless the assignment needs the engine, the engine and all backward passes are removed, too.
+# A submission's process must not be able to differentiate. So its package does not contain finite
+# differences. Unless the assignment needs the autograd engine, the package does not contain the
+# engine and the backward passes either.
 STEPS = "minitorch_attn.gradcheck.numeric:slopes"
 ENGINE = "minitorch_attn.autograd.engine:run_backward"
 _bytecode = {}  # (name, source) -> content of the compiled file
@@ -66,7 +68,7 @@ def _is_wanted(relative, stripped):
 def _compile(path, name):
     """Compile a file so that Python never checks whether the source file has changed.
 
-    Most assignments leave a file as it is, so its bytecode is kept for the next one.
+    Most assignments do not change a given file, so its bytecode is kept for the next assignment.
     """
     key, target = (name, path.read_bytes()), Path(cache_from_source(path))
     if key in _bytecode:

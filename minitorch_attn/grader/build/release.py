@@ -150,9 +150,9 @@ _README = """# {title}
 {rows}
 
 {points} points. Replace the `raise NotYetWritten(...)` in each function. The signature and the
-docstring describe the inputs and outputs; the comments below them give the shapes of intermediate
-results. You may read and call the rest of the library. Functions that would give away the answer
-are removed and raise the same error: leave them unchanged.
+docstring describe the inputs and outputs. The comments below them give the shapes of intermediate
+results. You may read and call the rest of the library. The bodies of functions that would give away
+the answer are removed, too. These functions raise the same error: leave them unchanged.
 
 ## How to work
 
@@ -171,16 +171,16 @@ first step that differs between two versions of your code.
 {public}
 
 {hidden} of the points are for hidden checks, which use other inputs and larger sizes, and test
-properties. Derive each gradient on paper first: one found by trial and error rarely passes them.
-Write derivatives as formulas. A step along complex numbers can give exact gradients; the grader
-reports code that uses complex numbers, and a person decides about its points.
+properties. Derive each gradient on paper first: a gradient found by trial and error rarely passes
+these checks. Write derivatives as formulas. Do not differentiate numerically with complex numbers:
+the grader reports code that uses complex numbers, and a person decides about its points.
 
-`check.py` is as strict as the grader: your code can import NumPy and the standard library, and
-only the files below are yours; changes to other files of the package have no effect.
+`check.py` is as strict as the grader. Besides this package, your code can import only NumPy and the
+standard library. Change only the files listed below: changes to other files have no effect.
 
 ## What to submit
 
-These files, in a folder or an archive, at these paths; everything else is ignored:
+Submit these files in a folder or an archive, at these paths. Everything else is ignored:
 
 {files}
 """

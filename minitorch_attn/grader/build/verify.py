@@ -1,5 +1,6 @@
 """Verify that an assignment's solution passes, planted bugs fail and the release leaks nothing."""
 
+import ast
 import os
 import shutil
 import subprocess
@@ -9,6 +10,8 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
+from importlib.util import resolve_name
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -67,7 +70,7 @@ def verify(assignment, level=None, seed=SEED, reward=True, place=0):
     reward : bool, default True
         Whether to run the assignment's `reward.py`, too, which trains a model.
     place : int, default 0
-        Number of the worker; workers that run at the same time need different numbers.
+        Number of the worker. Workers that run at the same time need different numbers.
 
     Yields
     ------
@@ -82,7 +85,7 @@ def verify(assignment, level=None, seed=SEED, reward=True, place=0):
 
 
 def verify_several(assignments, jobs=1, **options):
-    """Verify assignments, `jobs` of them at a time, each in a process of its own.
+    """Verify assignments, `jobs` of them at a time, each in a separate process.
 
     Parameters
     ----------
@@ -113,7 +116,7 @@ def _verify_folder(options, folder, place):
 
 
 class _Prover:
-    """Grades candidates: the solution, the starter, planted bugs and workarounds."""
+    """Grader of candidates: the solution, the starter, planted bugs and workarounds."""
 
     def __init__(self, assignment, folder, sandbox, seed):
         self.assignment, self.folder, self.sandbox = assignment, folder, sandbox
@@ -130,7 +133,10 @@ class _Prover:
             yield self.candidate(f"bug: {bug.name}", with_bug(solution, bug), set(bug.loses))
         for way in made.ways:
             files = with_bug(solution_files(made, calling=way.body), way)
-            yield self.candidate(f"workaround: {way.name}", files, set(way.loses))
+            proof = self.candidate(f"workaround: {way.name}", files, set(way.loses))
+            missing = [f"the library does not have {name}" for name in _missing_imports(way)]
+            proof.found = "\n".join([*missing, proof.found]).strip()
+            yield proof
         yield from self.release(solution, reward)
 
     def candidate(self, what, files, loses):
@@ -194,6 +200,18 @@ def _used_by_children():
         return time.monotonic()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def _missing_imports(way):
+    """Return what a workaround imports, but the library lacks: it would lose for this reason."""
+    package = way.target.module.rpartition(".")[0]
+    missing = []
+    for node in ast.walk(ast.parse(way.body)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            module = resolve_name("." * node.level + (node.module or ""), package)
+            names = [alias.name for alias in node.names]
+            missing += [f"{module}:{n}" for n in names if not hasattr(import_module(module), n)]
+    return missing
 
 
 def _end(text):

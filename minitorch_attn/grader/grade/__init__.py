@@ -1,1 +1,1 @@
-"""Grade submissions: run each submission in its own process, and judge its results in this one."""
+"""Grade submissions: run each in its own process, and judge the results in the grader's process."""

@@ -1,6 +1,6 @@
 """Archives and folders with submissions: read the files that an assignment asks for.
 
-Nothing is unpacked. The requested files are found by name. They are read into memory if they are
+Nothing is unpacked to disk. The requested files are found by name, and read into memory if they are
 regular files and not larger than the limit. Everything else in a submission is ignored, such as
 links, devices, paths outside the submission, or a million empty members.
 """
@@ -24,7 +24,7 @@ FILE_BYTES = 1 << 20  # about 100 times the size of a typical source file
 ARCHIVE_BYTES = 1 << 28  # maximum size of an uncompressed tar archive, which is read into memory
 INDEX_BYTES = 1 << 23  # maximum size of the list of members of a zip archive
 MEMBERS = 100_000
-# Folders that tools make: they can be huge, and a submission is never in them.
+# Folders that tools create. They can be huge, and never contain a submission.
 _MADE = {"__MACOSX", "__pycache__", "node_modules", "site-packages"}
 _CLUTTER = {".DS_Store", ".gitignore", "Thumbs.db", "desktop.ini"}
 _ZIP_END = struct.Struct("<10xHI6x")  # number of members, and size of their list

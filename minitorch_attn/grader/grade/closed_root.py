@@ -44,7 +44,8 @@ def add_libraries(root, folders, link):
     for name, path in _linked(folders).items():
         source = Path(path).resolve()
         if source.is_relative_to(inside):
-            # Some programs find the original by its path, others find this copy by its name.
+            # Some programs find the original library by its path; others find this copy by its
+            # name.
             target = inside / LIBRARIES[1:] / Path(path).name
         else:
             target = inside / (f"{LIBRARIES}/{name}" if name else path)[1:]
@@ -54,7 +55,7 @@ def add_libraries(root, folders, link):
 
 
 def _linked(folders):
-    """Return the paths of the required shared libraries by name; "" for the dynamic loader."""
+    """Return the path of each required shared library by name, and the dynamic loader as ""."""
     files = [str(path) for folder in folders for path in folder.rglob("*.so*")]
     files += [str(path) for folder in folders for path in folder.glob("bin/*")]
     done = subprocess.run(

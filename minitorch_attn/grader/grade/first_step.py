@@ -1,17 +1,18 @@
 """First step that differs between a submission and the library. It does not affect the points.
 
-A failed check runs a second time in the submission's process, under `Steps`. The library runs it
-only once for all students, in the grader's process. A step can contain steps, so both recordings
-are trees. The search descends from the check's calls to the lines of the student's file. It finds
-the first call that matches a library call (as in `trace_diff`) but has a different result. Forward
-passes are compared before backward passes, because they run first.
+A failed check runs a second time in the submission's process, and `Steps` records its steps. The
+library's steps are recorded in the grader's process, only once for all students. A step can contain
+steps, so both recordings are trees. The search starts at the check's calls and descends to the
+lines of the student's file. It finds the first call that matches a library call (as in
+`trace_diff`) but has a different result. Forward passes run first, so they are compared before
+backward passes.
 
-The result never decides whether a check passes. Whatever a submission sends, the worst outcome is a
-missing or wrong message about that submission. All lines shown are from the submitted files.
+The search never decides whether a check passes. If a submission sends false data, the worst outcome
+is a missing or wrong message about that submission. All lines shown are from the submitted files.
 
 The feedback reveals one entry of one result of the solution. The submission computes this result,
-too: it belongs to a function to be written, or to a function of the package that the student's file
-calls. Names, lines and numbers of steps that only the solution has are never shown.
+too, because it is a result of a function to be written, or of a package function that the student's
+file calls. If only the solution has a step, its name, line and number are never shown.
 """
 
 import math
@@ -44,14 +45,17 @@ def first_step(mine, library, rtol, texts):
     Returns
     -------
     dict or None
-        None if no such step is found. The step: `number` (position, from 1) and `of` (number of
-        all steps), `name`, `path` of its layer, `file`, `line`, `text` of the line, `own` (whether
-        the line is its definition), `given` ("same" or "other" inputs). The result: `what` (name),
-        `kind` ("values", "shape", "dtype" or "missing"), `index`, `got`, `expected`, `largest`,
-        `count`, `size`, `sampled`, `shape`, `dtype`, `left` (whether it is an argument changed in
-        place). The student's function: `in` (name or ""), `differ` and `agree` (result names),
-        `until` (line up to which calls agree, or None). Earlier steps: `before` (how many agree),
-        `all_before` (whether all agree), `forward` (whether the matching forward pass agrees).
+        None if no such step is found. Otherwise, a dict with these fields.
+        Fields of the step: `number` (position, from 1), `of` (number of all steps), `name`, `path`
+        of its layer, `file`, `line`, `text` of the line, `own` (whether the line is the definition
+        of the step) and `given` ("same" or "other": its inputs, compared with the library's).
+        Fields of the result that differs: `what` (its name), `kind` ("values", "shape", "dtype" or
+        "missing"), `index`, `got`, `expected`, `largest`, `count`, `size`, `sampled`, `shape`,
+        `dtype` and `left` (whether the result is an argument that was changed in place).
+        Fields of the student's function: `in` (its name, or ""), `differ` and `agree` (names of
+        results) and `until` (line up to which all calls agree, or None).
+        Fields of the earlier steps: `before` (how many agree), `all_before` (whether all agree) and
+        `forward` (whether the matching forward pass agrees).
     """
     level, inside, found = (mine, library), None, None
     agreed, clean, forward, until = 0, True, False, None
@@ -243,7 +247,7 @@ def _by_end(steps):
 
 
 def _names(step, beside):
-    """Return names for a library step's results. Gradients are named after the arguments."""
+    """Return names of a library step's results. A gradient is named after its argument."""
     class_name, _, method = step.name.rpartition(".")
     count = len(step.outputs)
     if step.left:

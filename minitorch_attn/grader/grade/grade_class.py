@@ -66,8 +66,8 @@ def grade_class(
     limits : Limits, optional
     report : callable, optional
         Callback `report(document, done, total, how)` for each submission. `how` is "new", "kept"
-        (from an earlier run), "changed" (graded again because the submission changed) or "others"
-        (graded again because the checks or the grader changed).
+        (the result of an earlier run was kept), "changed" (graded again because the submission
+        changed) or "others" (graded again because the checks or the grader changed).
     shard : Shard, optional
         Part of the class to grade. It may be empty.
     run : dict, optional
@@ -250,8 +250,8 @@ def grade_one(task, checks, submission, sandbox, stop=None):
     """
     start, lines, session = time.monotonic(), {}, None
     output = []
-    # Hidden checks run last and in a process of their own: a submission could store their inputs,
-    # and show them in the message of a later check that is not hidden.
+    # Hidden checks run last and in a separate process. Otherwise, a submission could store their
+    # inputs and show them in the message of a later check that is not hidden.
     for hidden in (False, True):
         chosen = [i for i, (entry, _) in enumerate(checks) if entry.hidden == hidden]
         with Session(
@@ -269,7 +269,7 @@ def grade_one(task, checks, submission, sandbox, stop=None):
 
 
 def _entry_line(entry, parts, session, submission):
-    """Run the checks that make up one grade entry, up to the first failure; return its result."""
+    """Run the checks of one grade entry up to the first failure, and return the entry's result."""
     if not submission.files:
         return _line(entry, "not run", "; ".join(submission.problems))
     seconds = 0.0
@@ -290,10 +290,10 @@ def _entry_line(entry, parts, session, submission):
 
 
 def _name_causes(lines):
-    """Note for each failed entry which earlier failure has the same reason or may have caused it.
+    """For each failed entry, record an earlier failure with the same error, or a possible cause.
 
-    `same_as` is an entry with the same error. `follows` is the entry of a forward function: if that
-    is wrong, the backward function receives wrong values.
+    `same_as` names an earlier entry with the same error. For a backward function, `follows` names
+    the failed entry of its forward function, which may pass wrong values to the backward function.
     """
     first = {}
     for line in lines:

@@ -1,9 +1,9 @@
 """Protocol between the grader and a submission's process: each message has a header and arrays.
 
-A frame consists of a length (eight bytes) and that number of bytes. A message starts with a JSON
-frame, the header. Its `arrays` field names the arrays, which follow as frames in NumPy's `.npy`
-format. Nothing is ever unpickled. The grader limits the number of bytes before it reads
-them, because data from a submission is untrusted.
+A message consists of frames. A frame is a length (eight bytes), followed by that number of bytes.
+The first frame is the header, in JSON. Its field `arrays` names the arrays, which follow as frames
+in NumPy's `.npy` format. Nothing is ever unpickled. Data from a submission is untrusted, so the
+grader checks the length of a frame before it reads the bytes.
 
 This file is also copied next to the submission, so it imports only NumPy and the standard library.
 """

@@ -1,9 +1,10 @@
 """Remarks: parts of a submission that need human review, because no check can judge them.
 
-Complex numbers: one step along the imaginary axis, `imag(f(x + 1e-30j * g)) / 1e-30`, gives an
-exact derivative. Where the Jacobian is symmetric, as for the softmax, this is also the gradient, at
-the cost of one forward pass. It therefore passes the checks although the student derived nothing.
-The grader finds the code that this trick requires, and a person decides whether it was used.
+Complex numbers: a small step along the imaginary axis, `imag(f(x + 1e-30j * g)) / 1e-30`, gives the
+exact derivative of f in the direction g. If the Jacobian is symmetric, as for the softmax, this is
+also the gradient, computed with one forward pass. A submission that uses this trick therefore
+passes the checks although the student derived nothing. The grader finds code that uses complex
+numbers, and a person decides whether the trick was used.
 """
 
 import ast
@@ -16,8 +17,8 @@ _COMPLEX = {
     "real", "emath", "scimath", "angle", "conj", "conjugate", "eigvals", "fft", "roots",
 }  # fmt: skip
 _INDIRECT = {"eval", "exec", "compile", "__import__", "getattr", "import_module"}
-# Python 3.11 counts the depth of the trees that all threads build together, and raises SystemError
-# if a garbage collection lets a second thread build one in between (python/cpython#106905).
+# Python 3.11 has one depth counter for the syntax trees of all threads. It raises SystemError if a
+# garbage collection lets a second thread build a tree at the same time (python/cpython#106905).
 _PARSING = threading.Lock()
 
 

@@ -1,7 +1,7 @@
 """Run file `run.json`: the assignment of a grading run, and the secret seed of the check inputs.
 
-A run draws its seed when it starts. Runs on several machines must check every submission with the
-same inputs, so they read a run file that was written beforehand: the seed file.
+A run draws its seed when it starts. If several machines share the work, they must check every
+submission with the same inputs. So they read a run file that was written beforehand, the seed file.
 """
 
 import json
@@ -110,7 +110,7 @@ def read_run(path, task=None, hint="grade into another folder"):
 
 
 def run_seed(task, out, given=None):
-    """Return the seed of the check inputs. It is the seed in `run.json`, or else a new one.
+    """Return the seed of the check inputs: the seed in `run.json`, or a new seed if there is none.
 
     Parameters
     ----------

@@ -5,10 +5,10 @@
        access where namespaces are allowed
     1  a separate process with limits: protects only against accidents and casual tricks
 
-At each level the process can use two pipes and read the standard library, NumPy, and a folder with
-the package and the worker program (`worker.py`, which `submission_process.py` starts). At levels 3
-and 2 it cannot access anything else on this machine. At level 1 a submission can read the grading
-user's files and use the network.
+At each level the process can use two pipes, and can read the standard library, NumPy, and a folder
+with the package and the worker program (`worker.py`, which `submission_process.py` starts). At
+levels 3 and 2, the process cannot access anything else on this machine. At level 1, a submission
+can also read the grading user's files and use the network.
 """
 
 import os
@@ -116,7 +116,7 @@ class Sandbox:
 
     @property
     def user(self):
-        """User id of the process; None for the current user. Submissions never run as root."""
+        """User id of the process, or None for the current user. Submissions never run as root."""
         return user_of(self.place) if os.geteuid() == 0 else None
 
     def works(self):

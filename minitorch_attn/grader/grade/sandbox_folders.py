@@ -1,9 +1,9 @@
 """Sandbox folders: make the folders in which submissions run, and set their permissions.
 
 Each worker has a sandbox folder with its program, the package with the submission, and NumPy. If
-not every user may read the folders of the interpreter or of NumPy, the workers share a copy. All
-folders of a grader are in one temporary folder, which the grader keeps locked. If the grader is
-killed, the next one finds the folder unlocked and removes it.
+some users may not read the folders of the interpreter or of NumPy, the workers share a copy of
+these folders. All folders of a grader are in one temporary folder, which the grader keeps locked.
+If the grader is killed, the next grader finds the folder unlocked and removes it.
 """
 
 import atexit
@@ -50,7 +50,7 @@ def _home(for_all):
     new.chmod(0o711)  # other users cannot list it
     _locks.append(FolderLock(new, "grader").acquire())
     home = new.with_name(_PREFIX + new.name[len(".minitorch-attn-new-") :])
-    new.rename(home)  # only now do other graders see it, and they see it locked
+    new.rename(home)  # now visible to other graders, and already locked
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     return home
 

@@ -2,9 +2,10 @@
 
 The limit on processes and the cleanup apply to all processes of a user, so two workers with the
 same user would disturb each other. A grader reserves a user by locking a file that only root can
-access. The system releases the lock when the grader ends, however it ends. The search starts at a
-random number, so that graders that cannot see each other's locks, as in two containers, rarely
-choose the same user. A user that belongs to an account or owns a process is skipped.
+access. The system releases the lock when the grader ends for any reason. Graders in different
+containers cannot see each other's locks. The search for a free user therefore starts at a random
+number, so such graders rarely choose the same user. A user that belongs to an account or owns a
+process is skipped.
 """
 
 import os
@@ -24,7 +25,7 @@ _taken, _lock = {}, threading.Lock()
 
 
 def user_of(place):
-    """Return the sandbox user of a worker of this process; it stays the same for later calls.
+    """Return the sandbox user of a worker. Later calls for the same worker return the same user.
 
     Parameters
     ----------

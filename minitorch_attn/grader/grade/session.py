@@ -26,8 +26,8 @@ _CONTROL = re.compile(
 class Session:
     """Runs the checks of one submission, and starts a new worker after any failure.
 
-    If the machine was too busy for a check, the check runs once more. A submission that cannot be
-    imported in two successive workers gets no further requests.
+    If the machine was too busy for a check, the check runs once more. If a submission cannot be
+    imported in two successive workers, it is not run again.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Session:
     output : str
         Text that the submission printed, truncated and without control characters.
     used : float
-        Time in seconds that the submission has used; see `Clock`.
+        Time in seconds that the submission has used, as counted by `Clock`.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Shard of a class: the part of the submissions that one of several machines grades.
 
-The hash of a submission's file name determines its shard, so it always belongs to the same one. A
-late submission therefore does not move any other submission to a different shard.
+The hash of a submission's file name determines its shard. A submission therefore always belongs to
+the same shard, even if other submissions are added later.
 """
 
 import re
@@ -135,8 +135,8 @@ def write_shard(out, shard, *, listed, **fields):
         Folder of results.
     shard : Shard
     listed : bool
-        Whether `fields` list the results. False while submissions are graded, so it stays False if
-        the process is killed.
+        Whether `fields` list the results. It is False while submissions are graded, and stays False
+        if the process is killed.
     **fields
         All other fields of the file.
     """

@@ -121,8 +121,8 @@ def read_steps(found, numbers, files):
 def _with_results(steps):
     """Remove steps without a result, unless a step inside them has one.
 
-    If a function returns nothing, the steps inside it are listed before it instead, because it may
-    store its results where they are not compared.
+    If a function returns nothing, it may store its results where they are not compared. The steps
+    inside such a function are therefore moved to the list that contains the function, before it.
     """
     found = []
     for step in steps:

@@ -6,8 +6,8 @@ stores its line, the arrays it gets and the arrays it returns. A generator makes
 value that it yields.
 
 This file is also copied next to the submission, whose copy of the package does not contain the
-tracer. So it imports only NumPy and the standard library. A submission can manipulate it;
-see `step_list`, which reads its messages.
+tracer. So this file imports only NumPy and the standard library. A submission can manipulate the
+recorded steps, so `step_list` checks the messages that it reads.
 """
 
 import math
@@ -47,15 +47,18 @@ class Steps:
     Attributes
     ----------
     steps : list of dict
-        Steps in the order in which they start, with keys "name"; "path" of the layer in the model;
-        "takes", the argument names; "defined" and "called", file and line, None outside the
-        student's files; "by", the calling function or ""; "parent", number of the enclosing step
-        or None; "given" and "made", the arrays that it gets and returns; "left", True if it
-        returned nothing, so that "made" holds its arguments after the call. Each array has "at" and
-        "count", its part of `numbers`; "place", its position; "shape"; "dtype"; "every", stride of
-        the stored sample; and "key", its identity, which is new whenever a step returns it.
+        Steps in the order in which they start. The keys of a step are "name"; "path", the path of
+        the layer in the model; "takes", the argument names; "defined" and "called", each a file and
+        a line, or None outside the student's files; "by", the name of the calling function, or "";
+        "parent", the number of the enclosing step, or None; "given" and "made", the arrays that the
+        step gets and returns; and "left", True if the step returned nothing. In this case, "made"
+        contains the arguments after the call. The keys of an array are "at" and "count", which give
+        its part of `numbers`; "place", its position among the arguments or results; "shape";
+        "dtype"; "every", the stride of the stored sample; and "key", the number that identifies the
+        array. An array gets a new "key" whenever a step returns it.
     numbers : list of ndarray
-        Values of the arrays. A sample is followed by minimum, maximum, mean, standard deviation.
+        Values of the arrays. Each sample is followed by the minimum, maximum, mean and standard
+        deviation of the array.
     """
 
     def __init__(self, root, files):
@@ -134,7 +137,7 @@ class Steps:
             return
         arguments = _arguments(frame)
         path = self._module(arguments)
-        # Numbers are recorded if they are passed to the student's function; others are settings.
+        # Record numbers only if they are passed to the student's function. Others are settings.
         given = self._arrays(_placed(list(arguments.values()), defined is not None), GIVEN)
         parent = self._open[-1][1] if self._open else None
         self._open.append((frame, len(self.steps)))
@@ -155,7 +158,7 @@ class Steps:
         step["left"] = own and value is None and not code.co_flags & _GENERATOR
         if step["left"]:
             value = [_inside(argument) for argument in _arguments(frame).values()]
-        # Numbers are recorded if the student's function returns them; others are shapes or flags.
+        # Record numbers only if the student's function returns them. Others are shapes or flags.
         numbers = own and not step["left"]
         step["made"] = self._arrays(_placed(value, numbers), KEPT, made=True)
 
@@ -241,7 +244,7 @@ def _inside(value):
 
 
 def _placed(value, numbers=False):
-    """Yield (i, array) for each array in entry i of a tuple or list; i is 0 for other values."""
+    """Yield (i, array) for each array in entry i of a tuple or list, or (0, array) otherwise."""
     parts = value if isinstance(value, (tuple, list)) else [value]
     for place, part in enumerate(parts):
         for array in _flat(part, numbers):
@@ -249,7 +252,7 @@ def _placed(value, numbers=False):
 
 
 def _flat(value, numbers=False, depth=4):
-    """Yield the arrays in a value, including those of tensors; if `numbers`, also its numbers."""
+    """Yield the arrays in a value, including the arrays of tensors, and numbers if requested."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "biufc":
             yield np.asarray(value)

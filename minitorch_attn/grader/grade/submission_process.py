@@ -76,7 +76,8 @@ class Worker:
     package_folder : path
         Folder of the compiled package `minitorch_attn` that the submission completes.
     files : dict of str to bytes
-        Contents of submitted files by path `minitorch_attn/...`; they replace the package's files.
+        Contents of the submitted files, by path `minitorch_attn/...`. They replace the package's
+        files.
 
     Attributes
     ----------
@@ -195,8 +196,9 @@ class Worker:
     def _kill_namespace(self):
         """Kill the first process of a namespace, which ends all processes in it.
 
-        If its parent were killed first, process 1 would inherit them. In a container, process 1
-        may not reap them, and unreaped processes count toward the user's process limit.
+        If the parent of that first process were killed before it, process 1 of the system would
+        inherit the processes. In a container, process 1 may not wait for ended processes, which
+        would then still count toward the user's process limit.
         """
         if self._watched is None or self._watched.worker == self.process.pid:
             return
@@ -224,9 +226,9 @@ def _late(clock):
 
 
 def _kill_user(user):
-    """Kill every process of a user, including children that left their parent's process group.
+    """Kill every process of a user, even if it has left its parent's process group.
 
-    If this process is the first of a container, it also waits for orphaned processes.
+    If the grader is process 1 of a container, this also waits for orphaned processes.
     """
     for _ in range(100):
         found = [path for path in Path("/proc").glob("[0-9]*") if user_in(path) == user]

@@ -1,11 +1,12 @@
 """Time limit for a submission: count the time in which its process computes or sleeps.
 
-On an overloaded machine a process waits for a processor, although it is ready to run. This waiting
-does not count, if `/proc` shows it and the process has a single thread and no children (which could
-compute in its place). Everything else counts, so a sleeping process reaches its limit like a
-computing process. Time in which the grader itself did not run, for example on a suspended
-machine, counts only up to a fraction of a second. The process is always stopped when the wall-clock
-time exceeds `PATIENCE` times the limit. Without `/proc` the wall-clock time counts.
+On an overloaded machine a process may wait for a processor, although it is ready to run. This
+waiting time does not count if `/proc` shows it. The process must also have a single thread and no
+children, because other threads or children could compute while it waits. All other time counts, so
+a sleeping process reaches its limit like a computing process. If the grader itself did not run, for
+example because the machine was suspended, only a fraction of a second counts. The process is always
+stopped when the wall-clock time exceeds `PATIENCE` times the limit. Without `/proc`, the wall-clock
+time counts.
 """
 
 import os
@@ -42,7 +43,7 @@ class Watched:
 
 
 def watched(root):
-    """Find the process that will run the submission; call this before untrusted code runs.
+    """Find the process that will run the submission. Call this function before untrusted code runs.
 
     Parameters
     ----------

@@ -2,10 +2,11 @@
 
     python -I -S worker.py READ WRITE
 
-It reads messages from the descriptor READ and answers each message on WRITE. A message contains
-arrays and the source of a driver, `def run(inputs, settings)`. The answer contains the results of
-`run` or the text of its error. This process is not trusted: the grader judges the arrays. A message
-with `steps` requests the steps of a computation instead (see `steps`), which are only feedback.
+The worker reads messages from the descriptor READ and answers each message on WRITE. A message
+contains arrays and the source of a driver, `def run(inputs, settings)`. The answer contains the
+results of `run`, or the text of the error that it raised. The grader does not trust this process,
+and judges the arrays itself. A message with the field `steps` requests the steps of a computation
+instead (see `steps`). They are used only for feedback.
 """
 
 import os
@@ -45,7 +46,7 @@ def _die_with_parent():
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    except (ImportError, OSError, AttributeError):  # another system: the pipe's end must do
+    except (ImportError, OSError, AttributeError):  # not Linux: the end of the pipe stops it
         pass
 
 

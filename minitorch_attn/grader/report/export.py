@@ -32,7 +32,7 @@ def write_export(kind, results, folder, out=None):
     Returns
     -------
     str
-        Path of the export, and a description of its content.
+        Message with the path of the export and a description of its content.
     """
     folder = Path(folder)
     if kind == "csv":

@@ -10,7 +10,8 @@ __all__ = ["workflow"]
 def workflow(name, version):
     """Return the text of `.github/workflows/grade.yml`.
 
-    The job reads the grade from `results.json`. Exit codes of student code do not matter.
+    The job reads the grade from `results.json`. The exit status of the student's code has no
+    effect.
 
     Parameters
     ----------

@@ -22,8 +22,9 @@ def grades(results):
     -------
     str
         Table with the columns name, score, max, status, sandbox, folder (file name of the
-        submission), digest, grader, feedback (file for the student), look at (remarks for the
-        instructor), and one per check. Ungraded and missing submissions have an empty score.
+        submission), digest, grader, feedback (file for the student) and look at (remarks for the
+        instructor), and with one column for each check. Ungraded and missing submissions have an
+        empty score.
     """
     entries = results["assignment"]["entries"]
     points = results["assignment"]["points"]
@@ -56,10 +57,10 @@ def grades(results):
 
 
 def follows_text(line):
-    """Explain that an error may be the consequence of an earlier one."""
+    """Explain that an earlier failure may have caused this one."""
     return (
         f"{line['follows']} failed. If the forward pass is wrong, the backward pass receives wrong "
-        "values and can fail although it is right. Correct the forward pass first."
+        "values and can fail although it is correct. Correct the forward pass first."
     )
 
 

@@ -33,7 +33,7 @@ def gradescope(document):
             "visibility": "after_published" if line["hidden"] else "visible",
             "tags": line["of"],
         })  # fmt: skip
-    # Without a score, Gradescope says that the grader failed, and not that the student did.
+    # If there is no score, Gradescope reports that the grader failed, not that the student failed.
     score = {} if document["status"] == "not graded" else {"score": number(document["score"])}
     return {
         **score,

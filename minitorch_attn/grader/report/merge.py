@@ -1,7 +1,8 @@
 """Merge the shards of a class: write the files that a single run would have written.
 
-Everything is checked before anything is written: each result has the hash that its shard recorded,
-and all shards have the same assignment, checks, grader, seed and list of submissions.
+Before anything is written, two conditions are checked. Each result must have the hash that its
+shard recorded. All shards must have the same assignment, checks, grader, seed and list of
+submissions.
 """
 
 from dataclasses import dataclass, field
@@ -126,7 +127,7 @@ def _check_numbers(parts):
 
 
 def _common_lists(parts):
-    """Return the lists on which all shards must agree; raise an error if a shard disagrees."""
+    """Return the lists on which all shards must agree, or raise an error if one shard differs."""
     known = [part for part in parts if part.lists["listed"]]
     if not known:
         raise ArgumentError(
@@ -180,7 +181,7 @@ def _short(text, width=200):
 
 
 def _task(lists):
-    """Make the task that the reports need. It cannot check anything."""
+    """Make a task that describes the assignment for the reports. It does not contain checks."""
     made = lists["assignment"]
     entries = [
         Entry(entry["name"], entry["points"], None, entry["what"], entry["hidden"])
@@ -190,7 +191,7 @@ def _task(lists):
 
 
 def _read_documents(part, task):
-    """Read a shard's documents, and check them as the grader checks the documents it keeps."""
+    """Read a shard's documents, and check them like the documents that a second run keeps."""
     for name, digest in part.lists.get("results", {}).items():
         path = part.folder / "state" / f"{name}.json"
         try:
@@ -224,7 +225,7 @@ def _differences(parts):
 
 
 def _reasons(parts):
-    """Return a function from a submission to the reason why its shard has not graded it."""
+    """Return a function that says why a submission has not been graded by its shard."""
     given = {part.shard: part for part in parts}
 
     def why(entry):

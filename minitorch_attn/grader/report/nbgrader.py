@@ -9,8 +9,8 @@ def nbgrader(made):
     """Make a notebook in nbgrader's source format, with the task and checks for each function.
 
     Students write the functions in the files of the package, and the cells check those files. So
-    the notebook belongs in the release folder, next to the student's notebook. It runs without this
-    package's sandbox. Hidden checks are not included.
+    this notebook must be in the release folder, next to the student's notebook. It runs without
+    this package's sandbox. Hidden checks are not included.
 
     Parameters
     ----------

@@ -8,7 +8,8 @@ __all__ = ["otter", "public_case"]
 def otter(entries):
     """Make test files in Otter's format: `tests/qN.py`.
 
-    They run in the student's process, without this package's sandbox. Hidden checks are omitted.
+    The tests run in the student's process, without this package's sandbox. Hidden checks are
+    omitted.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ _LARGEST = 1_000_000  # maximum number of bytes that PrairieLearn accepts
 def prairielearn(document):
     """Create the content of `results.json` in PrairieLearn's format, with a score from 0 to 1.
 
-    PrairieLearn does not have hidden tests, so for a hidden check it receives only the points.
+    PrairieLearn cannot hide tests, so hidden checks are exported without their messages.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ def collect(task, folder, out, why="not graded yet", roster=(), shard=None):
     ----------
     task : Task
     folder : path
-        Folder of submissions. The result includes all of them, graded or not.
+        Folder of submissions. The results include every submission, graded or not.
     out : path
         Results folder. A student whose submission was removed remains in the result until
         `forget_others` removes the document.
@@ -100,7 +100,7 @@ def write_results(task, found, out, why, shard=None):
     out : path
         Results folder.
     why : callable
-        Function from an entry of `submissions` to the reason why it was not graded.
+        Function that takes an entry of `submissions`, and returns the reason why it was not graded.
     shard : Shard, optional
         Part of the submissions to include.
 

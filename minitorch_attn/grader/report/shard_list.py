@@ -11,7 +11,7 @@ __all__ = ["list_shard"]
 
 
 def list_shard(task, folder, out, why, roster, shard):
-    """Write `shard.json`: what a shard has graded, and which submissions the whole class has.
+    """Write `shard.json`: the results of a shard, and the list of all submissions of the class.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ _ROWS = 8
 
 
 def step_words(step):
-    """Describe what is known about the step in one or more sentences.
+    """Describe the step and the mistake in one or more sentences for the student.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ def write_class(results, folder):
 
 
 def _each(writers):
-    """Call every function of `writers`; return the name and traceback of each that failed."""
+    """Call every function of `writers`. Return the name and traceback of each that failed."""
     failed = []
     for name, write in writers.items():
         try:

@@ -31,7 +31,8 @@ class BartPreTrainedModel(EncoderDecoderModel):
     Attributes
     ----------
     shared : Parameter
-        Unused matrix that Hugging Face also saves. It exists only if the embeddings are not tied.
+        Matrix that is not used. It exists only if the embeddings are not tied, because Hugging
+        Face saves it in this case.
     """
 
     model_type = "bart"
@@ -80,7 +81,7 @@ class BartForConditionalGeneration(NextTokenHead, BartPreTrainedModel):
 
 
 class ClassificationHead(nn.Module):
-    """Classification head: two linear layers with a tanh in between, and dropout before each layer.
+    """Classification head: two linear layers with a tanh between them and dropout before each.
 
     Parameters
     ----------
@@ -102,7 +103,7 @@ class ClassificationHead(nn.Module):
 
 
 class BartForSequenceClassification(BartPreTrainedModel):
-    """BART text classifier: uses the decoder's output at the last end token (section 3.1)."""
+    """BART text classifier: classifies the decoder's output at the last end token (section 3.1)."""
 
     def add_head(self, config):
         self.paper.head = None
@@ -116,7 +117,7 @@ class BartForSequenceClassification(BartPreTrainedModel):
         decoder_inputs_embeds=None, labels=None, use_cache=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Same as `BartModel.forward`. `input_ids` are required to locate the end of each text."""
+        """Same as `BartModel.forward`, but requires `input_ids`, to find the end of each text."""
         if input_ids is None:
             raise ArgumentError(
                 "BartForSequenceClassification: input_ids must be given to find the end of a text",
@@ -137,7 +138,10 @@ class BartForSequenceClassification(BartPreTrainedModel):
 
 
 def _last_place(ids, token_id):
-    """Return the last position of `token_id` in each row. All rows must have the same count."""
+    """Return the last position of `token_id` in each row.
+
+    All rows must contain the token the same number of times.
+    """
     found = ids == token_id  # (batch, token)
     counts = set(found.sum(1).tolist())
     if len(counts) != 1 or counts == {0}:

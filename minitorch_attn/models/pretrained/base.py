@@ -33,13 +33,14 @@ class PretrainedModel(nn.Module):
     model_type : str
         Value of `model_type` in `config.json`.
     defaults, aliases : dict
-        Default values for fields missing from `config.json`, and other names for fields.
+        `defaults` has the values of fields missing from `config.json`, and `aliases` has
+        alternative field names.
     base_prefix : str
         Prefix of the base model's stored parameter names inside a model with a head.
     is_base : bool
         Whether this class is the base model, whose stored names have no prefix.
     old_names : dict
-        Current endings of parameter names, with the endings in old files as keys.
+        Endings of parameter names in old files, and the current ending for each.
     may_be_missing : tuple of str
         Endings of buffer names that a file may omit because their initial values are correct.
     """
@@ -85,9 +86,9 @@ class PretrainedModel(nn.Module):
         return NameTable()
 
     def tied(self):
-        """Return the stored names of tied parameters as {alias: stored name}.
+        """Return the tied parameters as {alias: stored name}.
 
-        A file may contain or omit the aliases.
+        Both names refer to the same tensor. A file may omit the tensor stored under the alias.
         """
         return {}
 
@@ -129,20 +130,20 @@ class PretrainedModel(nn.Module):
         model._load(folder, arrays, dtype, strict)
         dtype = _stored_dtype(arrays) if dtype is None else as_dtype(dtype)
         if dtype is not None:
-            model.to(dtype)  # converts buffers and new heads, which are not in the file
+            model.to(dtype)  # also converts buffers and new heads, which are not in the file
         model._read_generation_config(folder)
         model.eval()
         return model if device is None else model.to(device)
 
     @classmethod
     def _unloaded(cls, fields, strict, where):
-        """Create the model. Skip initialization if loading replaces every value."""
+        """Create the model before loading. If all tensors will be loaded, skip initialization."""
         try:
             with skip_init() if strict else contextlib.nullcontext():
                 return cls(fields)
         except MiniTorchError:
             raise
-        except (MemoryError, OverflowError, ValueError) as error:  # NumPy's, for huge arrays
+        except (MemoryError, OverflowError, ValueError) as error:  # NumPy's errors for huge arrays
             raise CheckpointError(
                 f"{where}: a model of this size could not be created", got=str(error)
             ) from error
@@ -188,7 +189,7 @@ class PretrainedModel(nn.Module):
         return {k: a for k, a in renamed.items() if k in expected or not table.is_ignored(k)}
 
     def _with_prefix(self, arrays, expected):
-        """Add or remove the name prefix that models with heads have and base models do not."""
+        """Add or remove the name prefix that distinguishes models with heads from base models."""
         prefix = self.base_prefix + "."
         if not self.base_prefix:
             return arrays
@@ -247,7 +248,7 @@ class PretrainedModel(nn.Module):
             fields["dtype"] = dtypes.pop()
 
     def peer_state(self):
-        """Return the state dict as NumPy arrays with stored names, tied parameters only once."""
+        """Return the state dict as NumPy arrays with stored names. Tied parameters appear once."""
         return self.names().to_stored({k: t.numpy() for k, t in self._own_tensors().items()})
 
     # Use the model

@@ -44,8 +44,9 @@ class BertModel(BertPreTrainedModel):
         ----------
         input_ids : int64 Tensor of shape (batch, token)
         attention_mask : Tensor, optional
-            Mask (batch, token) or (batch, query, key) with 1 for tokens, 0 for padding, or bools
-            that broadcast to (batch, heads, query, key). A fully masked query gets a zero context.
+            Mask of shape (batch, token) or (batch, query, key), with 1 for tokens and 0 for
+            padding, or a bool mask that broadcasts to (batch, heads, query, key). If all keys of a
+            query are masked, its context is zero.
         token_type_ids : int64 Tensor of shape (batch, token), optional
             Segment ids, 0 in sentence A and 1 in sentence B.
         position_ids : int64 Tensor of shape (1 or batch, token), optional
@@ -209,7 +210,10 @@ class _Classes(BertPreTrainedModel):
 
 
 class BertForNextSentencePrediction(_Classes):
-    """BERT for next-sentence prediction. Labels (batch,): 0 if sentence B follows A, else 1."""
+    """BERT for next-sentence prediction.
+
+    `labels` have shape (batch,): 0 if sentence B follows sentence A, 1 if it does not.
+    """
 
     def build_head(self, config):
         self.next_sentence = nn.Linear(config.hidden_size, 2)
@@ -231,10 +235,10 @@ class BertForSequenceClassification(_Classes):
 
 
 class BertForMultipleChoice(_Classes):
-    """BERT for multiple choice: computes one score for each choice, with a softmax over choices."""
+    """BERT for multiple choice: computes one logit for each choice of a question."""
 
     def num_classes(self, config):
-        """Return 1, because each choice has one score."""
+        """Return 1, because each choice has one logit."""
         return 1
 
     def forward(

@@ -1,7 +1,8 @@
 """BERT as a decoder: causal layers with a cache and optional cross-attention.
 
 Rothe et al. 2019, "Leveraging Pre-trained Checkpoints for Sequence Generation Tasks",
-arXiv:1907.12461v2, section 2: BERT weights initialize a decoder, which adds cross-attention.
+arXiv:1907.12461v2, section 2. The decoder is initialized with BERT's weights. Its cross-attention
+is new.
 """
 
 from ... import nn

@@ -57,7 +57,7 @@ class BertPreTrainedModel(PretrainedModel):
             self.bert.pooler = None
         if self.predicts:
             self.head = TokenPrediction(self.bert, config.tie_word_embeddings)
-            if not config.tie_word_embeddings:  # unused, but in Hugging Face's files
+            if not config.tie_word_embeddings:  # not used, but Hugging Face saves it
                 self.unused_bias = nn.Parameter(self.head.decoder.bias.detach().clone())
         self.build_head(config)
         draw_normal(self, config.initializer_range)
@@ -91,11 +91,11 @@ class BertPreTrainedModel(PretrainedModel):
         )
 
     def more_names(self, prefix):
-        """Return name-table entries of a subclass's own embeddings."""
+        """Return the `NameTable` entries of embeddings that a subclass adds."""
         return []
 
     def _decoder_names(self):
-        """Yield the names of the output layer's tensors. A tied matrix is stored once."""
+        """Yield the `NameTable` entries of the output layer. A tied matrix is stored once."""
         if self.config.tie_word_embeddings:
             yield Same("cls.predictions.bias", "head.decoder.bias")
         yield Same("cls.predictions.decoder", "head.decoder")

@@ -93,7 +93,7 @@ class CLIPVisionModelWithProjection(PartModel):
 
 
 class CLIPModel(FullConfig):
-    """CLIP: both towers, their projections and the temperature.
+    """CLIP: the image tower and the text tower with their projections, and the temperature.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ class CLIPModel(FullConfig):
 
 
 class CLIPForImageClassification(FullConfig):
-    """Image tower of CLIP with a linear classifier on the mean of the patches."""
+    """Image tower of CLIP with a linear classifier on the mean of the patch vectors."""
 
     def build(self, config):
         self.vision_model = CLIPVisionModel(self.part("vision_config"))

@@ -1,4 +1,4 @@
-"""The towers of CLIP with the Hugging Face interface: names, configurations, text and image."""
+"""CLIP's text and image towers with the Hugging Face interface: names and configurations."""
 
 from pathlib import Path
 
@@ -28,12 +28,13 @@ _VISION = dict(
     image_size=224, patch_size=32,
 )  # fmt: skip
 _PARTS = {"text_config": _TEXT, "vision_config": _VISION}
-# Configurations from before 2023 contain this wrong id. The end token is then the largest id.
+# Configurations from before 2023 contain this wrong id of the end token. The models then take the
+# largest id of each text as its end token.
 _OLD_EOS = 2
 
 
 class _Flat(Same):
-    """A tensor that is stored as a vector."""
+    """`NameTable` entry for a tensor that files store as a vector."""
 
     def join(self, arrays):
         return arrays[0].reshape(-1)
@@ -46,14 +47,14 @@ class _Flat(Same):
 
 
 def tower_names(tower, stored, ours):
-    """Return the name-table entries of a tower.
+    """Return the `NameTable` entries of a tower.
 
     Parameters
     ----------
     tower : "text" or "vision"
         Name of the attribute that holds the tower.
     stored, ours : str
-        Prefixes of the names in files, and of our names.
+        Prefixes of the names in files and of the names in this library.
     """
     layer, block = stored + "encoder.layers.{}.", f"{ours}{tower}.blocks.{{}}."
     own, table = f"{ours}{tower}.", stored + "embeddings."
@@ -68,13 +69,13 @@ def tower_names(tower, stored, ours):
         Same(layer + "layer_norm2", block + "norm2"),
         Same(layer + "mlp.fc1", block + "feed_forward.linear1"),
         Same(layer + "mlp.fc2", block + "feed_forward.linear2"),
-        Same(stored + "pre_layrnorm", own + "pre_norm"),  # the name in all published files
+        Same(stored + "pre_layrnorm", own + "pre_norm"),  # misspelled in all files
         Same(stored + ("final_layer_norm" if tower == "text" else "post_layernorm"), own + "norm"),
     ]
 
 
 class PartModel(PretrainedModel):
-    """Base class for a model with one tower, which can also load folders of a complete CLIP.
+    """Base class for a model with one tower, which can also load the folder of a complete CLIP.
 
     Attributes
     ----------
@@ -122,10 +123,11 @@ class FullConfig(PretrainedModel):
 
 
 def part_fields(fields, name):
-    """Return the fields of a tower from those of CLIP's configuration.
+    """Return the fields of one tower, given the fields of CLIP's configuration.
 
-    Old configurations have a second copy, such as `text_config_dict`, whose values and defaults
-    replace those of the first.
+    Old configurations may contain a second copy of the tower's fields, such as
+    `text_config_dict`. The second copy then replaces the first, and its missing fields have the
+    default values.
     """
     found = dict(fields.get(name) or {})
     second = fields.get(f"{name}_dict")
@@ -138,8 +140,8 @@ class Tower(PartModel):
     Attributes
     ----------
     prefixed : bool
-        Whether the names in files have the prefix `base_prefix`, as they do in old files and in
-        those that transformers writes after loading a folder of a complete CLIP.
+        Whether the names in files have the prefix `base_prefix`. Old files have it, and so do files
+        that transformers writes after loading the folder of a complete CLIP.
     """
 
     is_base = True

@@ -11,7 +11,8 @@ __all__ = ["Config", "write_json"]
 class Config:
     """The fields of a `config.json` as attributes.
 
-    A field missing from the file takes its value from `defaults`. The names in `aliases` also work.
+    A field missing from the file takes its value from `defaults`. An alias is another name for a
+    field.
 
     Parameters
     ----------
@@ -20,7 +21,7 @@ class Config:
     defaults : dict, optional
         Default values of omitted fields.
     aliases : dict, optional
-        The field that each alias stands for, such as {"hidden_size": "n_embd"}.
+        Aliases and their fields, such as {"hidden_size": "n_embd"}.
 
     Examples
     --------
@@ -65,18 +66,18 @@ class Config:
         return getattr(self, name, default)
 
     def to_dict(self):
-        """Return the fields that were given or set, as written to `config.json`."""
+        """Return the fields that were given or set, without the defaults, for `config.json`."""
         return dict(self._fields)
 
     def refuse(self, model, **unsupported):
-        """Raise an ArgumentError if a field does not have the only value that the model supports.
+        """Raise an ArgumentError if a field does not have the one value that the model supports.
 
         Parameters
         ----------
         model : str
             Class name for the error message.
         **unsupported
-            Supported value of each field.
+            The supported value of each field, by name.
         """
         for name, only in unsupported.items():
             if self.get(name, only) != only:

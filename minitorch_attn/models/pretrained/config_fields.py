@@ -1,7 +1,7 @@
-"""Types of the config fields in `config.json`, used to check every model's configuration.
+"""Types of the fields of `config.json`, for checking a model's configuration.
 
-A field has the type of its default value, unless a table below lists a different one. The tables
-agree with the annotations in transformers' configuration classes.
+A field must have the type of its default value, unless a table below lists a different type. The
+tables agree with the type annotations in transformers' configuration classes.
 """
 
 from ...errors import CheckpointError
@@ -44,8 +44,8 @@ _ROTARY = record(
     | _each(optional(SIZE), "original_max_position_embeddings")
     | {"truncate": FLAG},
 )
-# Description of timm's weights: `pretrained_cfg` in config.json. The fields for preprocessing are
-# checked where they are used.
+# Fields of `pretrained_cfg` in timm's config.json, which describes the weights. The code that uses
+# the fields for preprocessing checks them.
 WEIGHTS = record(
     {},
     {
@@ -54,9 +54,9 @@ WEIGHTS = record(
     },
 )  # fmt: skip
 
-# Fields whose type differs from that of the default value, or that have no default value.
+# Fields without a default value, and fields whose type is not the type of the default value.
 _FIELDS = {
-    **KINDS,  # settings of `generate`, which older files contain
+    **KINDS,  # older files contain the settings of `generate`
     **_each(SIZE, "vocab_size hidden_size n_embd d_model embed_dim intermediate_size d_kv d_ff "
             "num_attention_heads n_head encoder_attention_heads decoder_attention_heads "
             "encoder_ffn_dim decoder_ffn_dim decoder_hidden_size decoder_intermediate_size "
@@ -140,8 +140,8 @@ def check_config(config, defaults, where, error):
     """
     fields = config.to_dict()
     kinds = {name: _FIELDS.get(name) or like(defaults.get(name)) for name in fields}
-    kinds["num_heads"] = list_of(SIZE) if "depths" in defaults else SIZE  # a list in Swin only
-    if defaults.get("vocab_size", 0) is None:  # only the heads of these models have a vocabulary
+    kinds["num_heads"] = list_of(SIZE) if "depths" in defaults else SIZE  # only Swin has a list
+    if defaults.get("vocab_size", 0) is None:  # optional in these models
         kinds["vocab_size"] = optional(SIZE)
     check(fields, record({}, kinds), where, error, "restore the file from its source")
 
@@ -165,8 +165,8 @@ def check_timm(config, arguments, where, error):
 def check_sizes(fields, arrays, where, strict):
     """Raise an error if a configuration describes a much larger model than the file contains.
 
-    Each layer has a tensor, and each width is the length of an axis, so the tensors limit these
-    numbers. Without this check, a damaged field could make the model use up all memory.
+    A model has at most as many layers as the file has tensors, and no width is larger than the
+    number of elements. Without this check, a damaged field could make the model use up all memory.
 
     Parameters
     ----------
@@ -174,8 +174,8 @@ def check_sizes(fields, arrays, where, strict):
     arrays : dict of array
     where : str
     strict : bool
-        Whether the file must contain all tensors. Otherwise, only absurdly large sizes are
-        rejected.
+        Whether the file must contain all tensors. If False, fixed limits reject only extremely
+        large sizes.
     """
     elements = sum(array.size for array in arrays.values())
     arguments = {**fields, **(fields.get("model_args") or {})}

@@ -45,11 +45,11 @@ def attention_mask_of(attention_mask, position_ids, x, past):
     Parameters
     ----------
     attention_mask : Tensor of shape (batch, key), optional
-        Mask for cached and new tokens, 1 for tokens and 0 for padding; or a mask with four axes
-        that replaces the causal mask, see `decoder_mask`.
+        Mask for the cached and the new tokens, with 1 for tokens and 0 for padding. A mask with
+        four axes replaces the causal mask; see `decoder_mask`.
     position_ids : int64 Tensor of shape (1 or batch, token), optional
-        If there is neither a mask nor a cache, a position that does not follow the previous one
-        starts a new text in the same row. Tokens attend only within the same text.
+        Without a mask and a cache, several texts can share a row: a position that is not the
+        previous position plus 1 starts a new text. Tokens attend only to tokens of the same text.
     x : Tensor of shape (batch, token, embed)
     past : int or None
         Number of cached tokens; None without a cache.
@@ -77,21 +77,21 @@ def attention_mask_of(attention_mask, position_ids, x, past):
 
 
 def _same_text(position_ids):
-    """Return a mask, True for keys in the query's text, or None if each row has only one text."""
+    """Return a mask that is True for keys of the query's text, or None if rows have one text."""
     starts = position_ids[:, 1:] - position_ids[:, :-1] != 1  # (batch, token - 1)
     if _readable(starts) and not starts.any().item():
         return None
-    text = ops.pad(ops.cumsum(starts, -1), (1, 0))  # number of the text of each token
+    text = ops.pad(ops.cumsum(starts, -1), (1, 0))  # index of each token's text in its row
     return (text.unsqueeze(-1) == text.unsqueeze(-2)).unsqueeze(1)
 
 
 def _readable(x):
-    """Return whether reading a value of `x` is cheap: on a GPU it would wait for the device."""
+    """Return whether reading a value of `x` is cheap. On a GPU, it would wait for the device."""
     return x.device.type == "cpu"
 
 
 def positions_of(position_ids, x, past):
-    """Return `position_ids`, by default the positions (1, token) after the cached tokens.
+    """Return `position_ids`, or by default the positions (1, token) after the cached tokens.
 
     Parameters
     ----------
@@ -172,8 +172,9 @@ def kept(x, logits_to_keep):
     ----------
     x : Tensor of shape (batch, token, embed)
     logits_to_keep : int or Tensor
-        How many tokens to keep at the end (0 keeps all), int64 positions of shape (position,) or
-        (batch, position), or a bool mask (batch, token); it gives a result (selected, embed).
+        Number of tokens to keep at the end (0 keeps all tokens); or int64 positions of shape
+        (position,) or (batch, position); or a bool mask of shape (batch, token). With a bool mask,
+        the result has shape (selected, embed).
     """
     if isinstance(logits_to_keep, int):
         return x[:, -logits_to_keep:] if logits_to_keep else x

@@ -12,7 +12,7 @@ __all__ = [
 
 
 class DecoderModel(PretrainedModel):
-    """Base class for decoder-only models. Subclasses define `run` and, if needed, `forward`.
+    """Base class for decoder-only models. Subclasses define `run` and may override `forward`.
 
     Attributes
     ----------
@@ -53,7 +53,8 @@ class TokenVectors(DecoderModel):
         ----------
         input_ids : int64 Tensor of shape (batch, token)
         attention_mask : Tensor of shape (batch, past + token), optional
-            Mask with 1 for tokens and 0 for padding. A fully masked query gets a zero context.
+            Mask with 1 for tokens and 0 for padding. If all keys of a query are masked, its context
+            is zero.
         position_ids : int64 Tensor of shape (batch, token), optional
         past_key_values : KVCache or tuple of (key, value), optional
             Cache from an earlier call; `input_ids` then contains only the new tokens.
@@ -64,7 +65,7 @@ class TokenVectors(DecoderModel):
         return_dict : bool, optional
             If False, the result is a tuple.
         **inputs
-            Further arguments of the model's method `run`.
+            Further arguments, which are passed to the model's method `run`.
 
         Returns
         -------
@@ -119,8 +120,8 @@ class _Classes(DecoderModel):
         Parameters
         ----------
         labels : Tensor, optional
-            Labels for `losses.classification_loss` or, for token classification, int64 labels
-            (batch, token) with -100 at positions to ignore.
+            Labels of the texts; see `losses.classification_loss`. For token classification, int64
+            labels of shape (batch, token), with -100 at positions to ignore.
         """
         x, more = self.run(
             input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,
@@ -133,7 +134,7 @@ class _Classes(DecoderModel):
 
 
 class TextClasses(_Classes):
-    """Text classifier or regression model on the vector of the last token."""
+    """Text classifier or regression model that reads the vector of the last token."""
 
     without = ()
 

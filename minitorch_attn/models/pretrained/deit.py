@@ -43,7 +43,10 @@ class DeiTForMaskedImageModeling(DeiTPreTrainedModel, ViTForMaskedImageModeling)
 
 
 class DeiTForImageClassificationWithTeacher(DeiTPreTrainedModel):
-    """DeiT with classifiers on the class and the distillation token; averages their logits."""
+    """DeiT with a classifier on the class token and one on the distillation token.
+
+    `logits` is the mean of the logits of the two classifiers.
+    """
 
     def add_head(self, config):
         def head():

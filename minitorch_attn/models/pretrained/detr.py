@@ -27,7 +27,7 @@ _DEFAULTS = dict(
     mask_loss_coefficient=1, dice_loss_coefficient=1, bbox_loss_coefficient=5,
     giou_loss_coefficient=2, eos_coefficient=0.1,
 )  # fmt: skip
-# Parts of names in the files that transformers writes -> the same parts in its classes.
+# Parts of parameter names in files that transformers writes -> the same parts in its classes.
 _OLD = (
     (r"backbone\.conv_encoder\.", "backbone."),
     (r"(_attn)\.out_proj\.", r"\1.o_proj."),
@@ -47,9 +47,9 @@ class DetrPreTrainedModel(PretrainedModel):
     Attributes
     ----------
     as_classes : bool
-        Whether files use the names of transformers' classes. Published folders, and folders
-        that transformers writes, use older names. A loaded model is saved with the names it was
-        loaded with.
+        Whether files use the parameter names of transformers' classes. Published folders and
+        folders written by transformers use older names. A loaded model is saved with the same names
+        that it was loaded with.
     """
 
     model_type = "detr"
@@ -188,9 +188,9 @@ class DetrPreTrainedModel(PretrainedModel):
     def decode(self, x, memory, places, output_attentions=None, output_hidden_states=None):
         """Run the decoder; return a dict of its outputs.
 
-        With `config.auxiliary_loss`, each layer receives the normalized output of the previous
-        layer, and the last output is normalized twice. This reproduces Hugging Face; the paper's
-        model does neither.
+        With `config.auxiliary_loss`, each layer reads the normalized output of the previous layer,
+        and the last output is normalized twice, as in Hugging Face. In the paper's model, a layer
+        reads the output before normalization, and each output is normalized once.
         """
         decoder, first, states = self.detr.decoder, x, []
         with collecting(
@@ -249,7 +249,7 @@ class DetrModel(DetrPreTrainedModel):
         decoder_attention_mask : Tensor of shape (batch, query), optional
             0 for object queries that the other queries must not attend to.
         encoder_outputs : Output or tuple, optional
-            Output of `encode`, to use instead of running the encoder.
+            Output of `encode`. If given, the encoder does not run.
         inputs_embeds : Tensor of shape (batch, key, embed), optional
             Encoder input to use instead of `pixel_values`. It must come from a square map.
         decoder_inputs_embeds : Tensor of shape (batch, query, embed), optional
@@ -308,7 +308,7 @@ class DetrForObjectDetection(DetrPreTrainedModel):
         return result(return_dict, **losses, logits=logits, pred_boxes=boxes, **found)
 
     def losses(self, logits, boxes, states, labels):
-        """Return a dict of the total loss, its terms, and the predictions of the earlier layers."""
+        """Return a dict with the total loss, its terms, and the predictions of earlier layers."""
         config, auxiliary = self.config, None
         every = logits.unsqueeze(0), boxes.unsqueeze(0)  # (layer, batch, query, ...)
         if states is not None:
@@ -328,7 +328,7 @@ class DetrForObjectDetection(DetrPreTrainedModel):
 
 
 def _layer_names(stored, ours):
-    """Yield the name-table entries of the layers of a stack."""
+    """Yield the `NameTable` entries of the layers of a stack."""
     for attention, own in _ATTENTION.items():
         yield Same(f"{stored}{attention}.o_proj", f"{ours}{own}.out_proj")
         yield Same(stored + attention, ours + own)
@@ -345,7 +345,7 @@ def _renamed(name, rules):
 
 
 def _collected(first, found, last):
-    """Return the hidden states, from the input to the normalized output, and the weights."""
+    """Return the hidden states, from input to normalized output, and the attention weights."""
     states = found.hidden_states
     states = None if states is None else (first, *states[:-1], last)
     return {"hidden_states": states, "attentions": found.attentions}

@@ -15,7 +15,7 @@ _TIMM = {
     "resnet101": (Bottleneck, (3, 4, 23, 3)), "resnet152": (Bottleneck, (3, 8, 36, 3)),
 }  # fmt: skip
 _BLOCKS = {"basic": BasicBlock, "bottleneck": Bottleneck}
-_DEFAULTS = {  # of Hugging Face's ResNetConfig
+_DEFAULTS = {  # defaults of Hugging Face's ResNetConfig
     "num_channels": 3, "embedding_size": 64, "hidden_sizes": [256, 512, 1024, 2048],
     "depths": [3, 4, 6, 3], "layer_type": "bottleneck", "hidden_act": "relu",
     "downsample_in_first_stage": False, "downsample_in_bottleneck": False,
@@ -33,12 +33,13 @@ _FIELDS = record(
 
 
 def backbone_config(config):
-    """Return the fields of the backbone, including those that older folders store elsewhere.
+    """Return the backbone's fields: `backbone_config` or, in older folders, several fields.
 
     Parameters
     ----------
     config : Config
-        Configuration of a DETR model. Without `backbone_config`, it names a timm backbone.
+        Configuration of a DETR model. If it does not have `backbone_config`, its other fields
+        describe a timm backbone.
 
     Returns
     -------
@@ -141,14 +142,14 @@ def _halve_first_stage(model, in_channels, out_channels):
 
 
 def backbone_names(fields, stored, ours):
-    """Yield the name-table entries of a backbone.
+    """Yield the `NameTable` entries of a backbone.
 
     Parameters
     ----------
     fields : dict
         Result of `backbone_config`.
     stored, ours : str
-        Prefixes of the stored names and of ours, such as "model.backbone.model.".
+        Prefixes of the names in files and in this library, such as "model.backbone.model.".
     """
     if fields["model_type"] == "timm_backbone":
         yield Same(stored.removesuffix("."), ours.removesuffix("."))

@@ -28,7 +28,7 @@ _DEFAULTS = dict(
 )  # fmt: skip
 
 
-# Parts of names in published folders -> the same parts in the classes of transformers 5.
+# Parts of parameter names in published folders -> the same parts in the classes of transformers 5.
 _PUBLISHED = {
     ".attention.attention.query.": ".attention.q_proj.",
     ".attention.attention.key.": ".attention.k_proj.",
@@ -36,7 +36,7 @@ _PUBLISHED = {
     ".attention.output.dense.": ".attention.o_proj.",
     ".mlp.weights_out.": ".mlp.down_proj.",
 }
-# Published folders stack two matrices that are separate in the classes.
+# Published folders store these two matrices as one. In the classes they are separate.
 _GATE_AND_UP, _GATE, _UP = ".mlp.weights_in.", ".mlp.gate_proj.", ".mlp.up_proj."
 
 
@@ -46,8 +46,8 @@ class Dinov2PreTrainedModel(VisionModel):
     Attributes
     ----------
     published_names : bool
-        Whether files have the names of the published folders, such as
-        `attention.attention.query`, which transformers also writes. If False, they have the
+        Whether files use the parameter names of the published folders, such as
+        `attention.attention.query`. Transformers also writes these names. If False, files use the
         names of the classes in transformers 5, such as `attention.q_proj`.
     """
 
@@ -137,7 +137,7 @@ class Dinov2PreTrainedModel(VisionModel):
         return self.encode(tokens, attention_mask, output_attentions, output_hidden_states)
 
     def positions_of(self, pixel_values):
-        """Return the positions (token, embed), interpolated for images of a different size."""
+        """Return the position embeddings (token, embed), interpolated to the size of the images."""
         weight = self.vision.positions.weight
         height, width = pixel_values.shape[-2:]
         grid = self.vision.patch_embedding.grid(height, width)
@@ -206,9 +206,9 @@ class Dinov2Model(Dinov2PreTrainedModel):
         Parameters
         ----------
         pixel_values : Tensor of shape (batch, channel, height, width)
-            Images of any size; the positions are interpolated.
+            Images of any size. The position embeddings are interpolated.
         bool_masked_pos : bool Tensor of shape (batch, patch), optional
-            True for patches to replace by the mask token.
+            True for patches to replace with the mask token.
         attention_mask : Tensor of shape (batch, token), optional
         output_attentions, output_hidden_states, return_dict : bool, optional
         """
@@ -222,7 +222,7 @@ class Dinov2Model(Dinov2PreTrainedModel):
 
 
 class Dinov2ForImageClassification(Dinov2PreTrainedModel):
-    """DINOv2 with a linear classifier on the class token and the mean of the patches."""
+    """DINOv2 with a linear classifier on the class token and the mean of the patch tokens."""
 
     def add_head(self, config):
         labels = config.num_labels

@@ -1,4 +1,4 @@
-"""Attention mask for encoders, in every form that Hugging Face accepts."""
+"""Attention masks for encoders, in all forms that Hugging Face accepts."""
 
 from ...errors import DTypeError, ShapeError
 from ...nn.masks import CompleteMask
@@ -12,9 +12,10 @@ def encoder_mask(attention_mask, batch, keys, name="attention_mask"):
     Parameters
     ----------
     attention_mask : Tensor, optional
-        Mask (batch, key) or (batch, query, key) of ints, bools or floats, 0 for padding. With
-        shape (batch or 1, heads or 1, query or 1, key), it has bools, True where attention is
-        allowed, or floats to add to the scores.
+        Mask of shape (batch, key) or (batch, query, key), of ints, bools or floats, with 0 for
+        padding. A mask with four axes (batch or 1, heads or 1, query or 1, key) must be either
+        boolean, with True where attention is allowed, or floating-point. Floats are added to the
+        scores.
     batch, keys : int
         Batch size and number of keys.
     name : str
@@ -47,7 +48,7 @@ def encoder_mask(attention_mask, batch, keys, name="attention_mask"):
 
 
 def decoder_mask(attention_mask, batch, keys, name="attention_mask"):
-    """Same as `encoder_mask` for a decoder; a mask with four axes replaces the causal mask."""
+    """Same as `encoder_mask`, but for a decoder: a mask with four axes replaces the causal mask."""
     mask = encoder_mask(attention_mask, batch, keys, name)
     four_axes = attention_mask is not None and attention_mask.ndim == 4
     return CompleteMask(mask) if four_axes else mask

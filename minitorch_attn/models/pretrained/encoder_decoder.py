@@ -1,4 +1,4 @@
-"""EncoderDecoderModel: base class of BART and Marian, with encode, decode and parameter names."""
+"""EncoderDecoderModel: base class of BART and Marian, which runs the encoder and the decoder."""
 
 from ... import ops
 from ...errors import ArgumentError
@@ -32,7 +32,7 @@ def paper_settings(config):
 
 
 def shift_right(ids, pad_token_id, decoder_start_token_id):
-    """Shift `ids` right by one position, to get the decoder's input for predicting `ids`.
+    """Shift labels right by one position. The decoder reads the result and predicts the labels.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def shift_right(ids, pad_token_id, decoder_start_token_id):
 
 
 def layer_names(stack, prefix=""):
-    """Return the name-table entries of one stack's layers and embeddings.
+    """Return the `NameTable` entries of one stack's layers and embeddings.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def drop_encoder(model):
 
 
 def decoder_names():
-    """Return the name table of a decoder-only model. Encoder tensors in the file are ignored."""
+    """Return the `NameTable` of a decoder-only model. Encoder tensors in the file are ignored."""
     return NameTable(
         Same("model.decoder.embed_tokens.weight", "paper.target_embedding.tokens.weight"),
         Same("lm_head.weight", "paper.head.weight"),
@@ -108,7 +108,7 @@ def decoder_names():
 
 
 def decoder_tied(config):
-    """Return a decoder-only model's tied names, including names that only full models have."""
+    """Return a decoder-only model's tied names, including names that only full models store."""
     tokens = "model.decoder.embed_tokens.weight"
     aliases = ["lm_head.weight", "model.shared.weight"] if config.tie_word_embeddings else []
     return dict.fromkeys(aliases, tokens)
@@ -120,7 +120,7 @@ class EncoderDecoderModel(PretrainedModel):
     Attributes
     ----------
     paper : EncoderDecoder
-        The model as defined in its paper; base models omit its head.
+        The model as defined in its paper. In base models, it does not have a head.
     """
 
     base_prefix = "model"
@@ -131,7 +131,7 @@ class EncoderDecoderModel(PretrainedModel):
     }
 
     def one_matrix(self):
-        """Return True if source embeddings, target embeddings and the head share one matrix."""
+        """Return True if the source embeddings, target embeddings and head share one matrix."""
         return self.config.tie_word_embeddings
 
     def shifted(self, ids):
@@ -212,7 +212,7 @@ class EncoderDecoderModel(PretrainedModel):
         memory : Tensor of shape (batch, source, embed) or None
             Output of the encoder.
         input_ids : int64 Tensor of shape (batch, target), optional
-            Target ids. With a cache, only the ids after the cached tokens.
+            Target ids. With a cache, pass only the ids after the cached tokens.
         attention_mask : Tensor of shape (batch, past + target), optional
         memory_mask : Tensor of shape (batch, source), optional
         past_key_values : KVCache or sequence, optional
@@ -222,7 +222,8 @@ class EncoderDecoderModel(PretrainedModel):
         Returns
         -------
         Output
-            Output with last_hidden_state, past_key_values and the requested attentions and states.
+            Output with last_hidden_state, past_key_values and, if requested, hidden_states and
+            attentions.
         """
         stage, decoder = self.paper.target_embedding, self.paper.decoder
         x = self.target_vectors(input_ids, inputs_embeds)  # (batch, target, embed)
@@ -258,7 +259,7 @@ class EncoderDecoderModel(PretrainedModel):
         -------
         x : Tensor of shape (batch, target, embed)
         more : dict
-            The other outputs, under Hugging Face's names.
+            The other outputs, with Hugging Face's names as keys.
         """
         wanted = (output_attentions, output_hidden_states)
         if encoder_outputs is None:

@@ -27,10 +27,10 @@ class WithoutHead(EncoderDecoderModel):
         attention_mask : Tensor of shape (batch, source), optional
             1 for tokens, 0 for padding.
         decoder_input_ids : int64 Tensor of shape (batch, target), optional
-            Target ids; with a cache, only the new ids. BART's default: the shifted `input_ids`.
+            Target ids. With a cache, pass only the new ids. BART shifts `input_ids` by default.
         decoder_attention_mask : Tensor of shape (batch, past + target), optional
         encoder_outputs : Output or tuple, optional
-            Output of `get_encoder()`, to use instead of `input_ids`.
+            Output of `get_encoder()`. If given, the encoder does not run.
         past_key_values : KVCache or sequence of tuples, optional
             Cache from an earlier call.
         inputs_embeds, decoder_inputs_embeds : Tensor of shape (batch, token, embed), optional
@@ -90,7 +90,7 @@ class NextTokenHead(EncoderDecoderModel):
 
 
 class DecoderAlone(EncoderDecoderModel):
-    """The decoder as a language model, with optional attention to an encoder's output."""
+    """Decoder used as a language model, with optional attention to an encoder's output."""
 
     def add_head(self, config):
         drop_encoder(self)

@@ -133,10 +133,10 @@ def check_tensors(folder, name, arrays, shapes, allowed=()):
 def saved_tensors(folder, arrays, max_shard_size="50GB"):
     """Save the tensors to one file, or to shards with an index, when the `with` block ends.
 
-    The tensors are written to temporary files before the block starts; the block can then write
-    the other files. When it ends, the new files replace the old ones, with the index written last.
-    If the process is killed, the folder therefore contains the old model, the new model, or files
-    that `read_tensors` rejects. It never accepts a mixture of old and new files.
+    The tensors are written to temporary files before the block starts. The block can write the
+    other files. When the block ends, the temporary files replace the old files, and the index is
+    written last. If the process is killed, the folder contains the old model, the new model, or
+    files that `read_tensors` rejects. `read_tensors` never accepts a mixture of old and new files.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def saved_tensors(folder, arrays, max_shard_size="50GB"):
         for file, shard in shards.items():
             write_safetensors(beside[file], shard, {"format": "pt"})
         yield
-        if old & shards.keys():  # the index of the old shards must not describe the new ones
+        if old & shards.keys():  # remove the old index first: it does not match the new shards
             _remove([folder / _INDEX])
         for file, temporary in beside.items():
             _replace(temporary, folder / file)
@@ -183,7 +183,7 @@ def _shards(arrays, limit):
 
 
 def _old_shards(folder):
-    """Return the names of the shards in the index of an earlier save; ignore any other names."""
+    """Return the shard names in the index of an earlier save. Names of other files are ignored."""
     try:
         index = read_json(folder / _INDEX, CheckpointError).get("weight_map")
     except CheckpointError:

@@ -119,7 +119,7 @@ class GPT2PreTrainedModel(DecoderModel):
 
 
 def _set_attention(block, config, i):
-    """Set the attention options that GPT-2's configuration adds to the paper's model."""
+    """Apply the attention options of Hugging Face's configuration that the paper does not have."""
     attention = block.attention
     if config.reorder_and_upcast_attn:
         attention = block.attention = UpcastAttention(config.n_embd, config.n_head)
@@ -140,7 +140,7 @@ class UpcastAttention(nn.Attention):
 
 
 class GPT2TokenVectors(TokenVectors):
-    """Returns the token vectors, with the arguments of GPT-2 in Hugging Face's order."""
+    """Base class for GPT-2 without a head, with Hugging Face's order of arguments."""
 
     def forward(
         self, input_ids=None, past_key_values=None, attention_mask=None, token_type_ids=None,
@@ -153,7 +153,7 @@ class GPT2TokenVectors(TokenVectors):
         Parameters
         ----------
         token_type_ids : int64 Tensor of shape (batch, token), optional
-            Second id of each token. Its row of the token embedding matrix is also added.
+            A second id for each token. Its row of the token embedding matrix is added as well.
         encoder_hidden_states, encoder_attention_mask : None (not supported)
         """
         _refuse_memory(encoder_hidden_states, encoder_attention_mask)
@@ -300,7 +300,7 @@ class _GPT2Arguments:
 
 
 class GPT2ForSequenceClassification(_GPT2Arguments, TextClasses, GPT2PreTrainedModel):
-    """GPT-2 for text classification or regression, from the vector of the last token."""
+    """GPT-2 for text classification or regression. The head reads the last token's vector."""
 
 
 class GPT2ForTokenClassification(_GPT2Arguments, TokenClasses, GPT2PreTrainedModel):

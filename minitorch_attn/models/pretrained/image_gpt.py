@@ -35,7 +35,7 @@ class ImageGPTPreTrainedModel(GPT2PreTrainedModel):
         )  # fmt: skip
         if not self.predicts:
             body.head = nn.Identity()
-        elif config.tie_word_embeddings:  # then the start token also has a logit
+        elif config.tie_word_embeddings:  # if tied, the start token also has a logit
             body.head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
             body.head.weight = body.token_embedding.weight
         else:
@@ -43,7 +43,7 @@ class ImageGPTPreTrainedModel(GPT2PreTrainedModel):
         return body
 
     def mask_of(self, attention_mask, position_ids, x, past):
-        """Return the padding mask. Unlike in GPT-2, positions do not split a row into texts."""
+        """Return the padding mask. Unlike in GPT-2, a row always contains a single sequence."""
         if attention_mask is None:
             return None
         flat = attention_mask.reshape(x.shape[0], -1)
@@ -93,7 +93,7 @@ class ImageGPTForCausalImageModeling(NextToken, ImageGPTPreTrainedModel):
 
 
 class ImageGPTForImageClassification(ImageGPTPreTrainedModel):
-    """Image GPT with a linear classifier on the mean of the pixels' vectors."""
+    """Image GPT with a linear classifier on the mean of the pixel vectors."""
 
     def build(self, config):
         super().build(config)

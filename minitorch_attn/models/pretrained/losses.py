@@ -1,4 +1,4 @@
-"""Losses that the heads compute from labels, as in Hugging Face."""
+"""Losses of the Hugging Face heads, computed from logits and labels."""
 
 from ... import ops
 from ...errors import ArgumentError
@@ -19,7 +19,7 @@ def token_loss(logits, labels):
 
 
 def next_token_loss(logits, labels):
-    """Return the mean cross-entropy of the tokens, each predicted at the previous position.
+    """Return a language model's mean cross-entropy: each position predicts the next token.
 
     Parameters
     ----------
@@ -30,14 +30,14 @@ def next_token_loss(logits, labels):
 
 
 def classification_loss(config, logits, labels):
-    """Return the loss named by `config.problem_type`; if it is None, infer it from the labels.
+    """Return the loss for `config.problem_type`. If it is None, the labels determine the type.
 
     Parameters
     ----------
     config : Config
     logits : Tensor of shape (batch, labels)
     labels : Tensor
-        Class indices (int64), regression targets (floats), or 0.0 or 1.0 for each class.
+        Class indices (int64), regression targets (float), or a 0.0 or 1.0 for each class (float).
     """
     kind = config.get("problem_type")
     if kind is None:

@@ -55,7 +55,9 @@ class MarianPreTrainedModel(EncoderDecoderModel):
         return self.config.tie_word_embeddings and self.config.share_encoder_decoder_embeddings
 
     def target_vectors(self, input_ids, inputs_embeds):
-        """Embed and scale the target. `inputs_embeds` are scaled too, as in Hugging Face.
+        """Return the scaled embeddings of the target tokens.
+
+        As in Hugging Face, `inputs_embeds` are scaled too.
 
         Parameters
         ----------

@@ -1,8 +1,9 @@
 """Parameter names and layouts: convert between stored files and the models in `models/`.
 
-"Stored" names and layouts are those of Hugging Face or timm; "ours" are those of `models/`. Each
-family defines one table. An entry maps a stored name to our name. `{}` stands for the same number
-in both names. A name without an entry is the same in files and in our models.
+"Stored" names and layouts are the ones in the files of Hugging Face or timm. "Our" names and
+layouts are the ones in `models/`. Each model family defines one `NameTable`. Each of its entries
+maps a stored name to our name. In an entry, `{}` stands for a number, such as the index of a
+layer, that is the same in both names. A tensor without an entry has the same name in both.
 """
 
 import re
@@ -15,12 +16,12 @@ __all__ = ["Ignored", "NameTable", "Same", "Stacked", "Transposed"]
 
 
 class Same:
-    """A tensor that is stored unchanged, under a different name.
+    """Entry for a tensor that is stored unchanged under a different name.
 
     Parameters
     ----------
     stored, ours : str
-        Names, or prefixes of names up to a dot. The rest of both names is the same.
+        Complete names, or prefixes that end before a dot. After the prefix, both names are equal.
     """
 
     def __init__(self, stored, ours):
@@ -39,14 +40,14 @@ class Same:
         return shapes[0]
 
     def numbers(self, name):
-        """Match `name` to our first name in this entry. Return (values of `{}`, suffix) or None."""
+        """Match `name` with our first name. Return (numbers at `{}`, suffix), or else None."""
         pattern = re.escape(self.ours[0]).replace(r"\{\}", r"(\d+)")
         found = re.fullmatch(pattern + r"((?:\..+)?)", name)
         return None if found is None else (found.groups()[:-1], found.groups()[-1])
 
 
 class Transposed(Same):
-    """A matrix that is stored transposed. Vectors are stored unchanged."""
+    """Entry for a matrix that is stored transposed. Vectors are stored unchanged."""
 
     def join(self, arrays):
         return arrays[0].T
@@ -59,7 +60,7 @@ class Transposed(Same):
 
 
 class Stacked(Same):
-    """A stored tensor that is the concatenation of several of our tensors.
+    """Entry for several of our tensors that are stored as one concatenated tensor.
 
     Parameters
     ----------
@@ -104,7 +105,7 @@ class Ignored:
 
 
 class NameTable:
-    """Table of the name entries of a model family. The first entry that matches a name is used.
+    """Table of the parameter names of a model family. The first matching entry is used.
 
     Parameters
     ----------

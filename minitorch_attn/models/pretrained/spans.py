@@ -6,18 +6,18 @@ from ...tensor import tensor
 
 __all__ = ["draw_spans"]
 
-xp = module_for(as_device("cpu"))  # the spans are drawn on the host
+xp = module_for(as_device("cpu"))  # the spans are drawn on the CPU
 
 
 def draw_spans(lengths, size, share, span, at_least, device):
-    """Draw spans to mask in each row.
+    """Draw random spans of positions in each row. Return a mask that is True inside the spans.
 
     Parameters
     ----------
     lengths : list of int
-        Number of positions of each row. Later positions are not masked.
+        Number of valid positions in each row. Later positions are not masked.
     size : int
-        Length of the mask's rows.
+        Number of columns of the mask.
     share : float
         Fraction of positions to mask. Fewer are masked if spans overlap.
     span : int

@@ -34,8 +34,8 @@ _NEW_TABLE = "attention.relative_position_bias.relative_position_bias_table"
 class SwinPreTrainedModel(SwinFamilyModel):
     """Base class for the Swin models.
 
-    As in Hugging Face, a map smaller than the window raises an error, and a map whose shorter
-    side equals the window is not shifted.
+    As in Hugging Face, a feature map smaller than the window raises an error. If the shorter side
+    of a feature map is as long as the window, its windows are not shifted.
     """
 
     model_type, base_prefix, has_old_names = "swin", "swin", False
@@ -74,18 +74,18 @@ class SwinPreTrainedModel(SwinFamilyModel):
         return super()._with_expected_names(arrays, expected, table)
 
     def peer_state(self):
-        """Same as `PretrainedModel.peer_state`, but keep old tensor names if the file had them."""
+        """Return the tensors to save, under their old names if the loaded file had old names."""
         state = super().peer_state()
         return {_older(name): x for name, x in state.items()} if self.has_old_names else state
 
     def encode(self, pixel_values, bool_masked_pos=None, *, always_partition=False, **settings):
-        """Call `SwinFamilyModel.encode`; `always_partition` shifts small maps' windows too."""
+        """Encode an image. With `always_partition`, maps of any size get shifted windows."""
         if pixel_values is not None:
             self._place_windows(pixel_values.shape[-2:], always_partition)
         return super().encode(pixel_values, bool_masked_pos, **settings)
 
     def _place_windows(self, size, always_partition):
-        """Shift the windows of every other block, except on maps no larger than a window."""
+        """Shift the windows of every second block, except on maps no larger than a window."""
         window, patches = self.config.window_size, pair(self.config.patch_size)
         grid = [-(-n // patch) for n, patch in zip(size, patches, strict=True)]
         for stage in self.model.stages:
@@ -93,9 +93,8 @@ class SwinPreTrainedModel(SwinFamilyModel):
             if not always_partition and min(grid) <= window:
                 if min(grid) < window:
                     raise ShapeError(
-                        f"{type(self).__name__}: a stage's map must be at least as large as the "
-                        "window",
-                        got=f"an image of {size[0]} x {size[1]}, a map of {grid[0]} x {grid[1]}",
+                        f"{type(self).__name__}: a stage's feature map is smaller than the window",
+                        got=f"image {size[0]} x {size[1]}, feature map {grid[0]} x {grid[1]}",
                         expected=f"at least {window} x {window}",
                         hint="use a larger image, or pass always_partition=True to pad the map",
                     )
@@ -135,7 +134,7 @@ class SwinForMaskedImageModeling(MaskedImageHead, SwinPreTrainedModel):
 
 
 class SwinBackbone(Backbone, SwinPreTrainedModel):
-    """Swin backbone: returns the normalized maps of the stages in `config.out_features`."""
+    """Swin backbone: returns the normalized feature maps of the stages in `config.out_features`."""
 
     def build(self, config):
         super().build(config)
@@ -158,16 +157,16 @@ class SwinBackbone(Backbone, SwinPreTrainedModel):
         return arrays
 
     def encode_stages(self, pixel_values, output_attentions):
-        """Return the map of every stage. Unlike `encode`, also pad and shift small maps."""
+        """Return each stage's feature map. Unlike `encode`, pad and shift small maps too."""
         return self.encode(
             pixel_values, always_partition=True, output_attentions=output_attentions,
             output_hidden_states=True, output_hidden_states_before_downsampling=True,
         )  # fmt: skip
 
     def feature_map(self, x, name):
-        """Return the normalized map of a stage, with shape (batch, embed, height, width)."""
+        """Return a stage's normalized feature map, with shape (batch, embed, height, width)."""
         return self.hidden_states_norms[name](x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
     def states(self, maps):
-        """Return the hidden states, which are already maps."""
+        """Return `maps` unchanged: Hugging Face returns Swin's hidden states as feature maps."""
         return maps

@@ -47,7 +47,7 @@ class SwinFamilyModel(PretrainedModel):
     def names(self):
         prefix = "" if self.is_base else self.base_prefix + "."
         embeddings, layers = prefix + "embeddings.", prefix + "encoder.layers."
-        merging = [  # Hugging Face merges patches after a stage, the paper before the next one
+        merging = [  # Hugging Face merges patches at the end of a stage, not at the start
             Same(f"{layers}{i}.downsample", f"model.stages.{i + 1}.merging")
             for i in range(len(self.config.depths) - 1)
         ]
@@ -113,12 +113,13 @@ class SwinFamilyModel(PretrainedModel):
         output_attentions=None, output_hidden_states=None,
         output_hidden_states_before_downsampling=False,
     ):  # fmt: skip
-        """Compute the outputs of Hugging Face's base model, except the pooled output.
+        """Compute all outputs of Hugging Face's base model except the pooled output.
 
         Returns
         -------
-        namespace with last_hidden_state (batch, token, embed), hidden_states,
-        reshaped_hidden_states and attentions, the last three None unless requested
+        namespace
+            last_hidden_state has shape (batch, token, embed). hidden_states,
+            reshaped_hidden_states and attentions are None unless requested.
         """
         x = first = self.embed(pixel_values, bool_masked_pos, interpolate_pos_encoding)
         stages, before = self.model.stages, []
@@ -282,7 +283,7 @@ class MaskedImageHead:
 
 
 class Backbone:
-    """Backbone: returns the maps of the stages that `config.out_features` names.
+    """Backbone: returns the feature maps of the stages that `config.out_features` names.
 
     Attributes
     ----------
@@ -323,7 +324,7 @@ class Backbone:
 
 
 def _wanted_stages(config):
-    """Return {name: number} of the stages whose maps the backbone returns."""
+    """Return {name: number} of the stages whose feature maps the backbone returns."""
     stages = ["stem"] + [f"stage{i + 1}" for i in range(len(config.depths))]
     wanted = config.get("out_features")
     if wanted is None:

@@ -23,8 +23,9 @@ __all__ = [
 class Swinv2PreTrainedModel(SwinFamilyModel):
     """Base class for the Swin V2 models.
 
-    The window sizes depend on the configured image size, not on the given image. A window shrinks
-    to fit a smaller map. It is shifted only on maps larger than the window.
+    The window sizes are computed from the image size in the configuration, not from the given
+    image. On a feature map smaller than the window, the window shrinks to the size of the map.
+    Windows are shifted only on feature maps larger than the window.
     """
 
     model_type, base_prefix = "swinv2", "swinv2"
@@ -73,7 +74,7 @@ class Swinv2PreTrainedModel(SwinFamilyModel):
         self, pixel_values, bool_masked_pos=None, *, interpolate_pos_encoding=False,
         output_attentions=None, output_hidden_states=None,
     ):  # fmt: skip
-        """Same as `SwinFamilyModel.encode`, with hidden states after patch merging only."""
+        """Encode an image; return the hidden states after patch merging only."""
         return super().encode(
             pixel_values, bool_masked_pos, interpolate_pos_encoding, output_attentions,
             output_hidden_states,
@@ -116,14 +117,14 @@ class Swinv2Backbone(Backbone, Swinv2PreTrainedModel):
         return table
 
     def encode_stages(self, pixel_values, output_attentions):
-        """Same as `SwinFamilyModel.encode`, with the feature map of every stage."""
+        """Encode an image; return the feature map of every stage too."""
         return SwinFamilyModel.encode(
             self, pixel_values, output_attentions=output_attentions, output_hidden_states=True,
             output_hidden_states_before_downsampling=True,
         )  # fmt: skip
 
     def feature_map(self, x, name):
-        """Return the feature map of a stage, (batch, embed, height, width), without a norm."""
+        """Return a stage's feature map (batch, embed, height, width) without normalization."""
         return x
 
     def states(self, maps):

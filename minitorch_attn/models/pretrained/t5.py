@@ -37,14 +37,14 @@ class T5Model(T5PreTrainedModel):
         inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Run the model. The arguments and outputs are the same as in Hugging Face.
+        """Return the decoder's hidden states and the other outputs, as in Hugging Face.
 
         Parameters
         ----------
         input_ids, attention_mask, inputs_embeds : Tensor, optional
             Source text. See `encode`.
         decoder_input_ids : int64 Tensor of shape (batch, query)
-            Target ids so far. With a cache, only the new ids.
+            All target ids so far or, if a cache is given, only the new ids.
         decoder_attention_mask : Tensor of shape (batch, past + query), optional
             1 for tokens, 0 for padding.
         encoder_outputs : Output or tuple, optional
@@ -86,10 +86,10 @@ class T5ForConditionalGeneration(T5PreTrainedModel):
 
     @classmethod
     def from_arrays(cls, fields, arrays, *args, **options):
-        """Same as `PretrainedModel.from_arrays`.
+        """Create the model from stored arrays. See `PretrainedModel.from_arrays`.
 
-        Whether the output matrix is tied is inferred from the arrays, because Hugging Face saves
-        tie_word_embeddings=False for every model.
+        The arrays determine whether the output matrix is tied to the embedding, because Hugging
+        Face saves tie_word_embeddings=False for every model.
         """
         fields = dict(fields)
         tied = fields.get("tie_word_embeddings") is not False
@@ -106,7 +106,7 @@ class T5ForConditionalGeneration(T5PreTrainedModel):
         inputs_embeds=None, decoder_inputs_embeds=None, labels=None, use_cache=None,
         return_dict=None, **options
     ):  # fmt: skip
-        """Same as `T5Model.forward`.
+        """Return the logits and, with labels, the loss. Other arguments: see `T5Model.forward`.
 
         Parameters
         ----------
@@ -141,7 +141,7 @@ class T5EncoderModel(T5PreTrainedModel):
         self, input_ids=None, attention_mask=None, inputs_embeds=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Run the encoder. See `encode`."""
+        """Return the encoder's hidden states. See `encode`."""
         return self.encode(
             input_ids, attention_mask, inputs_embeds, output_attentions, output_hidden_states,
             return_dict,
@@ -165,7 +165,7 @@ class T5ForTokenClassification(T5PreTrainedModel):
         self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Same as `encode`, plus `labels` (batch, token), where -100 marks positions to ignore."""
+        """Return the logits and, with labels (batch, token), the loss (-100 is ignored)."""
         encoded = self.encode(
             input_ids, attention_mask, inputs_embeds, output_attentions, output_hidden_states, True
         )
@@ -210,7 +210,7 @@ class T5ForSequenceClassification(T5PreTrainedModel):
         decoder_attention_mask=None, encoder_outputs=None, inputs_embeds=None,
         decoder_inputs_embeds=None, labels=None, use_cache=None, return_dict=None, **options
     ):  # fmt: skip
-        """Same as `T5Model.forward`, but `input_ids` is required, and `labels` adds the loss."""
+        """Return the logits and, with `labels`, the loss. `input_ids` is required."""
         if input_ids is None:
             raise ArgumentError(
                 "T5ForSequenceClassification: input_ids is required to locate </s>",
@@ -250,7 +250,10 @@ class T5ForQuestionAnswering(T5PreTrainedModel):
         end_positions=None, inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None,
         return_dict=None, **options
     ):  # fmt: skip
-        """Same as `T5Model.forward`, plus a loss that ignores positions beyond the text."""
+        """Return start and end logits and, with positions, the loss.
+
+        Positions beyond the text are ignored.
+        """
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             if input_ids is None:
                 raise ArgumentError(

@@ -105,14 +105,15 @@ class T5PreTrainedModel(PretrainedModel):
         self, input_ids=None, attention_mask=None, inputs_embeds=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Run the encoder.
+        """Return the encoder's hidden states and attention weights.
 
         Parameters
         ----------
         input_ids : int64 Tensor of shape (batch, token)
         attention_mask : Tensor, optional
-            Mask (batch, token) or (batch, query, key) with 1 for tokens, 0 for padding, or bools
-            that broadcast to (batch, heads, query, key). A fully masked query gets a zero context.
+            Mask of shape (batch, token) or (batch, query, key) with 1 for tokens and 0 for padding,
+            or a bool mask that broadcasts to (batch, heads, query, key). A query without any
+            allowed key gets a zero context vector.
         inputs_embeds : Tensor of shape (batch, token, embed), optional
             Embeddings to use instead of `input_ids`.
         output_attentions, output_hidden_states, return_dict : bool, optional
@@ -172,7 +173,7 @@ class T5PreTrainedModel(PretrainedModel):
         }
 
     def shifted(self, ids):
-        """Return `ids`, shifted right by one position: the decoder's input for the labels `ids`."""
+        """Return the decoder's input for the labels `ids`: `ids` shifted right by one position."""
         config, name = self.config, type(self).__name__
         for field in ("decoder_start_token_id", "pad_token_id"):
             if config.get(field) is None:

@@ -43,7 +43,7 @@ class TimesformerPreTrainedModel(PretrainedModel):
         self.initialize()
 
     def add_head(self, config):
-        """Create the modules other than the encoder."""
+        """Create the modules outside the encoder."""
 
     def initialize(self):
         """Initialize the parameters from a truncated normal with std `config.initializer_range`."""
@@ -80,7 +80,7 @@ class TimesformerPreTrainedModel(PretrainedModel):
         return NameTable(*entries)
 
     def run(self, pixel_values, output_attentions, output_hidden_states):
-        """Return (tokens after the last norm, dict of the other outputs).
+        """Run the encoder. Return (tokens after the last norm, dict of the other outputs).
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class TimesformerPreTrainedModel(PretrainedModel):
         tokens = vision.with_positions(
             vision.patch_embedding(images), batch, self._positions(grid), self._times(frames)
         )
-        blocks = vision.blocks  # weights of attention over time are not returned
+        blocks = vision.blocks  # temporal attention weights are not returned
         watched = nn.ModuleList([block.attention for block in blocks])
         flags = output_attentions, output_hidden_states
         with collecting(self.config, watched, list(blocks), *flags) as found:
@@ -105,7 +105,7 @@ class TimesformerPreTrainedModel(PretrainedModel):
         return last, vars(found)
 
     def _positions(self, grid):
-        """Return the positions (1 + patch, embed) for a grid, each from the nearest patch."""
+        """Return positions (1 + patch, embed) for a grid, resized by nearest neighbor."""
         weight, old = self.vision.positions.weight, self.vision.grid
         if grid[0] * grid[1] == old[0] * old[1]:
             return weight
@@ -114,7 +114,7 @@ class TimesformerPreTrainedModel(PretrainedModel):
         return ops.cat([weight[:1], table[0].flatten(1).transpose(0, 1)], 0)
 
     def _times(self, frames):
-        """Return the positions (frame, embed) for `frames` frames, each from the nearest one."""
+        """Return time positions (frame, embed) for `frames` frames, resized by nearest neighbor."""
         if self.vision.time_positions is None:
             return None
         weight = self.vision.time_positions.weight
@@ -125,7 +125,7 @@ class TimesformerPreTrainedModel(PretrainedModel):
 
 
 class TimesformerModel(TimesformerPreTrainedModel):
-    """TimeSformer encoder.
+    """TimeSformer encoder: returns the vectors of the class token and the patches of a video.
 
     Examples
     --------
@@ -143,7 +143,7 @@ class TimesformerModel(TimesformerPreTrainedModel):
         self, pixel_values=None, output_attentions=None, output_hidden_states=None,
         return_dict=None,
     ):  # fmt: skip
-        """Run the model. The arguments and outputs are the same as in Hugging Face."""
+        """Return the hidden states of a video and the other outputs, as in Hugging Face."""
         last, others = self.run(pixel_values, output_attentions, output_hidden_states)
         return result(
             return_dict, last_hidden_state=last, hidden_states=others["hidden_states"],

@@ -1,4 +1,4 @@
-"""timm interface: the arguments in a timm folder's `config.json`, and the classifier head."""
+"""timm interface: read the arguments in `config.json`, and build the classifier head."""
 
 from types import SimpleNamespace
 
@@ -11,7 +11,7 @@ from .config_fields import check_timm
 
 __all__ = ["ClassifierHead", "TimmModel", "class_among", "timm_activation"]
 
-# timm's names of activation functions that Hugging Face names differently or does not have.
+# timm's activation functions that Hugging Face lacks or gives a different name.
 _ACTIVATIONS = {
     "celu": F.celu, "elu": F.elu, "gelu_tanh": activation("gelu_pytorch_tanh"),
     "hard_sigmoid": F.hardsigmoid, "hard_swish": F.hardswish, "hardsigmoid": F.hardsigmoid,
@@ -25,14 +25,14 @@ def timm_activation(name):
 
 
 def class_among(classes, architecture, name=None):
-    """Return the first class that defines a timm architecture.
+    """Return the first of `classes` that defines a timm architecture.
 
     Parameters
     ----------
     classes : sequence of class
         Subclasses of `TimmModel`.
     architecture : str
-        timm's name, which may end in a tag.
+        Architecture name in timm, which may end in a tag.
     name : str, optional
         Name to look up. Default: `architecture` without its tag.
 
@@ -43,7 +43,7 @@ def class_among(classes, architecture, name=None):
     Raises
     ------
     ArgumentError
-        If none of the classes defines it.
+        If none of the classes defines the architecture.
     """
     name = architecture.partition(".")[0] if name is None else name
     for cls in classes:
@@ -56,14 +56,15 @@ def class_among(classes, architecture, name=None):
 
 
 class TimmModel(PretrainedModel):
-    """Base class for models in timm's layout: `architecture`, `model_args`, `pretrained_cfg`.
+    """Base class for models with the timm interface, which a timm `config.json` describes.
 
     Attributes
     ----------
     entry_points : dict
-        Arguments set by each of timm's functions, with architecture names as keys.
+        Arguments of each architecture, as timm's functions set them. The keys are the names of the
+        architectures.
     arguments : dict
-        Arguments of timm's class and their defaults.
+        Argument names of timm's class, with their default values.
     """
 
     entry_points = {}
@@ -84,7 +85,7 @@ class TimmModel(PretrainedModel):
         raise NotImplementedError
 
     def read_arguments(self, config):
-        """Merge the class defaults, the architecture's arguments and the file's arguments."""
+        """Return timm's arguments: the defaults, overridden by the architecture and the file."""
         name = config.get("architecture", "").partition(".")[0]
         class_among((type(self),), name)
         given = dict(config.get("model_args") or {})
@@ -112,7 +113,7 @@ class TimmModel(PretrainedModel):
 
 
 def _described(config, about):
-    """Return the arguments specified by the weights' description in `config.json`."""
+    """Return the arguments that `pretrained_cfg` in `config.json` specifies."""
     found, size = {}, about.get("input_size")
     classes = config.get("num_classes", about.get("num_classes"))
     if classes is not None and classes >= 0:
@@ -134,8 +135,8 @@ class ClassifierHead(nn.Module):
     embed_dim, num_classes : int
         Number of channels and of classes. With 0 classes, the head returns the pooled features.
     pool : str
-        Pooling: "avg", "max", "avgmax" (their mean), "catavgmax" (both concatenated), or "" for
-        none. A prefix "fast" is ignored.
+        Pooling: "avg", "max", "avgmax" (mean of both), "catavgmax" (both concatenated), or "" for
+        no pooling. A prefix "fast" is ignored.
     dropout : float
         Dropout probability applied to the pooled features.
     """

@@ -65,10 +65,11 @@ def class_for(architecture):
 
 
 class MultiScaleVit(TimmModel):
-    """timm's MViTv2, with `forward_features` and `forward_head`.
+    """timm's MViTv2: returns class logits. See also `forward_features` and `forward_head`.
 
-    The fields of `model_args.cfg` are those of timm's `MultiScaleVitCfg`. If the file contains
-    them, they override the architecture's sizes, and missing fields get timm's defaults.
+    `model_args.cfg` has the fields of timm's `MultiScaleVitCfg`. If the file contains
+    `model_args.cfg`, its fields replace the architecture's sizes, and missing fields get timm's
+    defaults.
 
     Examples
     --------
@@ -155,7 +156,7 @@ class MultiScaleVit(TimmModel):
 
 
 def _pool_type(global_pool, cfg):
-    """Return the pooling before the head: "avg", "token" or "" for none."""
+    """Return the type of pooling before the head: "avg", "token" or "" (no pooling)."""
     if global_pool is None:
         return "token" if cfg.use_cls_token else "avg"
     allowed = ("", "avg", "token") if cfg.use_cls_token else ("", "avg")
@@ -169,7 +170,7 @@ def _pool_type(global_pool, cfg):
 
 
 def _check_cfg(cfg):
-    """Reject settings that timm's own class cannot handle."""
+    """Raise an error for settings that timm's own class does not support."""
     heads = cfg.num_heads if isinstance(cfg.num_heads, (list, tuple)) else (cfg.num_heads, 2)
     shared = cfg.mode in ("conv", "max", "avg")
     if cfg.pool_first or not (shared or cfg.mode == "conv_unshared" and max(heads) == 1):

@@ -40,7 +40,7 @@ def class_for(architecture):
 
 
 class ResNet(TimmModel):
-    """timm's ResNet, with `forward_features` and `forward_head`.
+    """timm's ResNet: returns class logits. See also `forward_features` and `forward_head`.
 
     Parameters
     ----------
@@ -96,11 +96,11 @@ class ResNet(TimmModel):
             Same("bn1", "model.bn1"),
             Same("layer{}", "model.layer{}"),
             Same("fc", "head.linear"),
-            Ignored("*.num_batches_tracked"),  # with frozen norms
+            Ignored("*.num_batches_tracked"),  # if the norms are frozen
         )
 
     def forward_features(self, x):
-        """Map `x` to the last stage's feature map, both (batch, channel, height, width)."""
+        """Return the last stage's feature map, with shape (batch, channel, height, width)."""
         return self.model.feature_maps(x)[-1]
 
     def forward_head(self, x, pre_logits=False):

@@ -63,7 +63,7 @@ def _without_suffix(architecture):
 
 
 def _windows(window_size, count):
-    """Return one window size for each stage. A pair of numbers applies to all stages."""
+    """Return one window size for each stage. A single pair (height, width) applies to all."""
     if not isinstance(window_size, (list, tuple)):
         return [(window_size, window_size)] * count
     if len(window_size) == 2 and not isinstance(window_size[0], (list, tuple)):
@@ -72,10 +72,11 @@ def _windows(window_size, count):
 
 
 class SwinTransformer(TimmModel):
-    """timm's Swin, with `forward_features` and `forward_head`. Maps have channels last.
+    """timm's Swin: returns class logits. See also `forward_features` and `forward_head`.
 
-    Along each axis, a window shrinks to fit a smaller map and is then not shifted. A map
-    whose size is not divisible by the window size is padded after the shift.
+    Feature maps have channels last. If the feature map is smaller than the window along an axis,
+    the window shrinks along this axis and is not shifted. A feature map whose size is not divisible
+    by the window size is padded after the shift.
 
     Examples
     --------
@@ -161,7 +162,7 @@ class SwinTransformer(TimmModel):
         return self.head(x, pre_logits)
 
     def _checked(self, x):
-        """Check the image size as timm does. Return the part of the image that patches cover."""
+        """Check the image size as timm does. Return the image, cropped to whole patches."""
         patch, size = self.model.patch_embedding.projection.kernel_size, x.shape[-2:]
         if self.strict and size != self.image_size:
             raise ShapeError(
@@ -181,7 +182,7 @@ class SwinTransformer(TimmModel):
 
 
 class SwinTransformerV2(SwinTransformer):
-    """timm's Swin V2. See `SwinTransformer`."""
+    """timm's Swin V2: returns class logits. For the arguments, see `SwinTransformer`."""
 
     entry_points = _SWINV2
     arguments = _SHARED | dict(act_layer="gelu", pretrained_window_sizes=(0, 0, 0, 0))
@@ -220,7 +221,10 @@ def _settings(args):
 
 
 def _from_authors(name):
-    """Return timm's name for a tensor in the authors' files, where each stage ends with merging."""
+    """Convert a tensor name in the authors' files to timm's name.
+
+    In the authors' files, patch merging ends a stage. In timm, it begins the next stage.
+    """
     start, merging, rest = name.partition(".downsample")
     if merging:
         name = f"layers.{int(start.removeprefix('layers.')) + 1}{merging}{rest}"

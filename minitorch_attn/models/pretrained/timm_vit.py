@@ -1,6 +1,6 @@
 """ViT and DeiT with the timm interface, based on `models/vit.py` and `models/deit.py`.
 
-timm's additions, each with its paper, are in `timm_vit_parts.py`.
+The parts that timm adds from later papers are in `timm_vit_parts.py`.
 """
 
 import math
@@ -43,7 +43,7 @@ def class_for(architecture):
 
 
 class VisionTransformer(TimmModel):
-    """timm's ViT, with `forward_features` and `forward_head`.
+    """timm's ViT: returns class logits. See also `forward_features` and `forward_head`.
 
     Parameters
     ----------
@@ -120,12 +120,12 @@ class VisionTransformer(TimmModel):
             self.make_positions(width)
 
     def make_positions(self, width):
-        """Create position embeddings for the patches and for prefix tokens that have one."""
+        """Create the position embeddings of the patches and, where used, of the prefix tokens."""
         count = self.positioned_prefix + self.grid[0] * self.grid[1]
         self.positions = nn.Parameter(ops.empty(1, count, width))
 
     def make_head(self, args):
-        """Return the linear layer from pooled features to logits."""
+        """Return the linear layer that maps pooled features to logits."""
         return nn.Linear(args.embed_dim, args.num_classes) if args.num_classes else nn.Identity()
 
     def initialize(self, args):
@@ -188,7 +188,7 @@ class VisionTransformer(TimmModel):
         attn_mask : Tensor that broadcasts to (batch, heads, token, token), optional
             Bools, True where attention is allowed, or floats that are added to the scores.
         is_causal : bool
-            Whether tokens attend only to themselves and earlier tokens. Overrides `attn_mask`.
+            Whether each token attends only to itself and earlier tokens. Overrides `attn_mask`.
         """
         x = self._drop_patches(self.embed(x))  # (batch, token, embed)
         x = self.norm_pre(x)
@@ -233,17 +233,17 @@ class VisionTransformer(TimmModel):
         return images
 
     def with_prefix(self, patches):
-        """Return class token, register tokens and patches as (batch, token, embed)."""
+        """Concatenate the prefix tokens and the patches to shape (batch, token, embed)."""
         tokens = [t for t in self.prefix() if t is not None]
         batch, _, width = patches.shape
         return ops.cat([*(t.expand(batch, t.shape[1], width) for t in tokens), patches], 1)
 
     def prefix(self):
-        """Return the tokens before the patches, with None for those that the model lacks."""
+        """Return the class token and the register tokens; None if the model does not have them."""
         return self.class_token, self.register_tokens
 
     def _positions_for(self, grid):
-        """Return the position embeddings of a grid of patches, (1, token, embed)."""
+        """Return the position embeddings for a grid of patches, with shape (1, token, embed)."""
         if not self.args.dynamic_img_size or grid == self.grid:
             return self.positions
         prefix, table = self.positioned_prefix, self.positions[0]
@@ -251,7 +251,7 @@ class VisionTransformer(TimmModel):
         return ops.cat([table[:prefix], patches], 0).unsqueeze(0)
 
     def _drop_patches(self, x):
-        """Drop some patches of each image during training.
+        """During training, drop a random subset of each image's patches.
 
         Li et al. 2022, "Scaling Language-Image Pre-training via Masking", arXiv:2212.00794v2.
         """
@@ -326,7 +326,7 @@ class VisionTransformerDistilled(VisionTransformer):
         return self.class_token, self.distillation_token
 
     def forward_head(self, x, pre_logits=False):
-        """Return the mean of the two heads' logits or, with `pre_logits`, of the heads' inputs."""
+        """Return the mean logits of the two heads or, with `pre_logits`, their mean input."""
         x, distilled = self.head_dropout(x[:, 0]), self.head_dropout(x[:, 1])  # (batch, embed)
         if not pre_logits:
             x, distilled = self.head(x), self.distillation_head(distilled)
@@ -340,7 +340,7 @@ class VisionTransformerDistilled(VisionTransformer):
 
 
 def _draw(layer, name, mode, num_classes):
-    """Initialize a linear layer. `mode` is timm's `weight_init`."""
+    """Initialize a linear layer. `mode` is the value of timm's argument `weight_init`."""
     is_head = name in ("head", "distillation_head")
     if mode == "":
         init.trunc_normal_(layer.weight, std=0.02)

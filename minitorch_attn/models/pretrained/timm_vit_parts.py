@@ -32,7 +32,7 @@ def norm_maker(norm_layer):
 
 
 class NormedAttention(nn.Attention):
-    """Attention that can normalize queries, keys and context.
+    """Attention with optional normalization of the queries and keys, and of the context.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class NormedAttention(nn.Attention):
     make_norm : callable
         Function that creates a normalization layer of a given width.
     qk_norm, scale_norm : bool
-        Whether to normalize queries and keys in each head, and whether to normalize the context.
+        `qk_norm` normalizes the queries and keys of each head. `scale_norm` normalizes the context.
     **options
         Further arguments passed to `nn.Attention`.
 
@@ -82,7 +82,9 @@ class NormedFeedForward(nn.FeedForward):
 
 
 class ScaledBlock(nn.Module):
-    """Scaled block: `x + scale1 attention(norm(x))`, then `x + scale2 feed_forward(norm(x))`.
+    """Pre-norm Transformer block that scales each branch by learned factors (LayerScale).
+
+    The block computes `x + scale1 attention(norm(x))`, then `x + scale2 feed_forward(norm(x))`.
 
     Parameters
     ----------
@@ -147,7 +149,7 @@ def _factors(width, value):
 
 
 class AttentionPool(nn.Module):
-    """Pooling by a learned query that attends to the patches, and a feed-forward network.
+    """Attention pooling: a learned query attends to the patches; a feed-forward network follows.
 
     Parameters
     ----------

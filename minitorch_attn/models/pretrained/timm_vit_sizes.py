@@ -1,7 +1,8 @@
 """timm's names for ViT and DeiT sizes, with the arguments for each.
 
-A name contains the size, the patch size and the image size; `_FAMILIES` lists the other parts.
-Models whose blocks have a different layout (parallel, post-norm, differential) are excluded.
+A name contains the model size, the patch size and the image size. `_FAMILIES` lists the other
+parts of the names. Models with other block layouts (parallel, post-norm, differential) are
+not included.
 """
 
 __all__ = ["DISTILLED", "PLAIN"]

@@ -23,7 +23,7 @@ from .vit_names import file_block_names
 
 __all__ = ["VideoMAEForPreTraining", "VideoMAEForVideoClassification", "VideoMAEModel"]
 
-# Mean and standard deviation of the channels, with which Hugging Face's processor normalizes.
+# Channel means and standard deviations that Hugging Face's processor uses to normalize.
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -55,11 +55,11 @@ class VideoMAEPreTrainedModel(PretrainedModel):
         self.initialize()
 
     def block_options(self):
-        """Return the arguments of the blocks."""
+        """Return the arguments of the encoder blocks."""
         return block_options(self.config)
 
     def add_head(self, config):
-        """Create the modules other than the encoder."""
+        """Create the modules outside the encoder."""
 
     def initialize(self):
         """Initialize matrices from a normal distribution with std `config.initializer_range`."""
@@ -75,11 +75,11 @@ class VideoMAEPreTrainedModel(PretrainedModel):
         )
 
     def other_names(self):
-        """Return the name table's entries for the modules other than the encoder."""
+        """Return the name table's entries for the modules outside the encoder."""
         return []
 
     def run(self, pixel_values, visible, output_attentions, output_hidden_states):
-        """Return (last hidden states, dict of the other outputs).
+        """Run the encoder. Return (last hidden states, dict of the other outputs).
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class VideoMAEPreTrainedModel(PretrainedModel):
 
 
 class VideoMAEModel(VideoMAEPreTrainedModel):
-    """VideoMAE encoder.
+    """VideoMAE encoder: returns one vector for each visible cube of a video.
 
     Examples
     --------
@@ -118,7 +118,7 @@ class VideoMAEModel(VideoMAEPreTrainedModel):
         self, pixel_values=None, bool_masked_pos=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Run the model. The arguments and outputs are the same as in Hugging Face."""
+        """Return the hidden states of a video and the other outputs, as in Hugging Face."""
         visible = None if bool_masked_pos is None else visible_and_masked(bool_masked_pos)[0]
         last, others = self.run(pixel_values, visible, output_attentions, output_hidden_states)
         return result(
@@ -171,7 +171,7 @@ class VideoMAEForPreTraining(VideoMAEPreTrainedModel):
     def target(self, pixel_values):
         """Return the pixels to predict, with shape (batch, cube, pixels).
 
-        Color videos are first mapped back to colors between 0 and 1.
+        For color videos, first undo the processor's normalization, to values from 0 to 1.
         """
         config, video = self.config, pixel_values.transpose(1, 2)
         if config.num_channels == 3:

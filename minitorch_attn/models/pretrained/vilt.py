@@ -33,7 +33,7 @@ class ViltPreTrainedModel(PretrainedModel):
         image_size=384, patch_size=32, num_channels=3, qkv_bias=True, max_image_length=-1,
         tie_word_embeddings=True, num_images=-1, pad_token_id=None,
     )  # fmt: skip
-    old_names = {"mlm_score.bias": "mlm_score.decoder.bias"}  # the bias was beside the layer
+    old_names = {"mlm_score.bias": "mlm_score.decoder.bias"}  # older files
     pools = True
     predicts = False
 
@@ -83,7 +83,7 @@ class ViltPreTrainedModel(PretrainedModel):
         pixel_mask=None, inputs_embeds=None, image_embeds=None, image_token_type_idx=None,
         output_attentions=None, output_hidden_states=None,
     ):  # fmt: skip
-        """Run the model. Return (vectors of words and patches, dict of the other outputs)."""
+        """Run the encoder. Return (vectors of words and patches, dict of the other outputs)."""
         if (pixel_values is None) == (image_embeds is None):
             raise ArgumentError(
                 f"{type(self).__name__}: exactly one of pixel_values and image_embeds must be "
@@ -120,8 +120,8 @@ class ViltModel(ViltPreTrainedModel):
 
     Notes
     -----
-    Hugging Face shuffles the patches. Here they are in raster order, which does not change the
-    vectors of the words.
+    Hugging Face shuffles the patches. Here, the patches are in raster order. The order does not
+    change the vectors of the words.
 
     Examples
     --------
@@ -144,7 +144,7 @@ class ViltModel(ViltPreTrainedModel):
         pixel_mask=None, inputs_embeds=None, image_embeds=None, image_token_type_idx=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Run the model. The arguments and outputs are the same as in Hugging Face.
+        """Return the vectors of words and patches and the other outputs, as in Hugging Face.
 
         Parameters
         ----------
@@ -154,13 +154,14 @@ class ViltModel(ViltPreTrainedModel):
         token_type_ids : int64 Tensor of shape (batch, word), optional
         pixel_values : Tensor of shape (batch, channel, height, width), optional
         pixel_mask : Tensor of shape (batch, height, width), optional
-            1 for pixels, 0 for padding. With `image_embeds`, one number for each embedding.
+            1 for pixels, 0 for padding. With `image_embeds`, the mask has one entry for each
+            embedding.
         inputs_embeds : Tensor of shape (batch, word, embed), optional
             Embeddings to use instead of `input_ids`.
         image_embeds : Tensor of shape (batch, patch, embed), optional
             Embeddings to use instead of `pixel_values`.
         image_token_type_idx : int, default 1
-            Row of the modality embedding for the image.
+            Row of the modality embedding to add to the image's patches.
         output_attentions, output_hidden_states, return_dict : bool, optional
             Default: the value in the configuration.
 
@@ -199,7 +200,7 @@ class ViltForMaskedLM(ViltPreTrainedModel):
         pixel_mask=None, inputs_embeds=None, image_embeds=None, labels=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Same as `ViltModel.forward`.
+        """Return the logits of the words and, with labels, the loss. See `ViltModel.forward`.
 
         Parameters
         ----------

@@ -14,7 +14,7 @@ __all__ = ["VisualBertForPreTraining", "VisualBertModel"]
 
 
 class VisualBertPreTrainedModel(BertPreTrainedModel):
-    """Base class of VisualBERT models: BERT's parameter names, and those of the regions."""
+    """Base class of the VisualBERT models. It adds the regions' parameter names to BERT's."""
 
     model_type = "visual_bert"
     base_prefix = "visual_bert"
@@ -42,14 +42,14 @@ class VisualBertPreTrainedModel(BertPreTrainedModel):
         )  # fmt: skip
 
     def _copy_tables(self, tables):
-        """Copy the words' segment and position embeddings to initialize those of the regions."""
+        """Initialize the regions' segment and position embeddings with copies of the words'."""
         with no_grad():
             for part in ("segment", "position"):
                 source = getattr(tables, f"{part}_embedding").weight
                 getattr(tables, f"region_{part}_embedding").weight.copy_(source)
 
     def more_names(self, prefix):
-        """Return the name-table entries of the regions' embeddings."""
+        """Return the entries of the name table for the embeddings of the regions."""
         stored, ours = prefix + "embeddings.visual_", "bert.embeddings.region_"
         return [
             Same(stored + "projection", ours + "projection"),
@@ -63,7 +63,7 @@ class VisualBertPreTrainedModel(BertPreTrainedModel):
         visual_token_type_ids=None, image_text_alignment=None, output_attentions=None,
         output_hidden_states=None,
     ):  # fmt: skip
-        """Run the model. Return (vectors of words and regions, dict of the other outputs)."""
+        """Run the encoder. Return (vectors of words and regions, dict of the other outputs)."""
         bert = self.bert
         x = embeddings_of(bert.token_embedding, input_ids, inputs_embeds)  # (batch, word, embed)
         if position_ids is not None:
@@ -81,7 +81,7 @@ class VisualBertPreTrainedModel(BertPreTrainedModel):
 
 
 def _joined_mask(words, attention_mask, regions=None, region_mask=None):
-    """Return the mask of the keys: words, then regions."""
+    """Return the key mask: the mask of the words, followed by the mask of the regions."""
     if regions is None:
         return encoder_mask(attention_mask, *words.shape[:2])
     if attention_mask is None and region_mask is None:
@@ -129,7 +129,7 @@ class VisualBertModel(VisualBertPreTrainedModel):
         visual_token_type_ids=None, image_text_alignment=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Run the model. The arguments and outputs are the same as in Hugging Face.
+        """Return the vectors of words and regions and the other outputs, as in Hugging Face.
 
         Parameters
         ----------
@@ -142,7 +142,7 @@ class VisualBertModel(VisualBertPreTrainedModel):
         visual_token_type_ids : int64 Tensor of shape (batch, region), optional
             Segment ids. Default: 1.
         image_text_alignment : int64 Tensor of shape (batch, region, aligned), optional
-            Positions of the words that belong to a region; -1 for none.
+            Positions of the words that belong to each region, padded with -1.
         output_attentions, output_hidden_states, return_dict : bool, optional
             Default: the value in the configuration.
 
@@ -160,7 +160,7 @@ class VisualBertModel(VisualBertPreTrainedModel):
 
 
 class VisualBertForPreTraining(VisualBertPreTrainedModel):
-    """VisualBERT with both pre-training heads: masked words, and whether text and image match."""
+    """VisualBERT with both pre-training heads: masked words and image-text matching."""
 
     predicts = True
 
@@ -173,14 +173,14 @@ class VisualBertForPreTraining(VisualBertPreTrainedModel):
         visual_token_type_ids=None, image_text_alignment=None, output_attentions=None,
         output_hidden_states=None, return_dict=None, labels=None, sentence_image_labels=None,
     ):  # fmt: skip
-        """Same as `VisualBertModel.forward`. The loss requires `labels`.
+        """Return both heads' logits and, with `labels`, the loss. See `VisualBertModel.forward`.
 
         Parameters
         ----------
         labels : int64 Tensor of shape (batch, word + region), optional
             -100 marks positions to ignore.
         sentence_image_labels : int64 Tensor of shape (batch,), optional
-            0 for a text that matches the image, 1 for one that does not.
+            0 if the text matches the image, 1 if it does not.
         """
         x, more = self.run(
             input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, visual_embeds,

@@ -24,13 +24,13 @@ class ViTPreTrainedModel(ImageEncoderModel):
         self.initialize()
 
     def add_head(self, config):
-        """Create the modules other than the encoder. Subclasses must override this method."""
+        """Create the modules outside the encoder. Subclasses must override this method."""
 
     def run(
         self, pixel_values, bool_masked_pos, interpolate, attention_mask, output_attentions,
         output_hidden_states,
     ):  # fmt: skip
-        """Run the model. Return (token vectors, dict of the other outputs)."""
+        """Run the encoder. Return (token vectors, dict of the other outputs)."""
         patches = self.patches_of(pixel_values)  # (batch, patch, embed)
         if bool_masked_pos is not None:
             patches = self.hide(patches, bool_masked_pos)
@@ -74,7 +74,7 @@ class ViTModel(ViTPreTrainedModel):
         self, pixel_values=None, bool_masked_pos=None, interpolate_pos_encoding=None,
         attention_mask=None, output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Run the model. The arguments and outputs are the same as in Hugging Face."""
+        """Return the token vectors of an image and the other outputs, as in Hugging Face."""
         last, others = self.run(
             pixel_values, bool_masked_pos, interpolate_pos_encoding, attention_mask,
             output_attentions, output_hidden_states,

@@ -43,7 +43,7 @@ class VisionModel(PretrainedModel):
         init.trunc_normal_(self.vision.positions.weight, std=std)
 
     def patches_of(self, pixel_values):
-        """Embed the patches in the model's dtype. Returns shape (batch, patch, embed)."""
+        """Return the patch embeddings (batch, patch, embed) in the dtype of the model."""
         if pixel_values is None:
             raise ArgumentError(
                 f"{type(self).__name__}: pixel_values is missing",
@@ -81,7 +81,7 @@ class VisionModel(PretrainedModel):
         return patches * (1.0 - mask) + self.mask_token * mask
 
     def encode(self, tokens, attention_mask, output_attentions, output_hidden_states):
-        """Return (last hidden states, dict of the other outputs).
+        """Run the encoder. Return (last hidden states, dict of the other outputs).
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class ImageEncoderModel(TwoLayouts, VisionModel):
         return NameTable(*table)
 
     def other_names(self):
-        """Return the name table's entries for the modules other than the encoder."""
+        """Return the entries of the name table for the modules outside the encoder."""
         return []
 
 
@@ -142,13 +142,15 @@ def block_options(config):
 
 
 def initialize_layers(model, draw):
-    """Draw the matrices of a model's layers with std `config.initializer_range`; biases are 0.
+    """Initialize the layers of a model: random matrices with std `config.initializer_range`.
+
+    Biases are set to 0.
 
     Parameters
     ----------
     model : PretrainedModel
     draw : callable
-        Function of `nn.init` with an argument `std`.
+        Function of `nn.init` with an argument `std`, which fills the matrices.
     """
     for module in model.modules():
         if isinstance(module, (nn.Linear, nn.Conv2d, nn.Conv3d)):
@@ -173,7 +175,7 @@ def mask_of(attention_mask):
 
 
 class MaskedImageModeling:
-    """Mixin that reconstructs masked patches (SimMIM), for classes with `decoder` and `config`.
+    """Mixin that reconstructs masked patches (SimMIM). The class has `decoder` and `config`.
 
     References
     ----------
@@ -181,7 +183,7 @@ class MaskedImageModeling:
     """
 
     def make_decoder(self, config):
-        """Make a linear layer that maps each token to the pixels of its patch."""
+        """Create the linear layer that maps each token to the pixels of its patch."""
         stride = config.encoder_stride
         pixels = stride**2 * config.num_channels
         return nn.Sequential(
@@ -200,7 +202,7 @@ class MaskedImageModeling:
             )
 
     def reconstruct(self, tokens):
-        """Reconstruct images (batch, channel, height, width) from tokens (batch, token, embed)."""
+        """Map tokens (batch, token, embed) to images (batch, channel, height, width)."""
         patches = tokens[:, self.vision.num_prefix :]
         batch, count, embed_dim = patches.shape
         side = int(count**0.5)

@@ -1,8 +1,9 @@
 """Parameter names of ViT, DeiT and ViTMAE in the two layouts that Hugging Face uses.
 
-Published folders, and folders that transformers writes, use names such as
-`encoder.layer.3.attention.attention.query`; the classes of transformers 5 use names such as
-`layers.3.attention.q_proj`. Both layouts can be read. A loaded model is saved in the same layout.
+Files, both published and written by transformers, use names such as
+`encoder.layer.3.attention.attention.query`. The classes of transformers 5 use names such as
+`layers.3.attention.q_proj`. Our models load both layouts, and save a loaded model in the layout
+that its file had.
 """
 
 import re
@@ -12,14 +13,14 @@ from .names import Same
 
 __all__ = ["TwoLayouts", "Unsqueezed", "block_names", "encoder_names", "file_block_names"]
 
-# Name of a block's part in files -> name in the classes of transformers 5.
+# Name of a part of a block in files -> its name in the classes of transformers 5.
 _PARTS = {
     "attention.attention.query": "attention.q_proj", "attention.attention.key": "attention.k_proj",
     "attention.attention.value": "attention.v_proj", "attention.output.dense": "attention.o_proj",
     "intermediate.dense": "mlp.fc1", "output.dense": "mlp.fc2",
     "layernorm_before": "layernorm_before", "layernorm_after": "layernorm_after",
 }  # fmt: skip
-# Name of a stack of blocks in files -> name in the classes. For the decoder of MAE, published files
+# Name of a stack of blocks in files -> its name in the classes. For MAE's decoder, published files
 # use "decoder.decoder_layers", and transformers 5 writes "decoder.decoder_encoder.layer".
 _STACKS = {
     "encoder.layer": "layers",
@@ -42,12 +43,12 @@ class Unsqueezed(Same):
 
 
 def block_names(stored, ours):
-    """Return the name-table entries of a stack of blocks.
+    """Return the entries of the name table for a stack of blocks.
 
     Parameters
     ----------
     stored, ours : str
-        Prefixes of a block's names, with `{}` for its number.
+        Prefix of the names of a block, with `{}` for the number of the block.
     """
     return [
         Same(stored + "attention.o_proj", ours + "attention.out_proj"),
@@ -60,14 +61,14 @@ def block_names(stored, ours):
 
 
 def file_block_names(stored, ours):
-    """Return the same entries as `block_names`, for classes that only have the names in files."""
+    """Return the entries of `block_names` for classes that have only the names used in files."""
     parts = {entry.stored: entry.ours[0] for entry in block_names("", "")}
     parts |= {f"attention.{x}_proj": f"attention.{x}_proj" for x in "qkv"}
     return [Same(stored + old, ours + parts[new]) for old, new in _PARTS.items()]
 
 
 def encoder_names(prefix):
-    """Return the name-table entries of a model whose attribute `vision` is a `VisionTransformer`.
+    """Return the name-table entries for a `VisionTransformer` in the attribute `vision`.
 
     Parameters
     ----------
@@ -94,8 +95,8 @@ class TwoLayouts(PretrainedModel):
     Attributes
     ----------
     stacks : dict of str, or None
-        Names of the stacks of blocks, {name in the classes: name in files}. None if the files use
-        the names of the classes.
+        Names of the stacks of blocks, as {name in the classes: name in the files}. None if the
+        files use the same names as the classes.
     """
 
     stacks = {"layers": "encoder.layer", "decoder.decoder_layers": "decoder.decoder_layers"}

@@ -15,7 +15,7 @@ __all__ = ["ViTMAEForPreTraining", "ViTMAEModel"]
 
 
 class ViTMAEPreTrainedModel(ImageEncoderModel):
-    """Base class for the ViTMAE models. Their encoder reads only the visible patches."""
+    """Base class for the ViTMAE models. The encoder receives only the visible patches."""
 
     model_type = "vit_mae"
     base_prefix = "vit"
@@ -32,7 +32,7 @@ class ViTMAEPreTrainedModel(ImageEncoderModel):
         self.initialize()
 
     def add_head(self, config):
-        """Create the modules other than the encoder."""
+        """Create the modules outside the encoder."""
 
     def initialize(self):
         fixed = self.vision.positions.weight.detach().clone()
@@ -44,7 +44,7 @@ class ViTMAEPreTrainedModel(ImageEncoderModel):
         self, pixel_values, noise, interpolate, attention_mask, output_attentions,
         output_hidden_states,
     ):  # fmt: skip
-        """Return (tokens, mask as floats, ids_restore, dict of the other outputs)."""
+        """Run the encoder. Return (tokens, float mask, ids_restore, dict of the other outputs)."""
         positions = self.positions_of(pixel_values, interpolate)
         patches = self.patches_of(pixel_values) + positions[1:]  # (batch, patch, embed)
         batch, count, embed_dim = patches.shape
@@ -59,7 +59,7 @@ class ViTMAEPreTrainedModel(ImageEncoderModel):
 
 
 class ViTMAEModel(ViTMAEPreTrainedModel):
-    """ViTMAE encoder, which reads the patches that are not masked.
+    """ViTMAE encoder: returns the vectors of the class token and the visible patches.
 
     Examples
     --------
@@ -128,14 +128,14 @@ class ViTMAEForPreTraining(ViTMAEPreTrainedModel):
     def decode(self, encoded, restore, interpolate):
         """Predict the pixels of all patches, with shape (batch, patch, pixels)."""
         weight, count = self.decoder.positions.weight, restore.shape[1]
-        if interpolate:  # along the sequence, not over rows and columns, as in Hugging Face
+        if interpolate:  # in one dimension, as in Hugging Face
             old = weight.shape[0] - 1
             patches = interpolate_positions(weight[1:], (1, old), (1, count))
             weight = ops.cat([weight[:1], patches], 0)
         return self.decoder.decode(self.decoder.fill(encoded, restore) + weight)
 
     def target(self, pixel_values, interpolate):
-        """Return the original pixels, normalized per patch if `norm_pix_loss` is set."""
+        """Return the pixels to predict, normalized per patch if `config.norm_pix_loss` is set."""
         patches = self.patchify(pixel_values, interpolate)
         if not self.config.norm_pix_loss:
             return patches

@@ -21,10 +21,10 @@ __all__ = [
 
 
 class PositionConvolution(nn.Module):
-    """Parameters of a weight-normalized convolution that published folders contain.
+    """Unused weight-normalized convolution, kept because published folders contain it.
 
     In wav2vec 2.0, the output of this convolution encodes positions. Hugging Face's Conformer
-    class has the parameters but does not use them.
+    class has its parameters but does not use them.
     """
 
     def __init__(self, config):
@@ -42,7 +42,7 @@ class Wav2Vec2ConformerPreTrainedModel(PretrainedModel):
     model_type = "wav2vec2-conformer"
     base_prefix = "wav2vec2_conformer"
     defaults = DEFAULTS
-    old_names = {  # of PyTorch's older weight_norm
+    old_names = {  # names in PyTorch's old weight_norm
         ".conv.weight_g": ".conv.parametrizations.weight.original0",
         ".conv.weight_v": ".conv.parametrizations.weight.original1",
     }
@@ -69,7 +69,7 @@ class Wav2Vec2ConformerPreTrainedModel(PretrainedModel):
         self.initialize()
 
     def add_head(self, config):
-        """Create the modules other than the encoder."""
+        """Create the modules outside the encoder."""
 
     def initialize(self):
         """Initialize the parameters as Hugging Face does."""
@@ -117,7 +117,7 @@ class Wav2Vec2ConformerPreTrainedModel(PretrainedModel):
         self, input_values, attention_mask, mask_time_indices, output_attentions,
         output_hidden_states,
     ):  # fmt: skip
-        """Return (frames after the adapter, normalized features, dict of the other outputs)."""
+        """Return (frames after the adapter, normalized features, dict of other outputs)."""
         if input_values is None:
             raise ArgumentError(
                 f"{type(self).__name__}: input_values is missing",
@@ -138,7 +138,7 @@ class Wav2Vec2ConformerPreTrainedModel(PretrainedModel):
         return last, features, vars(found)
 
     def output_lengths(self, lengths, add_adapter=None):
-        """Return the number of frames for waveforms of `lengths` samples."""
+        """Return the number of frames that waveforms of `lengths` samples produce."""
         config, lengths = self.config, self.audio.features.output_lengths(lengths)
         if config.add_adapter if add_adapter is None else add_adapter:
             for _ in range(config.num_adapter_layers):
@@ -146,15 +146,15 @@ class Wav2Vec2ConformerPreTrainedModel(PretrainedModel):
         return lengths
 
     def frames_of(self, attention_mask, frames, add_adapter=False):
-        """Convert a sample mask to a frame mask (batch, frame), True for sound; None stays None."""
+        """Convert a sample mask to a frame mask (batch, frame), True for sound. None stays None."""
         if attention_mask is None:
             return None
         lengths = self.output_lengths((attention_mask != 0).sum(-1), add_adapter)
-        last = (lengths - 1) % frames  # Hugging Face counts from the end if no frame is left
+        last = (lengths - 1) % frames  # as in Hugging Face, -1 is the last frame
         return ops.arange(frames, device=last.device) <= last.unsqueeze(-1)
 
     def hide(self, x, mask_time_indices, frames):
-        """Replace masked frames by the mask vector and masked features by 0, during training."""
+        """Apply SpecAugment: replace masked frames by the mask vector, masked features by 0."""
         config = self.config
         if not config.apply_spec_augment:
             return x
@@ -183,7 +183,7 @@ class Wav2Vec2ConformerPreTrainedModel(PretrainedModel):
 
 
 def _adapter(config):
-    """Return the arguments of the adapter, or None without one."""
+    """Return the arguments of the adapter, or None if the model does not have an adapter."""
     if not config.add_adapter:
         return None
     return dict(
@@ -194,7 +194,7 @@ def _adapter(config):
 
 
 class Wav2Vec2ConformerModel(Wav2Vec2ConformerPreTrainedModel):
-    """Wav2Vec2-Conformer encoder.
+    """Wav2Vec2-Conformer encoder: returns one vector for each frame of a waveform.
 
     Examples
     --------
@@ -213,7 +213,7 @@ class Wav2Vec2ConformerModel(Wav2Vec2ConformerPreTrainedModel):
         self, input_values=None, attention_mask=None, mask_time_indices=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Run the model. The arguments and outputs are the same as in Hugging Face.
+        """Return the hidden states of waveforms and the other outputs, as in Hugging Face.
 
         Parameters
         ----------
@@ -236,7 +236,7 @@ class Wav2Vec2ConformerModel(Wav2Vec2ConformerPreTrainedModel):
 
 
 class Wav2Vec2ConformerForCTC(Wav2Vec2ConformerPreTrainedModel):
-    """Wav2Vec2-Conformer with a linear layer that labels each frame, for CTC."""
+    """Wav2Vec2-Conformer for CTC: a linear layer computes the label logits of each frame."""
 
     def add_head(self, config):
         if config.vocab_size is None:
@@ -254,7 +254,7 @@ class Wav2Vec2ConformerForCTC(Wav2Vec2ConformerPreTrainedModel):
         Parameters
         ----------
         labels : int64 Tensor of shape (batch, label), optional
-            Labels. Entries equal to -100 or to `config.pad_token_id`, the blank, are ignored.
+            Label ids. Entries equal to -100 or `config.pad_token_id` (the blank) are ignored.
         """
         last, _, others = self.run(
             input_values, attention_mask, None, output_attentions, output_hidden_states
@@ -283,17 +283,17 @@ class Wav2Vec2ConformerForCTC(Wav2Vec2ConformerPreTrainedModel):
 
 
 class _WeightedLayers(Wav2Vec2ConformerPreTrainedModel):
-    """Base class for heads that read the last output or a weighted mean of the hidden states."""
+    """Base class for heads on the last output or on a weighted mean of the hidden states."""
 
     def add_weights(self, config):
-        """Create the weights of the hidden states, if the configuration asks for them."""
+        """Create the weights of the hidden states if `config.use_weighted_layer_sum` is set."""
         config.refuse(type(self).__name__, add_adapter=False)
         if config.use_weighted_layer_sum:
             count = config.num_hidden_layers + 1
             self.layer_weights = nn.Parameter(ops.full((count,), 1.0 / count))
 
     def weighted(self, input_values, attention_mask, output_attentions, output_hidden_states):
-        """Return (frames, dict of the other outputs)."""
+        """Return (frame vectors that the head reads, dict of the other outputs)."""
         wants = output_hidden_states
         wants = self.config.get("output_hidden_states", False) if wants is None else wants
         needs = self.config.use_weighted_layer_sum

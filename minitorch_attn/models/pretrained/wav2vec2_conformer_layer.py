@@ -48,7 +48,7 @@ def block_names(stored, ours):
 
 
 class Wav2Vec2ConformerEncoderLayer(PretrainedModel):
-    """A single Conformer block, with the names and arguments of Hugging Face's layer."""
+    """One Conformer block with the parameter names and arguments of Hugging Face's layer."""
 
     model_type = "wav2vec2-conformer"
     defaults = DEFAULTS
@@ -69,16 +69,16 @@ class Wav2Vec2ConformerEncoderLayer(PretrainedModel):
         return NameTable(*block_names("", "block."))
 
     def forward(self, hidden_states, attention_mask=None, relative_position_embeddings=None):
-        """Apply the block.
+        """Return (output of the block, attention weights).
 
         Parameters
         ----------
         hidden_states : Tensor of shape (batch, frame, embed)
         attention_mask : Tensor, optional
-            Mask (batch, frame), 1 for frames, 0 for padding; or a mask with four axes.
+            Mask of shape (batch, frame), 1 for frames and 0 for padding, or a mask with four axes.
         relative_position_embeddings : Tensor, optional
-            Encodings of the distances, (1 or batch, 2 * frame - 1, embed); for rotary positions,
-            cosines and sines (2, frame, 1, 1, head_dim).
+            Encodings of the distances, of shape (1 or batch, 2 * frame - 1, embed). For rotary
+            positions: cosines and sines of shape (2, frame, 1, 1, head_dim).
         """
         positions = relative_position_embeddings
         if self.config.position_embeddings_type == "rotary":

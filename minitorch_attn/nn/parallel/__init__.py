@@ -1,8 +1,8 @@
 """Parallel modules, which divide a model or a batch among several workers, with PyTorch's names.
 
-They split the batch (DataParallel, DistributedDataParallel), the heads and hidden features
-(tensor_parallel), the tokens (SequenceParallel) or the layers (GPipe). `mt.nn` imports this package
-on first use, because it needs `distributed`.
+DataParallel and DistributedDataParallel split the batch, tensor_parallel splits the heads and
+hidden features, SequenceParallel splits the tokens, and GPipe splits the layers. `mt.nn` imports
+this package on first use, because the package imports `distributed`.
 """
 
 from ...absent_names import absent as _absent

@@ -9,7 +9,7 @@ __all__ = ["broadcast_tensors", "start_broadcast"]
 
 
 def broadcast_tensors(tensors, group=None, src=0):
-    """Set tensors on all ranks to those of one rank.
+    """Copy tensors from one rank to all other ranks, in place.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def broadcast_tensors(tensors, group=None, src=0):
 
 
 def start_broadcast(tensors, group=None, src=0):
-    """Start the messages of `broadcast_tensors`; return a function that waits for the result."""
+    """Start the messages of `broadcast_tensors`. Return a function that waits for the result."""
     batches = {}
     for t in tensors:
         batches.setdefault((str(t.dtype), device_of(t.array)), []).append(t)

@@ -16,37 +16,39 @@ __all__ = ["DistributedDataParallel"]
 
 
 class DistributedDataParallel(Module):
-    r"""Average the gradients of a module over all processes during the backward pass.
+    r"""Wrapper that averages the gradients of a module over all processes in the backward pass.
 
-    Each process, or rank, calls the module with its own examples. After `loss.backward()`, every
-    rank has the same gradients, those of the mean loss over the examples of all ranks, so if the
-    optimizers are identical, the copies of the model remain identical.
+    Each process, or rank, calls the module with its own examples. After `loss.backward()`, all
+    ranks have the same gradients: the gradients of the mean loss over the examples of all ranks. If
+    the optimizers are identical, the copies of the model therefore remain identical.
 
     Parameters
     ----------
     module : Module
-        Its parameters and buffers are set to those of rank 0.
+        Module to train. All ranks get the parameters and buffers of rank 0.
     device_ids, output_device : None
-        Accepted for programs written for PyTorch; the module stays where it is.
+        Accepted for compatibility with PyTorch. The module stays on its device.
     dim : int, default 0
         The batch axis, which must be 0.
     broadcast_buffers : bool, default True
-        Whether each forward pass in training starts with the buffers of rank 0, such as the running
-        statistics of batch normalization, which each rank computes from its own examples.
+        Whether each forward pass in training first copies the buffers of rank 0 to all ranks. Such
+        buffers are, for example, the running statistics of batch normalization, which each rank
+        computes from its own examples.
     process_group : ProcessGroup, optional
-        Ranks that share the batch. Default: all.
+        Ranks that share the batch. Default: all ranks.
     bucket_cap_mb : float, default 25
-        Size in MiB at which a bucket of gradients is full; 1 MiB for the first bucket.
+        Size in MiB at which a bucket of gradients is full. The first bucket has 1 MiB.
     find_unused_parameters : bool, default False
-        Whether a forward pass may leave out some parameters. Their gradients count as zero. With
-        one more message, the ranks find the parameters that none used; those keep their `.grad`.
+        Whether a forward pass may leave some parameters unused. Their gradients count as zero. The
+        ranks exchange one additional message to find the parameters that no rank used. These
+        parameters keep their `.grad`.
     gradient_as_bucket_view : bool, default False
-        Must be False: gradients have their own memory.
+        Must be False, because gradients have their own memory.
 
     Attributes
     ----------
     module : Module
-        The module given. Entries of the state dict start with `module.`, as in PyTorch.
+        The wrapped module. The names in the state dict start with `module.`, as in PyTorch.
 
     Raises
     ------
@@ -57,24 +59,26 @@ class DistributedDataParallel(Module):
 
     Notes
     -----
-    *Equation.* Let rank k of N have n_k of the n examples, with the mean loss
-    L_k = (1/n_k) sum_i l_i over its own. The mean over all examples is a weighted mean of these:
+    *Equation.* Let rank k of N have n_k of the n examples, and let L_k = (1/n_k) sum_i l_i be the
+    mean loss over its examples. The mean loss L over all examples is a weighted mean of the L_k:
 
         L = (1/n) sum_k sum_i l_i = sum_k (n_k/n) L_k,   and with n_k = n/N:   L = (1/N) sum_k L_k.
 
-    Differentiation is linear, so dL/dw = (1/N) sum_k dL_k/dw: the mean of the local gradients,
-    which is what the ranks compute. With unequal parts, multiply each rank's loss by N n_k / n.
+    Differentiation is linear, so dL/dw = (1/N) sum_k dL_k/dw. The ranks compute this mean of their
+    gradients. If the n_k differ, multiply the loss of each rank by N n_k / n.
 
-    *What overlaps.* A hook on each parameter copies its gradient into a bucket as soon as it is
-    complete, starting with the last layers. A full bucket is sent by a non-blocking all-reduce,
-    while the engine goes on with the earlier layers. The hook of the last parameter to arrive waits
-    for all buckets and writes the means into `.grad`, so the wait is at the end of `backward()`.
-    MPI may transfer messages only while one of its functions runs, so each hook calls one.
+    *Overlap.* Each parameter has a hook that copies its gradient into a bucket as soon as the
+    gradient is complete. The last layers come first. A non-blocking all-reduce sends each full
+    bucket while the engine continues with the earlier layers. The hook of the last gradient waits
+    for all buckets and writes the means into `.grad`, so all waiting is at the end of `backward()`.
+    MPI may transfer messages only while one of its functions runs, so each hook calls such a
+    function.
 
-    *Dropout.* In training, the forward pass draws the masks of its own rows of the batch
-    (`backend.batch_part`): rank k of N with n rows has the rows k n to (k + 1) n - 1. With the same
-    seed on each rank, the result equals that of one process with the whole batch, for every N. This
-    requires that all ranks have the same number of rows and that the batch is the first axis.
+    *Dropout.* In training, each rank draws the dropout masks of its own rows of the batch
+    (`backend.batch_part`): rank k of N with n rows has the rows k n to (k + 1) n - 1. If all ranks
+    have the same seed, the result is the same as in a single process with the whole batch, for
+    every N. This requires that all ranks have the same number of rows and that the batch is the
+    first axis.
 
     Li et al. 2020 [1]_ describe the buckets and the hooks of PyTorch's class.
 
@@ -154,9 +158,9 @@ class DistributedDataParallel(Module):
 
     @contextmanager
     def no_sync(self):
-        """Do not average gradients inside the `with` block, but add up this rank's own in `.grad`.
+        """Inside the `with` block, add up this rank's gradients in `.grad` without averaging.
 
-        The next backward pass after a forward pass outside the block averages the sums.
+        After the block, the next forward and backward pass averages the sums.
         """
         before, self.synchronizes = self.synchronizes, False
         try:
@@ -200,7 +204,7 @@ def _refuse_tokens_first(module):
 
 
 def _drops(layer):
-    """Return True if a layer has dropout, as a layer of its own or as a setting."""
+    """Return True if a layer is a dropout layer or has a dropout setting."""
     if isinstance(layer, DropPath):
         return layer.drop_prob > 0
     rate = layer.p if isinstance(layer, Dropout) else getattr(layer, "dropout", 0.0)

@@ -1,8 +1,8 @@
 """Average gradients over ranks in buckets, while the backward pass continues.
 
-Each parameter has a hook that copies its gradient into a bucket. A full bucket is sent at once,
-without waiting for the result, so that its messages travel while the engine differentiates the
-earlier layers.
+Each parameter has a hook that copies its gradient into a bucket. A full bucket is sent immediately,
+without waiting for the result. Its messages are transferred while the engine continues with the
+backward pass of the earlier layers.
 """
 
 import math
@@ -22,15 +22,15 @@ FIRST_BYTES = 2**20  # the first bucket is small, as in PyTorch, so that sending
 
 
 class GradientReducer:
-    """Averages the gradients of some parameters over the ranks of a group, in every backward pass.
+    """Averages the gradients of parameters over the ranks of a group, in every backward pass.
 
     Parameters
     ----------
     named_parameters : iterable of (str, Tensor)
-        Parameters; those that do not require grad are left out.
+        Parameters with their names. Parameters that do not require grad are ignored.
     group : ProcessGroup, optional
     bucket_bytes : int
-        Size at which a bucket is full; 1 MiB for the first bucket.
+        Size at which a bucket is full. The first bucket has 1 MiB.
     find_unused : bool, default False
         Whether parameters without a gradient are allowed; see `DistributedDataParallel`.
 
@@ -52,18 +52,19 @@ class GradientReducer:
         self._start_again()
 
     def _start_again(self):
-        self._arrived = set()  # parameters whose gradient is in its bucket
-        self._unused = set()  # those that the forward pass did not use
+        self._arrived = set()  # parameters whose gradients are in the buckets
+        self._unused = set()  # parameters that the forward pass did not use
         self._numbered = False
-        self._sent = 0  # number of buckets that are on their way
+        self._sent = 0  # number of buckets that are being sent
 
     def prepare(self, outputs):
         """Prepare for the backward pass from some output tensors.
 
-        The engine processes nodes in order of decreasing number. A leaf gets its number when
-        it is created, before the forward pass, so all leaves would come last, when no computation
-        is left to overlap with sending. Therefore each leaf gets a new number, just below those of
-        the nodes that use it, so that it is processed as soon as its gradient is complete.
+        The engine processes the nodes of the graph in order of decreasing number. A leaf gets its
+        number when it is created, before the forward pass. The engine would therefore process all
+        leaves last, when no computation is left to overlap with sending. To avoid this, each leaf
+        gets a new number, just below the numbers of the nodes that use it. The engine then
+        processes the leaf as soon as its gradient is complete.
 
         Parameters
         ----------
@@ -73,7 +74,7 @@ class GradientReducer:
         Raises
         ------
         GraphError
-            If a parameter was not used, or the last backward pass missed one.
+            If a parameter was not used, or if the last backward pass did not reach a parameter.
         """
         if self._arrived:
             missing = set(range(len(self.names))) - self._arrived
@@ -97,7 +98,7 @@ class GradientReducer:
         self._numbered = True
 
     def _attach(self):
-        """Add hooks to new leaves; switching `requires_grad` off and on creates a new leaf."""
+        """Add hooks to new leaves. Switching `requires_grad` off and on creates a new leaf."""
         for i, p in enumerate(self.parameters):
             leaf = p._edge and p._edge[0]
             if leaf is not self._leaves[i]:
@@ -111,14 +112,14 @@ class GradientReducer:
             f"DistributedDataParallel: {verb} some parameters, so the ranks would wait forever",
             got=listed,
             expected="a gradient for every parameter, in every backward pass",
-            hint="pass find_unused_parameters=True, or set requires_grad=False for them; all "
-            "outputs of the module must take part in the loss",
+            hint="pass find_unused_parameters=True, or set requires_grad=False for them. The "
+            "loss must depend on all outputs of the module",
         )
 
     # Backward pass
 
     def _receive(self, index, parameter):
-        """Put a leaf's complete gradient into its bucket; this is the leaf's hook."""
+        """Hook of a leaf: put the complete gradient into its bucket."""
         if not self.enabled:
             return
         if not self._arrived:
@@ -146,7 +147,7 @@ class GradientReducer:
     def _send_full(self):
         """Send the buckets that are full, in the same order on all ranks."""
         for bucket in self.buckets[: self._sent]:
-            bucket.work.is_completed()  # lets MPI move the messages on: it has no thread for that
+            bucket.work.is_completed()  # lets MPI transfer messages
         while self._sent < len(self.buckets):
             bucket = self.buckets[self._sent]
             if not all(i in self._arrived for i in bucket.indices):
@@ -165,7 +166,7 @@ class GradientReducer:
         self._start_again()
 
     def _used_anywhere(self):
-        """Return, for each parameter, whether it has a gradient on any rank."""
+        """Return a list that says for each parameter whether it has a gradient on any rank."""
         used = [i not in self._unused for i in range(len(self.parameters))]
         if not self.find_unused:
             return used
@@ -178,7 +179,7 @@ class _Bucket:
     """Gradients of parameters with the same dtype and device, stored consecutively in one array."""
 
     def __init__(self, parameters):
-        """Create the array for a list of (index, parameter)."""
+        """Create the array for a list of (index, parameter) pairs."""
         self.indices = [i for i, _ in parameters]
         first = parameters[0][1].array
         sizes = [p.array.size for _, p in parameters]
@@ -205,7 +206,7 @@ class _Bucket:
 
 
 def _buckets(parameters, most):
-    """Assign parameters to buckets, last parameter first: the order in which gradients arrive.
+    """Assign parameters to buckets, last parameter first, in the order of their gradients.
 
     Returns
     -------

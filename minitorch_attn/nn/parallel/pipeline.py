@@ -1,4 +1,4 @@
-"""Pipeline parallelism (GPipe): each rank holds some of the layers, and passes activations on."""
+"""Pipeline parallelism (GPipe): each rank has some of the layers and sends activations on."""
 
 from ...autograd.modes import no_grad
 from ...backend.random import own_offsets, reserve_offsets
@@ -26,7 +26,7 @@ _MOST_AXES = 7
 
 @names_arguments
 def gpipe_schedule(stages, micro_batches):
-    r"""Return the schedule of GPipe: what every stage does in every time slot.
+    r"""Return the schedule of GPipe: the task of every stage in every time slot.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ def gpipe_schedule(stages, micro_batches):
     Notes
     -----
     Stage s can compute micro-batch m one slot after stage s - 1, in slot s + m. The last forward
-    pass ends after M + N - 1 slots. The backward passes start at the last stage, with the last
-    micro-batch, and mirror the forward passes in time. Each stage works in 2 M of the slots, so the
-    fraction of idle slots, the bubble, is
+    pass ends after M + N - 1 slots. The backward passes begin at the last stage, with the last
+    micro-batch. Their order is the order of the forward passes, reversed in time. Each stage works
+    in 2 M of the slots. The fraction of idle slots, called the bubble, is
 
         1 - 2 M / (2 (M + N - 1)) = (N - 1) / (M + N - 1).
 
@@ -84,14 +84,15 @@ def bubble_fraction(schedule):
 
 
 class GPipe(Module):
-    r"""A sequence of layers that is cut into stages, one for each rank.
+    r"""Pipeline-parallel sequence of layers: divided into stages, one for each rank.
 
     Parameters
     ----------
     layers : sequence of Module
-        The layers of the whole model, each with one input and one output; see `pipeline_layers` for
-        models such as `models.GPT`. The parameters must be equal on all ranks; use the same
-        `mt.manual_seed`. This rank keeps its own stage; the caller should drop the others.
+        The layers of the whole model, each with one input and one output. For models such as
+        `models.GPT`, see `pipeline_layers`. The parameters must be equal on all ranks, so use the
+        same `mt.manual_seed`. This object keeps only the layers of its own stage. To save memory,
+        the caller should delete the other layers.
     micro_batches : int
         Number M of equal parts into which a batch is divided.
     group : ProcessGroup, optional
@@ -100,7 +101,7 @@ class GPipe(Module):
     Attributes
     ----------
     stage : ModuleDict
-        The rank's own layers, each named by its index in the whole sequence.
+        The layers of this rank. Their names are their indices in the whole sequence.
     schedule : list
         See `gpipe_schedule`.
 
@@ -116,15 +117,15 @@ class GPipe(Module):
 
         dL/dw = (1/M) sum_m dL_m/dw,   L = (1/M) sum_m L_m,
 
-    so the updates do not depend on M, or on the number of stages. Each boundary between stages
-    carries, per step, M activations forward, M gradients back and one message with the shape.
+    so the updates do not depend on M or on the number of stages. In each step, neighboring stages
+    exchange M activations, M gradients and one message with the shape.
 
-    A parameter that several stages use, such as a GPT's tied embedding, is stored on each of their
-    ranks; `step` adds up its gradients, so that the copies stay equal.
+    If several stages use the same parameter, such as the tied embedding of a GPT, each of their
+    ranks has a copy. `step` adds up the gradients of the copies, so the copies stay equal.
 
-    Dropout: each layer draws the masks of each micro-batch from a range of counters of its own. The
-    masks therefore do not depend on the number of ranks, but they differ from those of a batch that
-    is not divided into micro-batches.
+    Dropout: each layer and micro-batch has a separate range of random counters. The dropout masks
+    therefore do not depend on the number of ranks. They differ from the masks of a batch that is
+    not divided into micro-batches.
 
     Examples
     --------
@@ -157,9 +158,9 @@ class GPipe(Module):
         Parameters
         ----------
         inputs : Tensor of shape (batch, ...)
-            Inputs of the first layer; the other stages do not read them.
+            Inputs of the first layer. Only the first stage reads them.
         targets : Tensor of shape (batch, ...)
-            Read by the last stage.
+            Targets of the loss. Only the last stage reads them.
         loss : callable
             Function `loss(output, target)` that returns the mean over a micro-batch.
 
@@ -181,9 +182,9 @@ class GPipe(Module):
         return total.item()
 
     def forward(self, inputs):
-        """Return the output of the last layer on the last rank, and None on the others.
+        """Return the output of the last layer on the last rank, and None on the other ranks.
 
-        It does not record a graph.
+        The forward pass does not record a graph.
         """
         with no_grad():
             run = _Run(self, inputs, None, None)
@@ -195,7 +196,7 @@ class GPipe(Module):
         return cat([run.outputs[number] for number in range(self.micro_batches)])
 
     def _sum_gradient(self, parameter, stages):
-        """Sum a shared parameter's gradients on its first stage, and send the sum to the others."""
+        """Sum a shared parameter's gradients on its first stage; send the sum to other stages."""
         first, *others = stages
         gradient = parameter.grad.detach()
         if self.rank != first:
@@ -211,7 +212,7 @@ class GPipe(Module):
 
 
 def _shared_parameters(stages, rank):
-    """Return (parameter, its stages) for each parameter that this rank shares with others."""
+    """Return (parameter, its stages) for each parameter that this rank shares."""
     places = {}
     for number, layers in enumerate(stages):
         found = {id(p): p for layer in layers for p in layer.parameters()}
@@ -252,7 +253,7 @@ class _Run:
         self.outputs[number] = x
 
     def backward(self, number):
-        """Compute the gradients for one micro-batch, and send that of the input back."""
+        """Compute the gradients for one micro-batch, and send the input gradient back."""
         output, x = self.outputs.pop(number), self.inputs.pop(number) if not self.first else None
         if self.last:
             output.backward()
@@ -272,7 +273,7 @@ class _Run:
         self.works.append(isend(x, group=self.pipeline.group, group_dst=stage))
 
     def _send_output(self, x, number):
-        """Send an activation; before a batch's first activation, send its dtype and shape."""
+        """Send an activation. Before the first activation of a batch, send its dtype and shape."""
         after = self.pipeline.rank + 1
         if number == 0:
             if x.dtype.name not in _DTYPES or x.ndim > _MOST_AXES:
@@ -287,7 +288,7 @@ class _Run:
         self._send(x, after)
 
     def _receive_input(self):
-        """Receive an activation from the previous stage, as a leaf that requires grad."""
+        """Return an activation received from the previous stage, as a leaf that requires grad."""
         before, group = self.pipeline.rank - 1, self.pipeline.group
         device = next((p.device for p in self.pipeline.parameters()), "cpu")
         if self.like is None:
@@ -314,7 +315,7 @@ def _micro_batches(batch, count):
 
 
 class _Embedding(Module):
-    """First layer of a language model: its `embed` method, with the layers that it needs."""
+    """First layer of a language model: its `embed` method, with the layers that it uses."""
 
     def __init__(self, model):
         super().__init__()
@@ -330,7 +331,7 @@ class _Embedding(Module):
 
 @names_arguments
 def pipeline_layers(model):
-    """Return a GPT's layers for `GPipe`: the embedding, each block, and the norm with the head.
+    """Return a GPT's layers for `GPipe`: the embedding, every block, and the norm with the head.
 
     Parameters
     ----------

@@ -1,17 +1,17 @@
-"""Replace modules in a model by other modules under the same names."""
+"""Replace modules in a model by other modules with the same names."""
 
 __all__ = ["replace_modules"]
 
 
 def replace_modules(model, choose):
-    """Replace modules of a model in place. A module with several names is replaced under each.
+    """Replace modules of a model in place. A shared module is replaced in all its places.
 
     Parameters
     ----------
     model : Module
     choose : callable
-        Function from a module to its replacement, or None to keep it. The children of a module that
-        is replaced are not visited.
+        Function that returns the replacement of a module, or None to keep the module. It is not
+        called for the children of a replaced module.
 
     Returns
     -------

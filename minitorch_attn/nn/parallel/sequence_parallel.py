@@ -1,4 +1,4 @@
-"""Sequence parallelism: each rank holds some of the tokens of every sequence."""
+"""Sequence parallelism: each rank has some of the tokens of every sequence."""
 
 from ... import ops
 from ...autograd.modes import no_grad
@@ -22,17 +22,18 @@ class RingAttention(Attention):
     Parameters
     ----------
     attention : Attention
-        Layer whose parameters this one shares.
+        Layer whose parameters are shared.
     group : ProcessGroup, optional
         Default: all ranks.
     order : {"zigzag", "contiguous"}, default "zigzag"
-        Which tokens a rank holds; see `distributed.sequence_slices`.
+        Order that determines which tokens a rank has; see `distributed.sequence_slices`.
 
     Notes
     -----
-    The projections act on single tokens, so only `attend` differs: it is `ring_attention`. A mask
-    or bias covers the rank's own queries (or all of them) and all keys. A key-value cache and
-    weight hooks are not supported, and `rotary` must use the positions of the rank's tokens.
+    The projections process every token separately, so only `attend` differs from `Attention`. It
+    calls `ring_attention`. A mask or bias must have entries for the rank's own queries (or for all
+    queries) and for all keys. `rotary` must use the positions of the rank's tokens. A key-value
+    cache and weight hooks are not supported.
     """
 
     def __init__(self, attention, group=None, order="zigzag"):
@@ -46,7 +47,7 @@ class RingAttention(Attention):
             setattr(self, name, getattr(attention, name))
 
     def forward(self, x, memory=None, *, cache=None, **options):
-        """Attend from the rank's tokens to the tokens of all ranks; see `Attention.forward`."""
+        """Return attention from the rank's tokens to all ranks' tokens. See `Attention.forward`."""
         if cache is None:
             return super().forward(x, memory, **options)
         raise ArgumentError(
@@ -73,25 +74,27 @@ class RingAttention(Attention):
 
 
 class SequenceParallel(Module):
-    """Train a language model whose sequences are split among the ranks.
+    """Language model whose sequences are split among the ranks, to train on long sequences.
 
-    The attention and dropout layers of the model are replaced in place. Activations, which need
-    most of the memory for long sequences, are divided by the number of ranks; parameters are not.
+    The attention and dropout layers of the given model are replaced in place. For long sequences,
+    activations need most of the memory. Each rank stores only the activations of its own tokens,
+    but all parameters.
 
     Parameters
     ----------
     model : Module
-        A model with the methods `embed(ids, start)`, `decode(x)` and `head(x)`, such as
-        `models.GPT`. Its parameters must be equal on all ranks; use the same `mt.manual_seed`.
+        Model with the methods `embed(ids, start)`, `decode(x)` and `head(x)`, such as `models.GPT`.
+        Its parameters must be equal on all ranks, so use the same `mt.manual_seed`.
     group : ProcessGroup, optional
         Default: all ranks.
     order : {"zigzag", "contiguous"}, default "zigzag"
-        Which tokens a rank holds. Zigzag gives all ranks the same work under a causal mask.
+        Order that determines which tokens a rank has. With "zigzag", all ranks have the same amount
+        of work under a causal mask.
 
     Raises
     ------
     ArgumentError
-        If the model does not have these methods, or does not have an `nn.Attention`.
+        If the model does not have these methods or does not contain an `nn.Attention`.
 
     Notes
     -----
@@ -103,9 +106,9 @@ class SequenceParallel(Module):
         optimizer.step()
 
     The loss is the mean over the tokens of all ranks, L = (1/T) sum_r sum_{t on r} loss_t. Rank r
-    backpropagates its own term, which depends on keys and values of all ranks; the ring sends their
-    gradients back to the ranks that hold them. For a parameter w, which every rank uses for its own
-    tokens, dL/dw is therefore the sum of the ranks' gradients, which `sum_gradients` computes.
+    backpropagates its own term. This term depends on keys and values of all ranks, whose gradients
+    the ring sends back to their ranks. Every rank uses a parameter w only for its own tokens, so
+    dL/dw is the sum of the gradients of all ranks. `sum_gradients` computes this sum.
 
     If all ranks have the same seed, dropout masks are the same as in a single process.
 
@@ -138,7 +141,7 @@ class SequenceParallel(Module):
         self.model = model
 
     def _replacement(self, module, rings):
-        """Return the layer that takes the place of an attention or dropout layer, or None."""
+        """Return the replacement of an attention or dropout layer, or None for other modules."""
         if type(module) is Attention:
             rings.append(RingAttention(module, self.group, self.order))
             return rings[-1]
@@ -147,7 +150,7 @@ class SequenceParallel(Module):
         return None
 
     def _slices(self, tokens):
-        """Return the slices of a sequence that this rank holds, and its length."""
+        """Return this rank's slices of a sequence, and the length of the whole sequence."""
         total = tokens * get_world_size(self.group)
         return self._own(total), total
 
@@ -160,7 +163,7 @@ class SequenceParallel(Module):
         return split_sequence(x, rank, size, dim, self.order)
 
     def gather(self, x, dim=1):
-        """Return the whole sequence from the parts of all ranks; it is differentiable."""
+        """Return the whole sequence, gathered from all ranks. The operation is differentiable."""
         parts = all_gather(x, dim, self.group).chunk(get_world_size(self.group), dim)
         return join_sequence(parts, dim, self.order)
 
@@ -171,7 +174,7 @@ class SequenceParallel(Module):
         ----------
         ids : int64 Tensor of shape (batch, token)
             The whole sequences, on every rank. Their length must be a multiple of the number of
-            ranks, or of twice that in zigzag order.
+            ranks or, in zigzag order, of twice the number of ranks.
 
         Returns
         -------
@@ -184,14 +187,15 @@ class SequenceParallel(Module):
     def loss(self, ids, targets, ignore_index=-100):
         """Return the mean cross-entropy over the tokens of all ranks.
 
-        Its backward pass computes the rank's own part of the gradients; call `sum_gradients` next.
+        The backward pass computes only the rank's own part of the gradients. Call `sum_gradients`
+        after the backward pass.
 
         Parameters
         ----------
         ids, targets : int64 Tensor of shape (batch, token)
             The whole sequences, on every rank.
         ignore_index : int, default -100
-            Target of tokens that do not count.
+            Target value of tokens to ignore.
 
         Returns
         -------
@@ -207,7 +211,7 @@ class SequenceParallel(Module):
         return reduce_from_ranks(total / count, self.group)
 
     def sum_gradients(self):
-        """Replace each parameter's gradient with its sum over the ranks, in one message."""
+        """Replace each parameter's gradient by the sum over all ranks, with one message."""
         with no_grad():
             gradients = {}
             for parameter in self.parameters():

@@ -1,4 +1,4 @@
-"""Dropout of a tensor that is split among ranks: each draws its part of the whole tensor's mask."""
+"""Dropout of a tensor that is split among ranks: each rank draws its part of the mask."""
 
 import math
 
@@ -11,7 +11,7 @@ __all__ = ["SplitDropout", "mask_part"]
 
 
 def mask_part(shape, axis, slices, total, p, xp):
-    """Draw the part of a dropout mask that belongs to some slices of one axis.
+    """Return the part of a random dropout mask that belongs to some slices of one axis.
 
     Parameters
     ----------
@@ -19,7 +19,7 @@ def mask_part(shape, axis, slices, total, p, xp):
         Shape of the part.
     axis : int
     slices : list of slice
-        Slices of the whole axis, in the order in which they occur in the part.
+        Slices of the whole axis that make up the part, in order.
     total : int
         Size of the whole axis.
     p : float
@@ -29,8 +29,8 @@ def mask_part(shape, axis, slices, total, p, xp):
     Returns
     -------
     array of bool of shape `shape`
-        The entries that a single process would draw for these slices. The random counter advances
-        as if the whole mask had been drawn.
+        The same entries that a single process would draw for these slices. The random counter
+        advances as if the whole mask had been drawn.
 
     Examples
     --------
@@ -56,7 +56,9 @@ def mask_part(shape, axis, slices, total, p, xp):
 
 
 class SplitDropout(Dropout):
-    """Dropout of a tensor with one axis split among ranks, with the same result as one process.
+    """Dropout of a tensor with one axis split among ranks.
+
+    The result is the same as in a single process.
 
     Parameters
     ----------
@@ -65,12 +67,12 @@ class SplitDropout(Dropout):
     axis : int
         The axis that is split.
     slices : callable
-        Function from the size of the rank's part of the axis to (slices of the whole axis, size of
-        the whole axis).
+        Function that maps the size of the rank's part of the axis to (slices of the whole axis,
+        size of the whole axis).
 
     Notes
     -----
-    All ranks must have the same seed, and must have drawn the same masks before.
+    All ranks must have the same seed, and must previously have drawn the same masks.
     """
 
     def __init__(self, p, axis, slices):

@@ -1,4 +1,4 @@
-"""Tensor parallelism: each rank holds some of the heads and hidden features of every layer."""
+"""Tensor parallelism: each rank has some of the heads and hidden features of every layer."""
 
 from ... import ops
 from ...autograd.modes import no_grad
@@ -29,12 +29,12 @@ __all__ = [
 
 
 class _SplitLinear(Module):
-    """Linear layer of which a rank holds a part.
+    """Base class of linear layers whose parameters are split among the ranks.
 
     Attributes
     ----------
     split_axes : dict
-        For each parameter that is split, its axis.
+        Axis along which each split parameter is split, with parameter names as keys.
     """
 
     split_axes = {}
@@ -43,7 +43,7 @@ class _SplitLinear(Module):
         self, in_features, out_features, bias=True, *, group=None, device=None, dtype=None
     ):
         super().__init__()
-        # Every rank draws the whole layer, so a seed gives the parameters of one process.
+        # Every rank draws the whole layer, so a seed gives the same parameters as in one process.
         self._take(Linear(in_features, out_features, bias, device, dtype), group)
 
     @classmethod
@@ -53,7 +53,7 @@ class _SplitLinear(Module):
         Parameters
         ----------
         linear : Linear
-            It is not changed. Its parameters must be equal on all ranks.
+            Layer to split, which is not changed. Its parameters must be equal on all ranks.
         group : ProcessGroup, optional
         **options
             Keyword arguments of the class, such as gather_output.
@@ -90,20 +90,21 @@ class ColumnParallelLinear(_SplitLinear):
     Parameters
     ----------
     in_features, out_features : int
-        Numbers of features of the whole layer. The number of ranks must divide `out_features`.
+        Number of features of the whole layer. `out_features` must be a multiple of the number of
+        ranks.
     bias : bool, default True
     group : ProcessGroup, optional
         Default: all ranks.
     gather_output : bool, default False
         Whether every rank gets the outputs of all ranks, concatenated.
     copy_input : bool, default True
-        Whether the input's gradient is summed over the ranks here; False if the caller has passed
-        the input through `copy_to_ranks`.
+        Whether this layer sums the gradient of the input over the ranks. Use False if the input has
+        already passed through `copy_to_ranks`.
 
     Notes
     -----
-    Shoeybi et al. 2019, arXiv:1909.08053v4, section 3. The weight matrix of this library is A^T, so
-    the columns of A are rows of `weight`. X is equal on all ranks; its gradient is the sum
+    Shoeybi et al. 2019, arXiv:1909.08053v4, section 3. In this library, `weight` is A^T, so
+    the columns of A are rows of `weight`. X is equal on all ranks. Its gradient is the sum
 
         dL/dX = sum_k dL/dY_k A_k^T
 
@@ -140,13 +141,15 @@ class RowParallelLinear(_SplitLinear):
     Parameters
     ----------
     in_features, out_features : int
-        Numbers of features of the whole layer. The number of ranks must divide `in_features`.
+        Number of features of the whole layer. `in_features` must be a multiple of the number of
+        ranks.
     bias : bool, default True
-        The bias is added once, after the sum; every rank has all of it.
+        Whether the layer has a bias. Every rank has the whole bias, which is added once, after the
+        sum.
     group : ProcessGroup, optional
         Default: all ranks.
     input_is_parallel : bool, default True
-        Whether the input already is the rank's part, as the output of a ColumnParallelLinear is.
+        Whether the input is already the rank's part, such as the output of a ColumnParallelLinear.
 
     Notes
     -----
@@ -157,8 +160,9 @@ class RowParallelLinear(_SplitLinear):
           = [f(X A_1) ... f(X A_N)] [B_1; ...; B_N] = sum_k f(X A_k) B_k.
 
     A_k are columns of A, and B_k are the rows of B with the same indices. Rank k computes term k
-    without any message; the sum is one all-reduce (the paper's g, `reduce_from_ranks`). Splitting A
-    by rows would require a sum before f, f(sum_k X_k A_k), as f(a + b) is not f(a) + f(b).
+    without any message. The sum is one all-reduce (the paper's g, `reduce_from_ranks`). If A were
+    split by rows, another sum would be required before f, as in f(sum_k X_k A_k), because f(a + b)
+    is not f(a) + f(b).
     """
 
     split_axes = {"weight": 1}
@@ -184,23 +188,24 @@ class SplitHeadsAttention(Attention):
     Parameters
     ----------
     attention : Attention
-        Layer whose parameters are split; `num_heads` and `num_kv_heads` must be multiples of the
-        number of ranks. It is not changed.
+        Layer to split, which is not changed. Its `num_heads` and `num_kv_heads` must be multiples
+        of the number of ranks.
     group : ProcessGroup, optional
         Default: all ranks.
 
     Notes
     -----
-    The heads are independent until the output projection, which is linear in the concatenated
-    contexts c_h. With the rows B_k of its matrix that belong to the heads of rank k,
+    The heads are independent until the output projection B, which is linear in the concatenated
+    contexts c_h. Let B_k be the rows of B that belong to the heads of rank k. Then
 
         Y = [c_1 ... c_H] B = sum_k [c_h, h on rank k] B_k,
 
-    so the layer has one all-reduce forward (Y) and one backward (the gradient of X). `num_heads` is
-    the number of heads on this rank, and a key-value cache holds only these. The arguments `mask`
-    and `bias` cover all heads, as in `Attention`.
+    so the layer needs one all-reduce in the forward pass (for Y) and one in the backward pass (for
+    the gradient of X). `num_heads` is the number of heads on this rank. A key-value cache contains
+    only the heads of this rank. The arguments `mask` and `bias` are for all heads, as in
+    `Attention`.
 
-    Dropout masks are the same as in one process: each rank draws the entries of its own heads.
+    Dropout masks are the same as in one process. Each rank draws the entries of its own heads.
     """
 
     def __init__(self, attention, group=None):
@@ -219,7 +224,7 @@ class SplitHeadsAttention(Attention):
         self.out_proj = RowParallelLinear.from_linear(attention.out_proj, group)
 
     def forward(self, x, memory=None, *, mask=None, bias=None, **options):
-        """Attend with the heads of this rank; see `Attention.forward`."""
+        """Return the attention output. Each rank computes some heads. See `Attention.forward`."""
         same, x = memory is None or memory is x, copy_to_ranks(x, self.group)
         memory = None if same else copy_to_ranks(memory, self.group)
         mask, bias = self._own_heads(mask), self._own_heads(bias)
@@ -242,7 +247,7 @@ class SplitHeadsAttention(Attention):
             return super()._context(
                 query, key, value, mask, dropout_p, is_causal, scale, enable_gqa=enable_gqa
             )
-        return ring_attention(  # a ring of one rank, whose dropout masks are those of all heads
+        return ring_attention(  # a ring of one rank, with the dropout masks of all heads
             query, key, value, mask, dropout_p, is_causal, scale, enable_gqa, group=ALONE,
             heads=self.part,
         )  # fmt: skip
@@ -287,34 +292,36 @@ def tensor_parallel(model, group=None):
     """Split the attention heads and hidden features of a model among the ranks, in place.
 
     Every `nn.Attention`, `nn.FeedForward` and `nn.GatedFeedForward` of the model is replaced.
-    All other layers (embeddings, norms, the output layer) are not split and compute the same values
-    on every rank. Models built from such layers, such as `models.GPT`, need no changes.
+    All other layers (embeddings, norms, the output layer) are not split. They compute the same
+    values on every rank. Models that consist of these layers, such as `models.GPT`, work without
+    changes.
 
     Parameters
     ----------
     model : Module
-        Its parameters must be equal on all ranks; use the same `mt.manual_seed`. Create the
-        optimizer after this call.
+        Model to split. Its parameters must be equal on all ranks, so use the same `mt.manual_seed`.
+        Create the optimizer after this call.
     group : ProcessGroup, optional
         Default: all ranks.
 
     Returns
     -------
     Module
-        The model given.
+        The same model.
 
     Raises
     ------
     ArgumentError
-        If the model does not have such a layer, or if a number of heads or hidden features is not
-        divisible by the number of ranks. In either case, the model is unchanged.
+        If the model does not have a layer that can be split, or if a number of heads or hidden
+        features is not divisible by the number of ranks. In either case, the model is unchanged.
 
     Notes
     -----
-    Each layer has one all-reduce of (batch, token, embed) forward and one backward; a block of two
-    layers has four. Every rank must have the same inputs and the same seed. Its gradients are then
-    complete: no other message is needed. No single rank knows the norm of all gradients, which
-    `clip_grad_norm_` needs.
+    Each split layer needs one all-reduce of (batch, token, embed) in the forward pass and one in
+    the backward pass, so a block of two layers needs four. Every rank must have the same inputs and
+    the same seed. The gradients of its parameters are then complete without further messages.
+    However, no single rank has all gradients, so `clip_grad_norm_` cannot compute their norm on one
+    rank alone.
 
     Subclasses such as `nn.MultiheadAttention` are not split.
 
@@ -342,7 +349,7 @@ _HINT = "use a number of ranks that divides it"
 
 
 def check_layers(model, size, where="tensor_parallel", hint=_HINT):
-    """Raise an error unless a model has layers that `size` ranks can share."""
+    """Raise an error unless the layers of a model can be split among `size` ranks."""
     found = [(path, m) for path, m in model.named_modules() if type(m) in _SPLIT]
     if not found:
         raise ArgumentError(
@@ -371,8 +378,8 @@ def check_divisible(where, number, size, name="the number of features", place=""
 def gather_state_dict(model):
     """Return the state dict of the whole model, assembled from the parts of all ranks.
 
-    Every rank must call this function and gets all values. Names and shapes are those of the model
-    before `tensor_parallel`, so the result can be loaded into an unsplit model.
+    Every rank must call this function, and every rank gets all values. Names and shapes are the
+    same as before `tensor_parallel`, so the result can be loaded into a model that is not split.
 
     Parameters
     ----------

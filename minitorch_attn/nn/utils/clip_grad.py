@@ -1,4 +1,4 @@
-"""Gradient clipping: `clip_grad_norm_`, `clip_grad_value_`, and the parts of the first."""
+"""Gradient clipping: `clip_grad_norm_` and its two parts, and `clip_grad_value_`."""
 
 import math
 
@@ -13,7 +13,7 @@ __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_
 
 
 def _gradients(parameters, where):
-    """Return the gradients of one or several parameters, without those that are None."""
+    """Return the gradients of one or several parameters. Gradients of None are left out."""
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     for parameter in parameters:
         if not isinstance(parameter, Tensor):
@@ -27,15 +27,15 @@ def _gradients(parameters, where):
 
 @names_arguments
 def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False):
-    """Compute the total norm of several tensors, as if they were concatenated into one vector.
+    """Return the total norm of several tensors, as if concatenated into one vector.
 
     Parameters
     ----------
     tensors : Tensor or iterable of Tensor
     norm_type : float, default 2
-        Order p of the norm; `math.inf` for the largest absolute value.
+        Order p of the norm. `math.inf` selects the largest absolute value.
     error_if_nonfinite : bool
-        Whether to raise an error if the norm is NaN or infinite; this synchronizes a GPU.
+        Whether to raise an error if the norm is NaN or infinite. This check synchronizes a GPU.
 
     Returns
     -------
@@ -66,13 +66,13 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False):
 
 @with_kernel
 def square_root_of_sum_of_squares(arrays):
-    """Return the joint norm of several 1-D arrays, as a 0-d array or scalar."""
+    """Return the norm of several concatenated 1-D arrays, as a 0-d array or scalar."""
     return array_module(arrays[0]).sqrt(sum(array_module(a).dot(a, a) for a in arrays))
 
 
 @with_kernel
 def scale_all(arrays, factor):
-    """Multiply arrays in place by one number, a 0-d array or scalar."""
+    """Multiply arrays in place by `factor`, a 0-d array or scalar."""
     for array in arrays:
         array *= factor.astype(array.dtype)
 
@@ -86,20 +86,20 @@ def _largest(xp, values):
 
 @names_arguments
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
-    """Clip gradients by scaling all of them in place so that the total norm is at most max_norm.
+    """Clip gradients: scale all of them in place so that their total norm is at most max_norm.
 
     Parameters
     ----------
     parameters : Tensor or iterable of Tensor
-        Parameters whose gradients to clip; those without a gradient are skipped.
+        Parameters whose gradients to clip. Parameters without a gradient are skipped.
     max_norm : float
         Maximum total norm after clipping.
     norm_type : float, default 2
-        Order p of the norm; `math.inf` for the largest absolute value.
+        Order p of the norm. `math.inf` selects the largest absolute value.
     error_if_nonfinite : bool
         Whether to raise an error if the norm is NaN or infinite, before any gradient is changed.
     foreach : optional
-        Accepted for compatibility with PyTorch; ignored.
+        Accepted for compatibility with PyTorch, but ignored.
 
     Returns
     -------
@@ -130,19 +130,19 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
 def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     """Clip gradients whose total norm is known: the second half of `clip_grad_norm_`.
 
-    If a model is split among several processes, none of them has all gradients, but they can
-    exchange messages to compute the total norm.
+    Use this function if a model is split among several processes. No process then has all
+    gradients, but the processes can exchange messages to compute the total norm.
 
     Parameters
     ----------
     parameters : Tensor or iterable of Tensor
-        Parameters whose gradients to clip; those without a gradient are skipped.
+        Parameters whose gradients to clip. Parameters without a gradient are skipped.
     max_norm : float
         Maximum total norm after clipping.
     total_norm : 0-d Tensor
         Total norm before clipping, as from `get_total_norm`.
     foreach : optional
-        Accepted for compatibility with PyTorch; ignored.
+        Accepted for compatibility with PyTorch, but ignored.
     """
     gradients = _gradients(parameters, "clip_grads_with_norm_")
     max_norm = at_least_zero(max_norm, "clip_grads_with_norm_", "max_norm")
@@ -152,7 +152,9 @@ def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
 def _clip(gradients, max_norm, total):
     """Multiply gradients in place by min(max_norm / (total + 1e-6), 1)."""
     factor = max_norm / (total.array + 1e-6)
-    factor = array_module(factor).minimum(factor, 1.0)  # always applied, to avoid a synchronization
+    factor = array_module(factor).minimum(
+        factor, 1.0
+    )  # always applied: a condition would synchronize a GPU
     scale_all([gradient.array for gradient in gradients], factor)
     for gradient in gradients:
         gradient.changed_in_place()
@@ -167,7 +169,7 @@ def clip_grad_value_(parameters, clip_value, foreach=None):
     parameters : Tensor or iterable of Tensor
     clip_value : float
     foreach : optional
-        Accepted for compatibility with PyTorch; ignored.
+        Accepted for compatibility with PyTorch, but ignored.
     """
     clip_value = at_least_zero(clip_value, "clip_grad_value_", "clip_value")
     for gradient in _gradients(parameters, "clip_grad_value_"):

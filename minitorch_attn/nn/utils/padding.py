@@ -14,12 +14,13 @@ __all__ = [
 
 @names_arguments
 def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):
-    """Stack sequences of different lengths, padded to the length of the longest.
+    """Stack sequences of different lengths, padded to the length of the longest sequence.
 
     Parameters
     ----------
     sequences : iterable of Tensor of shape (length, ...)
-        Sequences whose shapes match except for the first axis. The first sequence sets the dtype.
+        Sequences whose shapes match except for the first axis. The result has the dtype of the
+        first sequence.
     batch_first : bool, default False
     padding_value : float, default 0
     padding_side : "right" or "left"
@@ -57,7 +58,7 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
 def unpad_sequence(padded_sequences, lengths, batch_first=False):
     """Split a padded batch into its sequences: the inverse of `pad_sequence`.
 
-    Unlike PyTorch's function, it does not transpose the batch in place.
+    Unlike PyTorch's `unpad_sequence`, this function does not transpose the batch in place.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ def unpad_sequence(padded_sequences, lengths, batch_first=False):
 
 @names_arguments
 def place_tokens(data, places, batch, total, batch_first, padding_value):
-    """Put row k of `data` at token t of sequence i, where (i, t) = places[k]; pad elsewhere."""
+    """Return a padded batch with row k of `data` at token t of sequence i, (i, t) = places[k]."""
     flat = [i * total + t if batch_first else t * batch + i for i, t in places]
     shape = (batch * total, *data.shape[1:])
     index = index_tensor(flat, data.device)
@@ -108,7 +109,7 @@ def index_tensor(values, device):
 
 @names_arguments
 def as_sequences(where, sequences):
-    """Check sequences and return them as a list."""
+    """Return sequences as a list. Raise an error if they are not tensors with matching shapes."""
     if not hasattr(sequences, "__iter__"):
         raise DTypeError(
             f"{where}: sequences is not a list",

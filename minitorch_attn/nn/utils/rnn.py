@@ -26,19 +26,19 @@ _Fields = namedtuple("PackedSequence_", "data batch_sizes sorted_indices unsorte
 
 
 class PackedSequence(_Fields):
-    """Several sequences in one tensor without padding, ordered by step; see `pack_sequence`.
+    """Packed sequences: several sequences in one tensor without padding. See `pack_sequence`.
 
     Parameters
     ----------
     data : Tensor of shape (row, ...)
-        Tokens of step 0, one of every sequence, then those of step 1, and so on. The sequences
+        The first tokens of all sequences, followed by the second tokens, and so on. The sequences
         are sorted by decreasing length.
-    batch_sizes : int64 Tensor of shape (step,), on the host
+    batch_sizes : int64 Tensor of shape (step,), on the CPU
         Number of sequences at each step.
     sorted_indices : int64 Tensor of shape (batch,), optional
         Entry k is the original index of the k-th longest sequence.
     unsorted_indices : int64 Tensor of shape (batch,), optional
-        Inverse permutation of `sorted_indices`, computed from it by default.
+        Inverse permutation of `sorted_indices`. Default: computed from `sorted_indices`.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class PackedSequence(_Fields):
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def to(self, *args, **kwargs):
-        """Convert `data` to another dtype or device; the indices move to that device as well."""
+        """Convert `data` to another dtype or device. The indices move to that device too."""
         data = self.data.to(*args, **kwargs)
         if data is self.data:
             return self
@@ -77,7 +77,7 @@ class PackedSequence(_Fields):
         return self.to("cpu")
 
     def cuda(self, device=None):
-        """Move the sequence to a GPU, by default the first."""
+        """Move the sequence to a GPU, by default to the first GPU."""
         return self.to("cuda" if device is None else device)
 
     def double(self):
@@ -120,7 +120,7 @@ class PackedSequence(_Fields):
 
 @names_arguments
 def invert_permutation(permutation):
-    """Return the inverse of a permutation; return None unchanged.
+    """Return the inverse of a permutation. None is returned unchanged.
 
     Examples
     --------
@@ -133,17 +133,17 @@ def invert_permutation(permutation):
 
 @names_arguments
 def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True):
-    """Pack a padded batch: remove the padding.
+    """Convert a padded batch to a PackedSequence, which does not contain padding.
 
     Parameters
     ----------
     input : Tensor of shape (step, batch, ...), or (batch, step, ...) with `batch_first`
-    lengths : list of int, or Tensor of shape (batch,) on the host
-        Number of tokens of each sequence, without padding; at least one.
+    lengths : list of int, or Tensor of shape (batch,) on the CPU
+        Number of tokens of each sequence, without padding. Must be at least 1.
     batch_first : bool, default False
     enforce_sorted : bool, default True
-        Whether the longest sequence must come first and the shortest last. If False, the sequences
-        are sorted here, and `pad_packed_sequence` restores their order.
+        Whether the sequences must be sorted by decreasing length. If False, this function sorts
+        them, and `pad_packed_sequence` restores their order.
 
     Returns
     -------
@@ -192,7 +192,7 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
 
 @names_arguments
 def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
-    """Pad a packed sequence: the inverse of `pack_padded_sequence`.
+    """Convert a PackedSequence to a padded batch: the inverse of `pack_padded_sequence`.
 
     Parameters
     ----------
@@ -200,13 +200,13 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
     batch_first : bool, default False
     padding_value : float, default 0
     total_length : int, optional
-        Number of steps to pad to, by default the largest length.
+        Number of steps to pad to. Default: the largest length.
 
     Returns
     -------
     padded : Tensor of shape (step, batch, ...), or (batch, step, ...) with `batch_first`
         Padded batch, in the original order of the sequences.
-    lengths : int64 Tensor of shape (batch,), on the host
+    lengths : int64 Tensor of shape (batch,), on the CPU
 
     Examples
     --------
@@ -245,13 +245,13 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
 
 @names_arguments
 def pack_sequence(sequences, enforce_sorted=True):
-    """Pack sequences of different lengths.
+    """Convert a list of sequences of different lengths to a PackedSequence.
 
     Parameters
     ----------
     sequences : list of Tensor of shape (length, ...)
     enforce_sorted : bool, default True
-        Whether the longest sequence must come first; if False, the sequences are sorted here.
+        Whether the sequences must be sorted by decreasing length. If False, they are sorted here.
 
     Returns
     -------
@@ -283,7 +283,7 @@ def unpack_sequence(packed_sequences):
 
 
 def _batch_sizes(lengths):
-    """Return the number of sequences at each step; lengths must be in decreasing order."""
+    """Return the number of sequences at each step. `lengths` must be in decreasing order."""
     sizes = []
     for n in range(len(lengths), 0, -1):
         sizes += [n] * (lengths[n - 1] - len(sizes))

@@ -1,4 +1,4 @@
-"""Parameters as one vector: parameters_to_vector and vector_to_parameters."""
+"""Convert parameters to one vector and back: parameters_to_vector, vector_to_parameters."""
 
 from ... import ops
 from ...autograd.modes import no_grad
@@ -19,7 +19,7 @@ def parameters_to_vector(parameters):
     Returns
     -------
     Tensor of shape (total,)
-        Concatenated entries, through which gradients flow to the parameters.
+        Concatenated entries. Gradients flow through the vector to the parameters.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Weight normalization: learn the norms and the directions of a weight's vectors separately."""
+"""Weight normalization: separate parameters for the norms and the directions of a weight."""
 
 from ...errors import ArgumentError
 from ...named_errors import names_arguments
@@ -16,7 +16,7 @@ class _WeightNorm:
         self.handle = None
 
     def norm(self, v):
-        """Return the norm of each slice along `dim`, keeping all axes (of all of v if None)."""
+        """Return the norm of each slice along `dim` (keepdim), or of v if `dim` is None."""
         if self.dim in (None, -1):
             return vector_norm(v)
         axes = tuple(axis for axis in range(v.ndim) if axis != self.dim)
@@ -33,7 +33,7 @@ class _WeightNorm:
 
 @names_arguments
 def weight_norm(module, name="weight", dim=0):
-    """Replace a weight by two parameters, its norms g and its directions v: `w = g v / |v|`.
+    """Replace a weight by two parameters, norms g and directions v: `w = g v / |v|`.
 
     Parameters
     ----------
@@ -42,8 +42,8 @@ def weight_norm(module, name="weight", dim=0):
         Name of the weight. Appending `_g` and `_v` gives the names of the new parameters, as in
         `torch.nn.utils.weight_norm` (but not in `parametrizations.weight_norm`).
     dim : int or None, default 0
-        Axis along which the weight is split into vectors, usually the output axis; None (or -1, as
-        in PyTorch) for one norm over all elements.
+        Axis along which the weight is split into vectors, usually the output axis. With None (or
+        -1, as in PyTorch), there is one norm over all elements.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def weight_norm(module, name="weight", dim=0):
 
 @names_arguments
 def remove_weight_norm(module, name="weight"):
-    """Undo `weight_norm`: the current weight is a parameter again.
+    """Undo `weight_norm`: the current weight becomes a parameter again.
 
     Parameters
     ----------

@@ -18,7 +18,8 @@ class AdditiveAttention(Function):
     Backward: ds = weights * (dp - sum(weights * dp)), dp = grad_context @ value^T + grad_weights,
         grad_query = grad_key = ds * v * (1 - tanh(query + key)^2), summed over keys or queries,
         grad_v = sum(ds * tanh(query + key)), grad_value = weights^T @ grad_context
-    Index i counts the queries q, j the keys k and values z, h the hidden units, e the features:
+    The rows are q_i of query, k_j of key and z_j of value. Index h runs over the hidden units, e
+    over the features:
         hidden    t_ijh = tanh(q_ih + k_jh)
         scores    s_ij = sum_h v_h t_ijh
         weights   p_ij = exp(s_ij) / sum_l exp(s_il)   over the keys that the mask allows
@@ -26,7 +27,7 @@ class AdditiveAttention(Function):
 
     Derivation: with g = dL/dc and r = dL/dp of the returned weights, from the last line up,
         dL/dz_je = sum_i p_ij g_ie
-        dp_ij = r_ij + sum_e g_ie z_je                 both uses of the weights
+        dp_ij = r_ij + sum_e g_ie z_je                 the weights are returned, and used in c
         dL/ds_ij = p_ij (dp_ij - sum_l p_il dp_il)     see `Softmax`
         dL/dv_h = sum_ij dL/ds_ij t_ijh
         dL/dt_ijh = dL/ds_ij v_h,   tanh' = 1 - tanh^2, hence with a_ijh = q_ih + k_jh
@@ -34,7 +35,7 @@ class AdditiveAttention(Function):
         dL/dq_ih = sum_j dL/da_ijh,   dL/dk_jh = sum_i dL/da_ijh.
     Saved: query, key, v, value and mask; t and the weights as intermediates.
 
-    A query whose keys are all blocked has weights, a context and gradients of 0.
+    If the mask blocks all keys of a query, its weights, its context and its gradients are 0.
     """
 
     @staticmethod
@@ -93,8 +94,9 @@ def additive_attention(query, key, v, value, mask=None):
     query : Tensor of shape (..., query, hidden)
         Projected queries.
     key : Tensor of shape (..., key, hidden)
-        Projected keys, with the leading axes of the queries.
+        Projected keys; their leading axes are those of the queries.
     v : Tensor of shape (hidden,)
+        Weight of each hidden unit in the scores.
     value : Tensor of shape (..., key, value_dim)
     mask : bool Tensor that broadcasts to (..., query, key), optional
         True for the keys to attend to.

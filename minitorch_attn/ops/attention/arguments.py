@@ -29,9 +29,10 @@ def prepared(
 ):  # fmt: skip
     """Check the arguments of `scaled_dot_product_attention`; return them as `AttentionInputs`.
 
-    `repeat_heads` copies shared key and value heads, so that the weights have one head axis.
-    Otherwise, heads are copied only if key and value have different numbers of heads. `keys` is the
-    number of keys that the mask covers, if `key` holds only some of them.
+    If `repeat_heads` is True, key and value heads that several query heads share are copied, so
+    that the weights have one head axis. Otherwise, heads are copied only if key and value have
+    different numbers of heads. `keys` is the number of keys that the mask covers, if `key` holds
+    only some of them.
     """
     _check_tensors(query=query, key=key, value=value)
     if not 0.0 <= dropout_p <= 1.0:
@@ -89,7 +90,7 @@ def _check_tensors(**named):
     elif query.shape[-1] != key.shape[-1]:
         message = "the last axes of query and key must have the same length"
         expected = "query (..., query, dim) and key (..., key, dim) with the same dim"
-        hint = "project query and key to the same head_dim; only that of value may differ"
+        hint = "project query and key to the same head_dim; only value may have another head_dim"
     elif key.shape[-2] != value.shape[-2]:
         message = "key and value must have the same number of tokens"
         expected = "key (..., key, dim) and value (..., key, value_dim)"

@@ -17,7 +17,7 @@ ROWS = 64  # queries in a block
 
 
 def rows_pay(query, key, mask, is_causal):
-    """Return True if blocks of queries are faster: causal self-attention of more than one block."""
+    """Return True for causal self-attention with more than one block, where blocks are faster."""
     tokens = query.shape[-2]
     return is_causal and mask is None and tokens == key.shape[-2] and tokens > ROWS
 
@@ -28,15 +28,16 @@ class CausalAttention(Function):
 
     Forward:  context_i = softmax(scale * query_i @ key^T) @ value over the keys up to i
     Backward: as in `Attention`, one block of queries at a time
-    Derivation: as in `Attention`, with the same symbols, for each block. Only queries in the key's
-    own block and in later blocks attend to a key, so its gradient is a sum over these blocks:
+    Derivation: as in `Attention`, with the same symbols, for each block. Only the queries in the
+    block of a key and in later blocks attend to the key, so the gradient of a key or value is a sum
+    over these blocks:
         dL/dv_j = sum_i p_ij z_ij g_i,   dL/dk_j = c sum_i dL/ds_ij q_i,   i >= j.
     Saved: query, key, value, output; the weights of each block as intermediates; the dropout mask.
 
-    The result equals that of `Attention` with the causal mask. A block of queries, rows a to b,
-    needs the keys 0 to b only. Its scores are a rectangle, in which only the square on the diagonal
-    has masked-out entries. With n tokens in blocks of r, the fraction (n + r) / (2 n) of all scores
-    is computed and kept, for example 63 % for 256 tokens in blocks of 64.
+    `Attention` with a causal mask computes the same result. A block with the queries a to b needs
+    only the keys 0 to b. The scores of the block are a rectangle, in which only the square on the
+    diagonal has masked-out entries. With n tokens in blocks of r, the fraction (n + r) / (2 n) of
+    all scores is computed and kept, for example 63 % for 256 tokens in blocks of 64.
     """
 
     @staticmethod
@@ -117,7 +118,7 @@ def causal_blocks(tokens):
 
 
 def _full(x, context):
-    """Return the shape of x with its leading axes replaced by those of `context`."""
+    """Return the shape of x, but with the leading axes of `context`."""
     return (*context.shape[:-2], *x.shape[-2:])
 
 

@@ -21,8 +21,8 @@ class Attention(Function):
     Forward:  context = softmax(scale * query @ key^T + mask) @ value
     Backward: grad_value = p^T @ g, ds = p * (g @ value^T - sum(g * context)),
         grad_query = scale * ds @ key, grad_key = scale * ds^T @ query, grad_mask = ds
-    Here g is the gradient of the context, p the weights, c the scale and m the mask. Index i counts
-    the rows of query q and output o, j the rows of key k and value v, d and e the features:
+    Here g is the gradient of the context, p the weights, c the scale and m the mask. Query, key,
+    value and output have the rows q_i, k_j, v_j and o_i. Indices d and e run over the features:
         scores    s_ij = c sum_d q_id k_jd + m_ij
         weights   p_ij = exp(s_ij) / sum_l exp(s_il)
         context   o_ie = sum_j p_ij z_ij v_je,   z_ij = 0 or 1 / (1 - dropout_p).

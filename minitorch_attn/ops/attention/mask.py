@@ -24,9 +24,10 @@ def causal_mask(queries, keys, offset, xp):
 
 @computes("additive mask")
 def additive(mask, dtype):
-    """Return what to add to the scores: a float mask itself, or 0 for True and -inf for False.
+    """Return a float mask to add to the scores; booleans become 0 for True and -inf for False.
 
-    A boolean mask is True where the query may attend to the key; its result has dtype `dtype`.
+    A boolean mask is True where the query may attend to the key; `dtype` is the dtype of the
+    floats. A float mask is returned unchanged.
     """
     if mask.dtype.kind == "f":
         return mask

@@ -1,8 +1,8 @@
 """Sliding-window attention on images: each position attends to the k x k window around it.
 
-It is the layer that replaces a convolution in local relation networks (Hu et al. 2019,
-arXiv:1904.11491v2) and in stand-alone self-attention (Ramachandran et al. 2019,
-arXiv:1906.05909v1). The windows overlap, unlike those of the Swin Transformer.
+This attention replaces convolutions in local relation networks (Hu et al. 2019, arXiv:1904.11491v2)
+and in stand-alone self-attention (Ramachandran et al. 2019, arXiv:1906.05909v1). The windows
+overlap; the windows of the Swin Transformer do not.
 """
 
 import math
@@ -36,12 +36,12 @@ class SlidingWindowAttention(Function):
         grad_query = sum(ds * score'(query)) + ds @ relative^T, grad_bias = ds summed over places,
         grad_relative = query^T @ ds
 
-    Index o counts the positions of the output, w the k * k places of a window, and o + w is the
-    position of place w in the window of o (zeros outside the image). For each image and head, with
-    query q, key k, value v, bias b, relative r, and features d and e:
-        scores   s_ow = sum_d q_do k_d,o+w + sum_d q_do r_dw + b_w         for "product"; or, as
-                 the first sum, -sum_d (q_do - k_d,o+w)^2       for "squared_difference",
-                 -sum_d abs(q_do - k_d,o+w)                     for "absolute_difference"
+    Index o runs over the positions of the output, and w over the k * k places of a window. Place w
+    of the window around o is the image position o + w; outside the image, keys and values are 0.
+    For each image and head, with query q, key k, value v, bias b, relative r, features d and e:
+        scores   s_ow = sum_d q_do k_d,o+w + sum_d q_do r_dw + b_w         for "product";
+                 -sum_d (q_do - k_d,o+w)^2 + b_w                for "squared_difference";
+                 -sum_d abs(q_do - k_d,o+w) + b_w               for "absolute_difference"
         weights  p_ow = exp(s_ow) / sum_u exp(s_ou)
         output   y_eo = sum_w p_ow v_e,o+w.
 
@@ -49,9 +49,11 @@ class SlidingWindowAttention(Function):
         dL/dv_ei = sum_{o + w = i} p_ow g_eo
         dL/dp_ow = sum_e g_eo v_e,o+w
         dL/ds_ow = p_ow (dL/dp_ow - sum_e g_eo y_eo)           see `Attention`
-        dL/dq_do = sum_w dL/ds_ow (k_d,o+w + r_dw)             or with the derivatives of the score
-        dL/dk_di = sum_{o + w = i} dL/ds_ow q_do               in q - k: -2 (q - k), -sign(q - k)
+        dL/dq_do = sum_w dL/ds_ow (k_d,o+w + r_dw)             for "product"
+        dL/dk_di = sum_{o + w = i} dL/ds_ow q_do               for "product"
         dL/dr_dw = sum_o dL/ds_ow q_do,   dL/db_w = sum_o dL/ds_ow.
+    The other scores have the derivatives -2 (q - k) and -sign(q - k) in q, and minus these in k.
+
     The windows are never copied: for each w, the values k_d,o+w for all o form one run of memory
     (`WindowRuns`). The work is done in blocks that fit into the cache.
     Saved: query, key, value, bias, relative and output; the weights p as intermediates.
@@ -96,7 +98,7 @@ class SlidingWindowAttention(Function):
         q, k, v = _arranged(runs, query, key, value)
         g, y = runs.runs_of(_flat(grad_out)), runs.runs_of(_flat(out))
         grad_q, grad_k, grad_v = xp.zeros_like(q), xp.zeros_like(k), xp.zeros_like(v)
-        sums = xp.empty((len(q), kernel * kernel), dtype=q.dtype)  # of ds, over the places
+        sums = xp.empty((len(q), kernel * kernel), dtype=q.dtype)  # sums of ds over positions
         products = None  # ds^T q, for grad_relative
         if relative is not None:
             products = xp.empty((len(q), *relative.shape[1:]), dtype=q.dtype)
@@ -104,7 +106,7 @@ class SlidingWindowAttention(Function):
         def differentiate(part):
             p, ds = weights[part], xp.empty(weights[part].shape, dtype=q.dtype)
             _add_to_windows(runs, p, g[part], grad_v[part])
-            _window_dots(runs, g[part], v[part], ds)  # dL/dp until the next lines
+            _window_dots(runs, g[part], v[part], ds)  # ds holds dL/dp here
             ds -= (g[part] * y[part]).sum(axis=1, keepdims=True)
             ds *= p
             _score_gradient(runs, score, ds, (q[part], k[part]), (grad_q[part], grad_k[part]))
@@ -130,7 +132,7 @@ class SlidingWindowAttention(Function):
 
 
 def _flat(x):
-    """Merge the image and head axes into one axis of items."""
+    """Merge the batch and head axes into one axis; an item is one head of one image."""
     return x.reshape(-1, *x.shape[2:])
 
 
@@ -152,12 +154,12 @@ def _in_blocks(work, weights):
 
 
 def _per_item(x, part, heads):
-    """Return the rows of x, one per head, for a slice of the items."""
+    """Repeat the rows of x, one per head, for the items of a slice."""
     return x[array_module(x).arange(part.start, part.stop) % heads]
 
 
 def _blocked(runs, xp, dtype):
-    """Return -inf for places outside the image and 0 for others, (entry, length)."""
+    """Return an array (entry, length): -inf for places outside the image, 0 for places inside."""
     inside = runs.spread(xp.ones((1, 1, *runs.size), dtype=dtype))
     rows = [inside[0, 0, phase, start : start + runs.length] for phase, start in runs.entries]
     return xp.where(xp.stack(rows) > 0, xp.zeros((), dtype=dtype), -xp.inf)
@@ -187,7 +189,7 @@ def _weighted_sum(runs, p, v, out):
 
 
 def _add_to_windows(runs, p, g, out):
-    """Add g, times the weights, at each place of the windows; the adjoint of `_weighted_sum`."""
+    """Add g times the weights to each place of the windows; the adjoint of `_weighted_sum`."""
     product = array_module(g).empty_like(g)
     for entry, (phase, start) in enumerate(runs.entries):
         array_module(g).multiply(p[:, entry, None], g, out=product)
@@ -214,7 +216,7 @@ def _score_gradient(runs, score, ds, inputs, grads):
             grad_k[here] += xp.multiply(d, q, out=term)
             continue
         xp.subtract(q, k[here], out=term)
-        slope = term * 2 if score == "squared_difference" else xp.sign(term)  # of minus the score
+        slope = term * 2 if score == "squared_difference" else xp.sign(term)  # for -score
         slope *= d
         grad_q -= slope
         grad_k[here] += slope
@@ -262,7 +264,7 @@ def sliding_window_attention(
     value : Tensor of shape (batch, heads, value_dim, height, width)
         All channels of a head share the weights.
     kernel_size : int
-        Height and width of a window; odd.
+        Height and width of a window, an odd number.
     bias : Tensor of shape (heads, kernel_size**2), optional
         Number added to the scores, for each place of the window in row-major order.
     relative : Tensor of shape (heads, dim, kernel_size**2), optional
@@ -295,7 +297,7 @@ def sliding_window_attention(
 
     Examples
     --------
-    Without a score, each output is the mean of its window, here of 3 x 3 places:
+    If all scores are 0, each output is the mean of its window, which has 3 x 3 places here:
 
     >>> import minitorch_attn as mt
     >>> q = k = mt.zeros(1, 1, 1, 2, 2)
@@ -317,7 +319,7 @@ def sliding_window_weights(
 ):  # fmt: skip
     """Compute `sliding_window_attention` step by step, and return the weights as well.
 
-    The arguments are the same. It copies all windows.
+    The arguments are those of `sliding_window_attention`. All windows are copied.
 
     Returns
     -------

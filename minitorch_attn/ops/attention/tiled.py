@@ -36,20 +36,21 @@ class TiledAttention(Function):
     Forward:  context = softmax(scale * query @ key^T + mask) @ value, tile by tile
     Backward: as in `Attention`, one tile of p at a time
 
-    The softmax of a row needs its maximum and its sum, which are known only after the last key.
-    Both can be updated tile by tile: when a tile brings a larger maximum m', the sums computed with
-    the old maximum m are multiplied by exp(m - m'). Each tile updates, for each row, the maximum m,
-    the sum l of the exponentials and the sum o of the weighted values:
+    The softmax of a row needs the maximum and the sum of the row, which are known only after the
+    last key. A running maximum and running sums can be updated tile by tile: if a tile has a larger
+    maximum m', the sums so far are multiplied by exp(m - m'), because they were computed with the
+    old maximum m. Each row has the running maximum m, the sum l of the exponentials and the sum o
+    of the weighted values. A tile updates them:
         m' = max(m, max_j s_ij),   r = exp(m - m')
         l' = r l + sum_j exp(s_ij - m'),   o' = r o + sum_j exp(s_ij - m') z_ij v_j
     At the end, o / l is the context, and L = m + log l is the log-sum-exp of the row.
 
-    Derivation: as in `Attention`, from the weights of one tile at a time. They are recomputed,
+    Derivation: as in `Attention`, for one tile at a time. The weights of the tile are recomputed,
         p_ij = exp(s_ij - L_i),
-    which takes less time than storing all of them.
+    which takes less time than storing the weights of all tiles.
     Saved: query, key, value, mask and output; L as an intermediate. Dropout masks are generated
     again from the saved counters of the random number generator.
-    A query that cannot attend to any key has L = inf and p = 0: its output and gradients are 0.
+    A query that cannot attend to any key has L = inf and p = 0, so its output and gradients are 0.
 
     Milakov and Gimelshein 2018, arXiv:1805.02867v2, algorithm 3 (one pass over the scores);
     Dao et al. 2022, arXiv:2205.14135v2, algorithms 1 and 4 (tiles, and the backward pass).
@@ -212,7 +213,7 @@ def finish_rows(top, total, o, dropout_p):
 
 @computes("attention", reveals=("softmax", "masked softmax"))
 def tile_gradients(s, value, keep, row_values):
-    """Return a tile's weights after dropout, for the value gradients, and its dL/ds.
+    """Return a tile's weights after dropout, for the value gradients, and its score gradients.
 
     Parameters
     ----------
@@ -221,8 +222,8 @@ def tile_gradients(s, value, keep, row_values):
     value, keep
         See `fold_tile`.
     row_values : (log_sum, g, mean_grad)
-        Log-sum-exp L of the rows, the gradient of their context multiplied by the scale of dropout,
-        and the mean gradient a of their weights.
+        For each row: the log-sum-exp L, the gradient of the context times the scale of dropout, and
+        the mean gradient a of the weights.
     """
     log_sum, g, mean_grad = row_values
     s -= log_sum
@@ -290,10 +291,11 @@ def tile_scores(q, key, lead, mask, offset):
         Queries of the tile, already scaled.
     key : array of shape (..., column, dim)
     lead : tuple
+        Leading axes of the result.
     mask : array that broadcasts to (*lead, row, column), or None
         Part of a boolean or additive mask.
     offset : int or None
-        With a causal mask, the position of the first query minus that of the first key.
+        With a causal mask, the position of the first query minus the position of the first key.
     """
     xp = array_module(q)
     s = matmul(q, key.swapaxes(-1, -2))  # (..., row, column)

@@ -68,7 +68,7 @@ def axes_of(dim, ndim, where, name="dim"):
 def too_many_axes(where, name, count):
     """Return the error for a result with more axes than NumPy's arrays can have.
 
-    Call it in `except ValueError`, so that a valid call does not need a check.
+    Call this function in `except ValueError`; a valid call then needs no check.
     """
     return ShapeError(
         f"{where}: {name} has too many axes",

@@ -52,7 +52,7 @@ def conv_geometry(where, x, weight, bias, stride, padding, dilation, groups):
 
 
 def _channels_hint(x, channels, otherwise):
-    """Return the hint for a wrong number of channels; they may be on the last axis."""
+    """Return the hint for a wrong number of channels, which may be on the last axis by mistake."""
     if x.shape[-1] != channels or x.shape[1] == channels:
         return otherwise
     order = ", ".join(map(str, (0, x.ndim - 1, *range(1, x.ndim - 1))))
@@ -62,7 +62,7 @@ def _channels_hint(x, channels, otherwise):
 def transposed_geometry(
     where, x, weight, bias, stride, padding, output_padding, groups, dilation
 ):  # fmt: skip
-    """Check the arguments of a transposed convolution; convert to settings of `ConvTransposed`.
+    """Check a transposed convolution's arguments, and convert them to settings of `ConvTransposed`.
 
     Parameters
     ----------

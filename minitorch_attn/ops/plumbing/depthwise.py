@@ -1,8 +1,8 @@
 r"""Depthwise convolution: the three products of `ops/conv.py` if every channel is a group.
 
-With one input and one output channel per group, the sums of `ops/conv.py` lose their channel
-indices, and each matrix product would have only one row. The sums over windows are computed
-without copies of the windows:
+With one input and one output channel per group, the sums in `ops/conv.py` no longer run over
+channels, and each matrix product would have only one row. This module therefore computes the sums
+over each window directly, without copying the windows:
 
     y[b, o, c] = sum_k w[k, c] x[b, o s + k d - p, c]
 
@@ -24,7 +24,8 @@ _FEWEST_CHANNELS = 4  # with fewer, the innermost loop is too short
 def is_depthwise(out_channels, in_channels, kernel, groups, dtype):
     """Return True if every group has one input and one output channel.
 
-    Kernels of one element, few channels and float16 are left to the matrix products.
+    Kernels with one element, small numbers of channels, and float16 use the matrix products of
+    `ops/conv.py` instead.
     """
     return (
         out_channels == in_channels == groups >= _FEWEST_CHANNELS
@@ -72,8 +73,9 @@ def depthwise_transposed(g, weight, *, size, stride, padding, dilation):
     Notes
     -----
     Place o and kernel position k contribute to i = o s + k d - p of the result. All i with the same
-    remainder modulo s form a separate image: a convolution of g with stride 1 and a kernel of every
-    m-th k, in reverse order, where m = s / gcd(s, d). There are m such images per axis.
+    remainder modulo s form a separate image. This image is a convolution of g with stride 1. Its
+    kernel holds every m-th k in reverse order, where m = s / gcd(s, d). There are m such images per
+    axis.
     """
     images, kernels = _channels_last(g), _by_position(weight)
     x = array_module(g).zeros((len(g), *size, g.shape[1]), dtype=g.dtype)
@@ -92,7 +94,7 @@ def depthwise_transposed(g, weight, *, size, stride, padding, dilation):
 
 
 def _remainders(size, kernel, stride, padding, dilation):
-    """Return what one axis contributes to each image of `depthwise_transposed`.
+    """Return the slices and sizes along one axis for each image of `depthwise_transposed`.
 
     Returns
     -------
@@ -145,7 +147,7 @@ def _padded_windows(x, kernel, stride, padding, dilation):
 
 
 def _windows(images, kernel, stride, dilation):
-    """(batch, *space, channel) -> (batch, *place, *kernel, channel), a view."""
+    """Return all windows, a view: (batch, *space, channel) -> (batch, *place, *kernel, channel)."""
     view = windows(_second(images), kernel, stride, dilation)
     return _last(view)
 
@@ -173,18 +175,18 @@ def _placed(images, before, length):
 
 
 def _by_position(weight):
-    """(channel, 1, *kernel) -> (*kernel, channel)."""
+    """Transpose (channel, 1, *kernel) to (*kernel, channel)."""
     return array_module(weight).ascontiguousarray(_last(weight.swapaxes(0, 1))[0])
 
 
 def _channels_last(x):
-    """(batch, channel, *space) -> (batch, *space, channel), without a copy if possible."""
+    """Move axis 1 last, in C order: (batch, channel, *space) -> (batch, *space, channel)."""
     x = _last(x)
     return x if x.strides[-1] == x.itemsize else array_module(x).ascontiguousarray(x)
 
 
 def _channels_second(y, like):
-    """(batch, *space, channel) -> (batch, channel, *space), with the memory layout of `like`."""
+    """Move the last axis to axis 1, (batch, channel, *space), with the memory layout of `like`."""
     y = _second(y)
     return y if is_channels_last(like) else array_module(y).ascontiguousarray(y)
 

@@ -80,7 +80,7 @@ FLOPS = {
 
 
 def forward_flops(ctx, inputs, outputs):
-    """Number of floating-point operations in the forward pass of an op, 0 if it is elementwise.
+    """Number of floating-point operations in the forward pass of an op; 0 for elementwise ops.
 
     Parameters
     ----------
@@ -90,9 +90,9 @@ def forward_flops(ctx, inputs, outputs):
     """
     outputs = outputs if type(outputs) is tuple else (outputs,)
     name = ctx.function.__name__
-    if name == "SlidingWindowAttention":  # no input has the size of a window
+    if name == "SlidingWindowAttention":  # the shapes of the inputs do not contain the window size
         return _sliding_window(inputs, outputs, ctx.settings["kernel"])
-    if name == "RingAttention":  # `key` is the rank's own part of the keys
+    if name == "RingAttention":  # `key` holds only the keys of this rank
         return _attention(inputs, outputs) * ctx.plan.ring.size
     return FLOPS[name](inputs, outputs) if name in FLOPS else 0
 
@@ -100,15 +100,15 @@ def forward_flops(ctx, inputs, outputs):
 def backward_flops(name, flops, needs_grad):
     """Number of floating-point operations in the backward pass of an op.
 
-    A matrix product has two factors; the gradient of each is one product of the same size. The
-    forward pass of attention has two products, so its backward has four; tiled attention needs a
-    fifth, because it recomputes the scores. A feed-forward network also has two products, and the
-    blockwise version recomputes the first one in its backward pass.
+    A matrix product has two factors, and the gradient of each factor is one product of the same
+    size. The forward pass of attention has two products, so the backward pass has four. Tiled
+    attention needs a fifth product to recompute the scores. A feed-forward network also has two
+    products; its blockwise version recomputes the first of them in the backward pass.
 
     Parameters
     ----------
     name : str
-        Class of the op.
+        Name of the op's class.
     flops : int
         Number of operations in its forward pass.
     needs_grad : sequence
@@ -116,7 +116,7 @@ def backward_flops(name, flops, needs_grad):
     """
     if name in ("Conv", "ConvTransposed", "Linear", "MatMul"):
         return flops * sum(1 for edge in needs_grad[:2] if edge)
-    if name == "Projections":  # of layers of the same size, as a rule
+    if name == "Projections":  # exact if all layers have the same size, as they usually do
         x, weights = bool(needs_grad[0]), needs_grad[1::2]
         return flops * (x * len(weights) + sum(map(bool, weights))) // len(weights)
     if name in ("FeedForward", "FeedForwardInBlocks"):

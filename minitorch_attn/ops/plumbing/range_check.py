@@ -1,8 +1,9 @@
 """Range checks of values, and of the indices, labels and token ids that look up elements.
 
-On the host, a value out of range raises an error immediately. A GPU would silently compute with
-it, and checking it immediately would make the host wait. On a GPU, the check therefore runs on the
-device, and the error is raised when the host next reads from it (`.item()`, `.numpy()`).
+On the host, a value out of range raises an error immediately. A GPU would silently compute with the
+wrong value, and an immediate check would make the host wait for the GPU. On a GPU, the check
+therefore runs on the device, and the error is raised when the host next reads from the device
+(`.item()`, `.numpy()`).
 """
 
 from typing import NamedTuple
@@ -15,13 +16,13 @@ __all__ = ["InvalidValue", "check_range", "check_values"]
 
 
 class _Question(NamedTuple):
-    """A check, possibly run later, that every index is between `lowest` and `size - 1`."""
+    """A check, run later on a GPU, that every index is between `lowest` and `size - 1`."""
 
     where: str
     name: str
     size: int
     lowest: int
-    bits: int  # of the checked integers
+    bits: int  # width of the checked integers
 
     def __call__(self, worst, position=None):
         """Return the error for the largest shifted index, or None if it is in range."""

@@ -89,7 +89,7 @@ def is_channels_last(x):
 
 
 def enlarge(x, padding):
-    """Pad an array with zeros around its last axes; negative amounts crop it.
+    """Pad an array with zeros around its last axes; a negative amount crops the axis.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def windows(x, kernel, stride, dilation):
 
 
 def shifts(places, kernel, stride, dilation):
-    """Yield, for each kernel entry, its index and slices of its positions in all windows.
+    """Yield, for each kernel entry, its index and the slices that select this entry in all windows.
 
     Returns
     -------

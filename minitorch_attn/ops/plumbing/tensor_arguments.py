@@ -30,10 +30,10 @@ def as_operands(tensors, name):
 
 
 def not_tensors(error, name, **arguments):
-    """If an argument is not a tensor, replace the error with one that names the argument.
+    """Return an error that names the first argument that is not a tensor, or `error` if all are.
 
-    Call it in `except AttributeError` around the first use of the arguments, so that a valid call
-    does not need any checks.
+    Call this function in `except AttributeError` around the first use of the arguments. A valid
+    call then needs no checks.
 
     Parameters
     ----------

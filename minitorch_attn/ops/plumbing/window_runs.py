@@ -1,10 +1,10 @@
 """Memory layout in which sliding windows over a map are long contiguous runs.
 
 The map is padded on all sides and stored row by row without gaps. The elements that one kernel
-entry covers in all windows then form one run of memory, in which a few elements at the end of each
-row are unused. An operation on all windows thus needs one operation on a run per kernel entry,
-and the windows are not copied. With a stride s, the rows and columns are divided into s * s phases
-(row modulo s, column modulo s), each of which has this layout.
+entry covers in all windows then form one contiguous run of memory, in which a few elements at the
+end of each row are unused. An operation on all windows therefore needs only one operation on a run
+for each kernel entry, and no window is copied. With a stride s, the map is divided into s * s
+phases (row modulo s, column modulo s), and each phase has this layout.
 """
 
 from ...backend import array_module
@@ -79,8 +79,8 @@ class WindowRuns:
             for j in range(s):
                 inside, taken = [], []
                 for phase, n in ((i, self.size[0]), (j, self.size[1])):
-                    first = -(-(pad - phase) // s)  # in the phase, of an element of the map
-                    begin = first * s + phase - pad  # in the map
+                    first = -(-(pad - phase) // s)  # in the phase: first index inside the map
+                    begin = first * s + phase - pad  # the same element's index in the map
                     inside.append(slice(first, first + len(range(begin, n, s))))
                     taken.append(slice(begin, n, s))
                 yield grid[:, :, i * s + j, inside[0], inside[1]], (..., *taken)

@@ -22,7 +22,7 @@ class LRScheduler(NamedErrors):
     ----------
     optimizer : Optimizer
     last_epoch : int, default -1
-        Number of the last completed step, to resume a schedule; -1 starts from the beginning.
+        Number of the last completed step of a schedule to resume. -1 starts a new schedule.
     """
 
     closed_form = None
@@ -95,7 +95,7 @@ class LRScheduler(NamedErrors):
 
 
 def check_optimizer(name, optimizer):
-    """Raise an error if a schedule's `optimizer` is not an optimizer but, say, a module."""
+    """Raise an error if a schedule's `optimizer` is something else, such as a module."""
     if not hasattr(optimizer, "param_groups"):
         raise DTypeError(
             f"{name}: optimizer is not an optimizer",

@@ -156,7 +156,8 @@ class OneCycleLR(LRScheduler):
     div_factor, final_div_factor : float
         The first rate is max_lr / div_factor; the last is max_lr / (div_factor final_div_factor).
     three_phase : bool
-        Whether the rate falls to the first rate as fast as it rose, then on to the last rate.
+        Whether the rate falls to the first rate as fast as it rose, and then falls further to the
+        last rate.
 
     References
     ----------

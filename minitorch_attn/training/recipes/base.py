@@ -95,7 +95,7 @@ class Recipe:
     splits : tuple of str
         Ways to split the work among processes: "data", "tensor", "sequence"; see worker_splits.py.
     split : str
-        The one of `splits` that is used.
+        Element of `splits` that is used.
     data : dict
         "name" and "sha256" of the data, used to detect changes before a run is resumed.
     vocabulary : str or None
@@ -144,11 +144,11 @@ class Recipe:
         raise NotImplementedError
 
     def count(self, batch):
-        """Return the number of terms in a batch's mean loss, to weight the losses of threads."""
+        """Return the number of terms in a batch's mean loss, by which threads are weighted."""
         return batch[0].shape[0]
 
     def evaluate(self, model):
-        """Return the validation loss during training, or a dict with it and other metrics."""
+        """Return the validation loss, or a dict with the validation loss and other metrics."""
         raise NotImplementedError
 
     def measure(self, metrics):
@@ -247,7 +247,7 @@ class Recipe:
         return self.options["batch"]
 
     def check_data(self, old):
-        """Raise an error if the data differ from those with which a run was started.
+        """Raise an error if the data differ from the data with which a run was started.
 
         Parameters
         ----------
@@ -302,7 +302,7 @@ class Recipe:
         )
 
     def after_step(self, step):
-        """Run recipe-specific code after a training step; `step` is the number of steps done."""
+        """Run recipe-specific code after a training step. `step` is the number of steps so far."""
 
     def parameter_groups(self):
         """Return parameter groups. Weight decay applies to matrices, not to biases and norms."""
@@ -360,7 +360,7 @@ class Recipe:
         if not step > 0:
             raise ArgumentError(
                 "the time of a training step could not be measured: the clock did not advance",
-                got=f"{step} seconds a step",
+                got=f"{step} seconds per step",
                 hint="choose a number of steps instead of a time",
             )
         return max(round(seconds / step), 1)

@@ -25,7 +25,7 @@ _CLS, _SEP, _MASK = 2, 3, 4
 
 
 class ThreeBERTs(nn.Module):
-    """Three BERTs: a language model, a classifier fine-tuned from it, and one trained from scratch.
+    """A language model, a classifier fine-tuned from it, and a classifier trained from scratch.
 
     Parameters
     ----------
@@ -50,9 +50,9 @@ class BERT(Recipe):
 
     The model reads Python's help topics with some words masked and learns to predict these words.
     The last steps (--finetune) fine-tune a copy to classify passages of 30 words into eight topics,
-    given a few labeled passages per topic. A second BERT learns this from scratch on the same
-    batches. The difference in accuracy is the benefit of pre-training. The pre-training text does
-    not contain the test passages.
+    given a few labeled passages per topic. A second BERT learns to classify from scratch on the
+    same batches. The difference in accuracy is the benefit of pre-training. The pre-training text
+    does not contain the test passages.
 
     Parameters
     ----------
@@ -75,11 +75,11 @@ class BERT(Recipe):
     betas = (0.9, 0.98)
     OPTIONS = (
         *common_options(steps=2400, lr=2e-3, batch=32, dropout=0.1, eval_every=50),
-        Option("finetune", 400, "Number of steps at the end that fine-tune."),
-        Option("finetune_lr", 5e-4, "Highest learning rate of the fine-tuning.", "positive"),
+        Option("finetune", 400, "Number of fine-tuning steps at the end of the run."),
+        Option("finetune_lr", 5e-4, "Maximum learning rate during fine-tuning.", "positive"),
         Option("labels", 20, "Number of labeled passages of each topic."),
         Option("words", 30, "Number of words in a passage."),
-        Option("hidden", 0.15, "Fraction of the words that pre-training hides.", "share"),
+        Option("hidden", 0.15, "Fraction of the words that are hidden in pre-training.", "share"),
     )
 
     def prepare(self):
@@ -170,7 +170,7 @@ class BERT(Recipe):
         return top / 2 * (1 + math.cos(math.pi * min((done - warmup) / (steps - warmup + 1), 1)))
 
     def loss(self, model, batch):
-        """Return the cross-entropy: of the masked words, or the mean of both topic classifiers."""
+        """Return the cross-entropy of masked words, or the mean of both classifiers' losses."""
         if isinstance(batch, MaskedBatch):
             logits = hidden_word_logits(model.language, batch)
             return cross_entropy(logits.flatten(0, 1), batch.words.flatten())
@@ -289,7 +289,7 @@ class BERT(Recipe):
 
     def _fill_in(self, page, count=4):
         """Show a few test passages with one masked word and the most likely predictions."""
-        page.heading("Its predictions of hidden words")
+        page.heading("Predictions of hidden words")
         lines = []
         for passage in np.linspace(0, len(self.test[0]) - 1, count).astype(int):
             ids = self.test[0][passage].copy()

@@ -15,15 +15,15 @@ __all__ = [
 PAD, START, END = PairTokenizer.PAD, PairTokenizer.START, PairTokenizer.END
 WORDS = ("", "", "", *scene_words())  # the ids of the special tokens come first
 IDS = {word: i for i, word in enumerate(WORDS) if word}
-LONGEST = 9  # start, "one above two, above three" with its comma, end; and one more
-SIDE, GRID, DIGIT = 32, 8, 8  # pixels of an image, positions and pixels of a digit, per side
+LONGEST = 9  # start, "one above two , above three", end, and one more
+SIDE, GRID, DIGIT = 32, 8, 8  # per side: pixels of an image, positions, pixels of a digit
 
 
 class CaptionBatches(RecipeStream):
     """Batches of digit images, with the digit at each position or with captions.
 
-    Batch n depends only on (seed, n). It is a dict with "images" and "cells" in pretraining, with
-    "images" and "words" for soft attention, and also with "noise" for hard attention.
+    Batch n depends only on (seed, n). Its keys are "images" and "cells" in pretraining, "images"
+    and "words" for soft attention, and "images", "words" and "noise" for hard attention.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class CaptionBatches(RecipeStream):
 
 
 def as_ids(captions):
-    """Return ids (caption, word) from the start token to the end token, padded.
+    """Convert captions to ids (caption, word), with start and end tokens and padding.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def as_text(words):
 
 
 def words_at_positions(scenes):
-    """Return the word for the digit at the middle pixel of each position, or `PAD`.
+    """For each position, return the word of the digit at its middle pixel, or `PAD`.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ _EVALUATED = 200
 
 
 class CaptionModel(nn.Module):
-    """An encoder, a decoder with soft attention and one with hard attention.
+    """An encoder, a decoder with soft attention and a decoder with hard attention.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class CaptionModel(nn.Module):
         self.encoder = ConvEncoder(SIDE, 1, (dim // 2, dim, dim))
         self.encoder.positions.data = tensor(position_codes(dim), dtype="float32")
         self.soft, self.hard = ShowAttendTell(*sizes), ShowAttendTell(*sizes, hard=True)
-        self.register_buffer("baseline", ops.zeros(LONGEST - 1))  # of each word's reward
+        self.register_buffer("baseline", ops.zeros(LONGEST - 1))  # mean reward of each word
 
     def forward(self, images, words):
         """Return the logits and the weights of soft attention."""
@@ -89,7 +89,7 @@ class Captions(PhasedRecipe):
     more_targets = (
         Target("hard", 0.8, "exact captions with hard attention"),
         Target(
-            "focus", 6.0, "attention on the named digit, in multiples of its share of the image",
+            "focus", 6.0, "attention on the named digit, relative to uniform attention",
             percent=False,
         ),
     )  # fmt: skip
@@ -106,8 +106,8 @@ class Captions(PhasedRecipe):
             clip=5.0,
             eval_every=300,
         ),
-        Option("pretraining", 0.15, "Share of the steps that pretrain the encoder.", "share"),
-        Option("hard", 0.25, "Share of the steps that train hard attention.", "share"),
+        Option("pretraining", 0.15, "Fraction of the steps that pretrain the encoder.", "share"),
+        Option("hard", 0.25, "Fraction of the steps that train hard attention.", "share"),
         Option("penalty", 0.0, "Weight of the doubly stochastic penalty.", "from_zero"),
         Option("reward", 0.3, "Weight of the reward in REINFORCE.", "from_zero"),
         Option("entropy", 0.01, "Weight of the entropy in REINFORCE.", "from_zero"),
@@ -150,7 +150,7 @@ class Captions(PhasedRecipe):
         self._rewards.clear()
 
     def loss(self, model, batch):
-        """Return the loss of a batch, for the digits, soft attention or hard attention."""
+        """Return the loss of a batch in its phase: digits, soft attention or hard attention."""
         model.encoder.train("noise" not in batch)
         if "cells" in batch:
             return _digit_loss(model, batch)
@@ -227,7 +227,7 @@ class Captions(PhasedRecipe):
             yield tensor(images[first : first + size], device=self.options["device"])
 
     def focus(self, which):
-        """Return the share of attention on the named digit, divided by its share of the image."""
+        """Return the attention on the named digit, relative to uniform attention."""
         weights = self.attention(which, self.captions)
         side = SIDE // GRID
         pixels = weights.repeat(side, 2).repeat(side, 3) / side**2  # (image, word, row, column)
@@ -314,7 +314,7 @@ class Captions(PhasedRecipe):
     def _draw_attention(self, page, number):
         """Plot where both decoders look before each word of a few captions.
 
-        Hard attention looks at one position, the most probable one.
+        Hard attention looks only at the most probable position.
         """
         chosen = [i for n in (3, 3, 2, 1) for i in np.flatnonzero(number == n)[:2]]
         chosen = [*dict.fromkeys(chosen)][:4]

@@ -19,13 +19,13 @@ from .phases import RecipeStream
 
 __all__ = ["Clip"]
 
-SIDE, CELL, GRID = 30, 10, 3  # pixels of an image and of a patch, and patches per side
-GALLERY = 100  # scenes and sentences to choose from
+SIDE, CELL, GRID = 30, 10, 3  # per side: pixels of an image, pixels of a patch, patches
+GALLERY = 100  # number of candidates in a retrieval test
 _BOTH = ("image_to_text", "text_to_image")
 
 
 class SentenceBatches(RecipeStream):
-    """Scenes of two or three digits with sentences; batch n depends only on (seed, n).
+    """Scenes of two or three digits with sentences. Batch n depends only on (seed, n).
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def pixels_of(scenes):
 
 
 def galleries(scenes, count, generator):
-    """Return sets of scenes in which no two show the same digits: (count, `GALLERY`) indices."""
+    """Return sets of scenes, all with different digits, as indices (count, `GALLERY`)."""
     found = []
     for _ in range(count):
         chosen = {}
@@ -69,7 +69,7 @@ def galleries(scenes, count, generator):
 
 
 def ranked_first(logits):
-    """Return how often the correct text, and the correct image, has the largest logit."""
+    """Return how often the correct text and the correct image have the largest logit."""
     correct = np.arange(len(logits))
     return (logits.argmax(1) == correct).mean(), (logits.argmax(0) == correct).mean()
 
@@ -83,7 +83,7 @@ class Clip(Recipe):
     prompts such as "image of seven". They also find a scene's sentence among 100 sentences, and a
     sentence's scene among 100 scenes. All test scenes show handwriting that does not occur in
     training. A second pair of towers is trained briefly on sentences that also name the places.
-    It finds sentences by their layout alone.
+    This pair finds sentences by their layout alone.
 
     Parameters
     ----------
@@ -100,10 +100,10 @@ class Clip(Recipe):
     headline = "An image tower and a text tower learn which sentence belongs to which scene."
     target = Target("zero_shot", 0.85, "digits classified by prompts, new handwriting")
     more_targets = (
-        Target("image_to_text", 0.85, "correct sentence among 100 ranked first"),
-        Target("text_to_image", 0.85, "correct scene among 100 ranked first"),
+        Target("image_to_text", 0.85, "scenes whose sentence ranks first among 100"),
+        Target("text_to_image", 0.85, "sentences whose scene ranks first among 100"),
         Target(
-            "focus", 4.0, "relevance of a word on its digit, in multiples of one cell's share",
+            "focus", 4.0, "relevance of the cell with a word's digit, relative to a uniform map",
             percent=False,
         ),
     )  # fmt: skip
@@ -120,7 +120,7 @@ class Clip(Recipe):
         ),
         Option("text_layers", 1, "Number of blocks of the text tower."),
         Option("noise", 0.05, "Standard deviation of noise in training scenes.", "from_zero"),
-        Option("places_steps", 140, "Steps of the towers that learn from places."),
+        Option("places_steps", 140, "Number of training steps of the towers with places."),
         Option("galleries", 10, "Number of test sets of 100 scenes."),
         Option("scenes", 2000, "Number of test scenes of several digits."),
     )  # fmt: skip
@@ -157,7 +157,7 @@ class Clip(Recipe):
         return SentenceBatches(self)
 
     def loss(self, model, batch):
-        """Symmetric loss of the pairs. As in CLIP, scenes with equal digits count as wrong."""
+        """Return the contrastive loss. As in CLIP, scenes with the same digits count as wrong."""
         return contrastive_loss(model(*batch))
 
     def loop(self, run=None, on_log=(), extra=None):
@@ -182,14 +182,14 @@ class Clip(Recipe):
         return tensor(as_ids(sentences), device=self.options["device"])
 
     def gallery_logits(self, model, chosen, places=False):
-        """Return the logits of the scenes `chosen` for their sentences, an array."""
+        """Return the logits between the scenes `chosen` and their sentences, as an array."""
         sentences = [self.sentences[places][i] for i in chosen]
         with no_grad():
             logits = model(self._images(self.test, chosen), self._ids(sentences))
         return to_host(logits.array)
 
     def retrieval(self, model, count=None, places=False):
-        """Return the two accuracies of retrieval in the first galleries, by name."""
+        """Return both retrieval accuracies in the first galleries, by name."""
         found = [
             ranked_first(self.gallery_logits(model, chosen, places))
             for chosen in self.chosen[:count]
@@ -197,7 +197,7 @@ class Clip(Recipe):
         return dict(zip(_BOTH, map(float, np.mean(found, 0)), strict=True))
 
     def class_vectors(self, model, places=False):
-        """Return the vectors of the ten digits, each from all of its prompts."""
+        """Return the vectors of the ten digits. Each is computed from all prompts of the digit."""
         ids = np.stack([as_ids(sentences) for sentences in prompts(places)])
         return model.class_vectors(tensor(ids, device=self.options["device"]))
 
@@ -306,7 +306,7 @@ class Clip(Recipe):
         page.text("\n".join(f"Also: {target}." for target in self.more_targets))
 
     def show(self, page, measured):
-        """Show the accuracies, those of the towers with places, and the relevance of each word."""
+        """Show the accuracies of the towers with and without places, and each word's relevance."""
         for target in (self.target, *self.more_targets):
             value = measured[target.metric]
             reached = "reached" if target.reached(value) else "missed"

@@ -44,7 +44,7 @@ class Dates(PairRecipe):
     splits = ("data", "tensor")
     OPTIONS = (
         *common_options(steps=1500, lr=2e-3, batch=64, layers=2, dim=64, warmup=100),
-        Option("held_out", 2000, "Number of days that are kept for the test."),
+        Option("held_out", 2000, "Number of days in the test set."),
     )
 
     def prepare(self):
@@ -76,7 +76,7 @@ class Dates(PairRecipe):
     def preface(self, page):
         """Print one date in all formats."""
         day = datetime.date(1987, 7, 3).toordinal()
-        page.text(f"One date in the {len(FORMATS)} forms that the model learns to read:\n")
+        page.text(f"One date in the {len(FORMATS)} formats that the model learns to read:\n")
         forms = [date_pair(day, style)[0] for style in range(len(FORMATS))]
         half = -(-len(forms) // 2)
         page.table(list(zip(forms[:half], forms[half:] + [""] * (len(forms) % 2), strict=True)))

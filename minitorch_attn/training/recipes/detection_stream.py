@@ -10,16 +10,16 @@ from .phases import RecipeStream
 __all__ = ["CLASSES", "GRID", "SIDE", "DetectionBatches", "as_targets", "digits_at_tokens"]
 
 CLASSES = 10
-SIDE, GRID = 64, 8  # pixels of a scene and tokens, per side
-_CROWDED = 8  # digits tried per scene in pretraining: each one teaches the backbone
+SIDE, GRID = 64, 8  # per side: pixels of a scene, tokens
+_CROWDED = 8  # more digits per scene in pretraining, because each trains the backbone
 
 
 class DetectionBatches(RecipeStream):
-    """Batches of scenes, with the digit at each token, with the targets of DETR, or with both.
+    """Batches of scenes, with the digit at each token, the targets of DETR, or both.
 
-    Batch n depends only on (seed, n). It is a dict with "images" and "tokens" in pretraining, with
-    "targets" as well for reference points, and with "images" and "targets" for the plain DETR.
-    Scenes are crowded in pretraining.
+    Batch n depends only on (seed, n). Its keys are "images" and "tokens" in pretraining, "images",
+    "tokens" and "targets" for reference points, and "images" and "targets" for the plain DETR.
+    Scenes contain more digits in pretraining.
 
     Parameters
     ----------

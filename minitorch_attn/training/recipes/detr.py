@@ -23,7 +23,7 @@ from .phases import PhasedRecipe
 __all__ = ["DetrDigits"]
 
 _EVALUATED = 200
-_CODE = 32  # features of the position that the backbone adds
+_CODE = 32  # number of position features that the backbone adds
 
 
 class SceneBackbone(nn.Module):
@@ -122,9 +122,9 @@ class DetrDigits(PhasedRecipe):
             steps=1750, lr=6e-3, batch=32, dim=96, warmup=30, weight_decay=1e-4, eval_every=350
         ),
         Option("queries", 10, "Number of object queries."),
-        Option("pretraining", 0.14, "Share of the steps that pretrain the backbone.", "share"),
-        Option("plain", 0.23, "Share of the steps that train the plain DETR.", "share"),
-        Option("scale", 0.4, "Learning rate of the detectors, as a part of lr.", "share"),
+        Option("pretraining", 0.14, "Fraction of the steps that pretrain the backbone.", "share"),
+        Option("plain", 0.23, "Fraction of the steps that train the plain DETR.", "share"),
+        Option("scale", 0.4, "Learning rate of the detectors, as a fraction of lr.", "share"),
         Option("tokens", 1.0, "Weight of the loss on the digit at each token.", "from_zero"),
         Option("scenes", 500, "Number of test scenes."),
     )
@@ -174,7 +174,7 @@ class DetrDigits(PhasedRecipe):
                 detector.backbone.load_state_dict(self.model.backbone.state_dict())
 
     def loss(self, model, batch):
-        """Return the loss of a batch, for the digits at the tokens or for a set of boxes."""
+        """Return the loss of a batch: of the digits at the tokens, of a set of boxes, or both."""
         images, tokens = batch["images"], batch.get("tokens")
         if "targets" not in batch:
             features = model.backbone.convolved(images).flatten(2).transpose(1, 2)
@@ -287,7 +287,7 @@ class DetrDigits(PhasedRecipe):
             names = [f"{labels[i, q]}: {100 * scores[i, q]:.0f} %" for q in shown]
             scenes.append((self.test.images[i, 0], corners, names, weights[i, shown]))
         figure = page.viz.detections_figure(
-            scenes, "Detections (left), and where the query of each one looks"
+            scenes, "Detections (left), and where the query of each detection looks"
         )
         page.save("scenes.png", figure, "detections, and where their queries look")
 

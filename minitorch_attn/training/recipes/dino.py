@@ -61,8 +61,8 @@ class DINODigits(Recipe):
     """Train a ViT with DINO on images of a handwritten digit among fragments of other digits.
 
     Student and teacher see different crops of the same image. Training does not use labels. The
-    features are evaluated by nearest-neighbor classification, and the class token's attention
-    by the share of it that falls on the digit. A small network shows how training collapses
+    features are evaluated by nearest-neighbor classification. The class token's attention is
+    evaluated by the fraction that falls on the digit. A small network shows how training collapses
     without centering or without sharpening.
 
     Parameters
@@ -82,7 +82,7 @@ class DINODigits(Recipe):
     more_targets = (
         Target(
             "focus", 1.8,
-            "best head's attention on the digit, in multiples of its area", percent=False,
+            "best head's attention on the digit, relative to uniform attention", percent=False,
         ),
     )  # fmt: skip
     unit = "images"
@@ -100,8 +100,8 @@ class DINODigits(Recipe):
         Option("small", 3, "Number of small views of an image."),
         Option("momentum", 0.98, "Momentum of the teacher in the first step.", "share"),
         Option("temperature", 0.01, "Temperature of the teacher.", "positive"),
-        Option("scenes", 4, "Number of images of each digit to measure the features with."),
-        Option("collapse_steps", 300, "Number of steps of the trainings that collapse."),
+        Option("scenes", 4, "Number of images of each digit that evaluate the features."),
+        Option("collapse_steps", 300, "Number of steps of each run that shows the collapse."),
     )  # fmt: skip
 
     def prepare(self):
@@ -154,7 +154,7 @@ class DINODigits(Recipe):
         self.model.update(cosine_schedule(step - 1, options["steps"], options["momentum"], 1.0))
 
     def loss(self, model, batch):
-        """Return the loss of the views; the first two are the large ones."""
+        """Return the loss of the views. The first two views are large."""
         return model(batch[:2], batch[2:], self.options["temperature"])
 
     def evaluate(self, model):
@@ -203,7 +203,7 @@ class DINODigits(Recipe):
         return weights / weights.sum(-1, keepdims=True)
 
     def focus(self):
-        """Return each head's share of attention on the digit, divided by its share of the image."""
+        """Return each head's attention on the digit, relative to uniform attention."""
         weights = self.attention()
         side = _SIDE // _PATCH
         masks = self.test.masks()[: len(weights)].reshape(-1, side, _PATCH, side, _PATCH)
@@ -230,13 +230,13 @@ class DINODigits(Recipe):
 
     def show(self, page, measured):
         """Show the accuracies, the maps of the best head, and the two kinds of collapse."""
-        page.text("Accuracy of the labels of the nearest training images:\n")
+        page.text("Accuracy of nearest-neighbor classification:\n")
         rows = [("this model", "accuracy"), ("an untrained network", "untrained"),
                 ("raw pixels", "raw pixels")]  # fmt: skip
         page.table([(self.target.show(measured[key]), name) for name, key in rows])
         page.text(
-            f"\nThe best head's attention on the digit is {measured['focus']:.2f} times the "
-            f"digit's area; the mean of all heads is {measured['mean focus']:.2f}.\n"
+            f"\nThe best head's attention on the digit is {measured['focus']:.2f} times as high as "
+            f"uniform attention. The mean of all heads is {measured['mean focus']:.2f}.\n"
         )
         for name, run in self.collapses.items():
             page.text(f"{name}: entropy of a target {run[-1, 0]:.2f}, of the mean {run[-1, 1]:.2f}")

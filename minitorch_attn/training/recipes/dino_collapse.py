@@ -20,8 +20,8 @@ _VARIANTS = {
 def entropies(logits):
     """Return the mean entropy of the teacher's targets, and the entropy of their mean.
 
-    If every image gets the same target, both are equal: 0 for a single output, and log K for the
-    uniform distribution.
+    If all images have the same target, both are equal. They are 0 if the target is a single output,
+    and log K if the target is uniform over the K outputs.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def entropies(logits):
     Returns
     -------
     (float, float)
-        In nats.
+        Both entropies in nats.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def entropies(logits):
 
 
 def collapse_runs(images, steps=300, seed=0):
-    """Train a small network with both operations, without centering, and without sharpening.
+    """Train a small network three times: with both operations, and without each of them.
 
     Parameters
     ----------

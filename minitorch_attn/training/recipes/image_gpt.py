@@ -26,10 +26,10 @@ _COMPLETIONS = 3
 class IGPT(DigitRecipe):
     """Train an Image GPT on handwritten digits of 8 x 8 pixels with 16 gray levels.
 
-    The model reads the pixels in raster order and learns to predict the next one. It is
-    compared with tables that count how often each level occurs, given the levels of its
-    neighbors. After training, linear classifiers on the features of every layer show in which
-    layers the model represents the digit's class, although it was trained without labels.
+    The model reads the pixels in raster order and learns to predict the next pixel. It is compared
+    with tables that count how often each level occurs, given the levels of the neighboring pixels.
+    After training, linear classifiers on the features of every layer show in which layers the model
+    represents the digit's class, although it was trained without labels.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class IGPT(DigitRecipe):
     more_targets = (
         Target(
             "part of the best table with positions", 0.9,
-            "bits per pixel, relative to the best table that knows the position",
+            "bits per pixel, relative to the best table with positions",
             higher_is_better=False,
         ),
         Target("probe", 0.8, "accuracy of a linear probe on the best layer"),
@@ -144,7 +144,7 @@ class IGPT(DigitRecipe):
         self.model.eval()
         nats = self.evaluate(self.model)["validation_loss"]
         tables = self.baselines()
-        probes = self.probes()  # of the raw pixels, of layer 0, layer 1, ...
+        probes = self.probes()  # accuracy for raw pixels, layer 0, layer 1, ...
         accuracies = list(probes.values())
         return {
             "bits": nats / math.log(2),
@@ -209,7 +209,7 @@ class IGPT(DigitRecipe):
         figure = page.viz.image_rows_figure(
             [given, *drawn, originals],
             ["upper half", *["completed"] * _COMPLETIONS, "original"],
-            "Test digits, of which the model is given the upper half",
+            "Completed test digits: the model is given the upper half",
         )
         page.save("completions.png", figure, "completions of half images")
 
@@ -223,9 +223,9 @@ class IGPT(DigitRecipe):
         figure = page.viz.image_rows_figure(
             [self.test[0][chosen, 0], bits],
             ["digit", "bits (0 to 6)"],
-            "What each pixel costs the model",
+            "Bits that the model needs for each pixel",
         )
-        page.save("bits.png", figure, "the bits that each pixel costs")
+        page.save("bits.png", figure, "the bits that each pixel needs")
 
 
 def as_levels(images):

@@ -64,7 +64,7 @@ class MAE(DigitRecipe):
     target = Target(
         "part of the best linear error",
         0.95,
-        "hidden-pixel error relative to the best linear guess",
+        "hidden-pixel error relative to best linear prediction",
         higher_is_better=False,
     )
     splits = ("data", "tensor")

@@ -59,9 +59,9 @@ class NoisyBatches(GeneratedBatches):
 class MaskPredict(PairRecipe):
     """Train two models to write dates in words: "1987-07-03" -> "the third of July 1987".
 
-    The models have the same size. One decodes token by token, the other all tokens at once, in
-    1, 2, 4 or 10 passes. The days are the same as in the recipe `dates`, and depend on the
-    seed. The answers of `dates` all have 10 characters, but these answers have 21 to 36. The
+    The models have the same size. One decodes token by token. The other decodes all tokens at once,
+    in 1, 2, 4 or 10 passes. A seed determines the days, which are the same as in the recipe
+    `dates`. The answers in `dates` always have 10 characters, but these answers have 21 to 36. The
     length must therefore be predicted, and the speedup is larger.
 
     Parameters
@@ -84,8 +84,8 @@ class MaskPredict(PairRecipe):
         *common_options(
             steps=1000, lr=3e-3, batch=48, layers=2, dim=64, warmup=100, eval_every=250
         ),
-        Option("held_out", 1000, "Number of days that are kept for the test."),
-        Option("candidates", 1, "Number of lengths that are decoded at once."),
+        Option("held_out", 1000, "Number of days in the test set."),
+        Option("candidates", 1, "Number of target lengths that are tried at once."),
     )
 
     def prepare(self):
@@ -101,7 +101,7 @@ class MaskPredict(PairRecipe):
 
     @staticmethod
     def pair(day):
-        """Return a day as ISO date and in words.
+        """Return a day as an ISO date and in words.
 
         Examples
         --------
@@ -141,7 +141,7 @@ class MaskPredict(PairRecipe):
         )
 
     def make_pair(self, generator):
-        """Sample a training pair: a random day as ISO date and in words."""
+        """Sample a training pair: a random day as an ISO date and in words."""
         return self.pair(self.days[generator.integers(len(self.days))])
 
     def batches(self):
@@ -152,7 +152,7 @@ class MaskPredict(PairRecipe):
         )
 
     def count(self, batch):
-        """Return the number of pairs, over which the loss is a mean."""
+        """Return the number of pairs. The loss is a mean over pairs."""
         return batch[0].shape[0]
 
     def loss(self, model, batch):
@@ -233,10 +233,10 @@ class MaskPredict(PairRecipe):
         return measured
 
     def _speed(self, sources, size):
-        """Return the time token by token, divided by the time in 4 passes."""
+        """Return the time of token-by-token decoding, divided by the time of 4 passes."""
         groups = [sources[i : i + size] for i in range(0, len(sources), size)]
         times = np.full((2, len(groups)), np.inf)
-        for _ in range(_TRIALS):  # the shortest of several times is the least disturbed
+        for _ in range(_TRIALS):  # the minimum of several times has the least noise
             for column, group in enumerate(groups):
                 for row, answer in enumerate((self.answers, self.parallel)):
                     started = time.perf_counter()
@@ -246,7 +246,7 @@ class MaskPredict(PairRecipe):
         return float(one_by_one / at_once)
 
     def show(self, page, measured):
-        """Print the exact answers and the speed, and draw the positions by pass."""
+        """Print the exact answers and the speed, and draw the passes."""
         rows = [("decoding", "exact answers")]
         rows += [
             (name.removeprefix("exact "), f"{100 * value:.1f} %")
@@ -259,13 +259,13 @@ class MaskPredict(PairRecipe):
                 page.text(f"{name}: {value:.1f} times as fast as token by token (with a cache)")
         page.draw_loss("Dates in words, both models", unit="nats per character, of both models")
         page.text(
-            "\nA date has one correct answer, so that one pass can be enough. Lesson 38 has a\n"
-            "task with several correct answers, which one pass mixes."
+            "\nA date has one correct answer, so one pass can be enough. In lesson 38, there are\n"
+            "several correct answers, and a single pass mixes them."
         )
         source = self.least_sure()
         examples = [(f"{source}: {count} passes", self.passes(source, count)) for count in (4, 10)]
         figure = page.viz.passes_figure(examples, "All characters at once, then some of them again")
-        page.save("passes.png", figure, "what each pass masks and fills, and how sure it is")
+        page.save("passes.png", figure, "what each pass masks and predicts, with probabilities")
         return True
 
     def least_sure(self):
@@ -281,7 +281,7 @@ class MaskPredict(PairRecipe):
         return sources[int(log_probs.sum(1).argmin().item())]
 
     def passes(self, source, iterations):
-        """Return what each pass masks and fills for one source, as `viz.passes_figure` shows it.
+        """Return the result of each pass for one source, as `viz.passes_figure` expects it.
 
         Parameters
         ----------
@@ -291,7 +291,8 @@ class MaskPredict(PairRecipe):
         Returns
         -------
         list of (list of str, bool array, float array)
-            Characters after the pass, which of them it predicted, and their probabilities.
+            Characters after each pass, a mask of the characters that the pass predicted, and the
+            probabilities of the characters.
         """
         model, seen = self.model.at_once.eval(), []
         with no_grad():
@@ -313,6 +314,6 @@ class MaskPredict(PairRecipe):
     def last_words(self, folder):
         """Say where the recipe is and what the picture shows."""
         return (
-            f"Open {folder}/passes.png: what is masked, what fills it, and how sure the model is.\n"
+            f"Open {folder}/passes.png: the masked and predicted characters, with probabilities.\n"
             "The recipe is minitorch_attn/training/recipes/mask_predict.py."
         )

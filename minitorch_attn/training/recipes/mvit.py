@@ -27,7 +27,7 @@ _NAMES = list(DIRECTIONS)
 
 
 class ClipBatches(RecipeStream):
-    """Clips of moving digits with noise; batch n depends only on (seed, n).
+    """Clips of moving digits with noise. Batch n depends only on (seed, n).
 
     Parameters
     ----------
@@ -85,8 +85,8 @@ class MViT(Recipe):
     A clip has four frames of 24 x 24 pixels. The digit, enlarged to 12, 14 or 16 pixels, moves one
     or two pixels per frame in one of eight directions. One head predicts the digit, another the
     direction, and both must be correct. The test clips show handwriting that does not occur in
-    training. The model must also use at most 60 % of the FLOPs of a Vision Transformer with
-    the same patches and about the same accuracy, which `--model vit` trains.
+    training. The model must also use at most 60 % of the FLOPs of a Vision Transformer with the
+    same patches and about the same accuracy. `--model vit` trains this Vision Transformer.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class MViT(Recipe):
             ("heads",), steps=1000, lr=3e-3, batch=32, layers=2, dim=32, warmup=50,
             weight_decay=0.05, eval_every=250,
         ),
-        Option("model", "mvit", "MViT, or the ViT that it is compared with.", ("mvit", "vit")),
+        Option("model", "mvit", "Model to train: MViT, or ViT for comparison.", ("mvit", "vit")),
         Option("noise", 0.1, "Standard deviation of noise in training clips.", "from_zero"),
         Option("smoothing", 0.1, "Label smoothing.", "share"),
         Option("clips", 2000, "Number of test clips."),
@@ -241,7 +241,7 @@ class MViT(Recipe):
         return True
 
     def _draw_clips(self, page, logits):
-        """Plot the frames of some clips, with the answers: first wrong ones, then correct ones."""
+        """Plot the frames and answers of some clips: first wrong answers, then correct answers."""
         digits, directions = logits[:, :10].argmax(1), logits[:, 10:].argmax(1)
         wrong = (digits != self.test.digits) | (directions != self.test.directions)
         order = np.argsort(~wrong, kind="stable")

@@ -49,13 +49,13 @@ def _convolution(in_channels, out_channels, size, stride=1):
 
 
 class ShapeNetwork(nn.Module):
-    """Network of two layers that see 7 x 7 pixels, a block, a 1 x 1 convolution and a classifier.
+    """Two layers that see 7 x 7 pixels, then a block, a 1 x 1 convolution and a classifier.
 
     Parameters
     ----------
     channels : int
     block : Module
-        Maps (batch, channel, row, column) to the same shape.
+        Module that maps (batch, channel, row, column) to the same shape.
     second : Module, optional
         Second layer. Default: a 3 x 3 convolution.
     """
@@ -75,7 +75,7 @@ class ShapeNetwork(nn.Module):
 
 
 class PairBatches(RecipeStream):
-    """Batches of new images of two shapes; batch n depends only on (seed, n).
+    """Batches of new images of two shapes. Batch n depends only on (seed, n).
 
     Parameters
     ----------
@@ -95,10 +95,10 @@ class NonLocal(Recipe):
     """Train three networks to decide whether two distant shapes are the same.
 
     No convolution of these networks sees both shapes, and the classifier sees only the mean of all
-    positions. The network with a non-local block can compare positions. The network without one
-    has the same convolutions and the same number of parameters. In the third network, a local
-    relation layer replaces a convolution: its weights come from pairs of positions, but only
-    within a window. All three are trained at once on the same images, and do not share
+    positions. The network with a non-local block can compare positions. The network without this
+    block has the same convolutions and the same number of parameters. In the third network, a local
+    relation layer replaces a convolution. Its weights depend on pairs of positions, but only within
+    a window. All three networks are trained at once on the same images, and do not share
     parameters.
 
     Parameters
@@ -116,7 +116,7 @@ class NonLocal(Recipe):
     summary = "a non-local block tells whether two distant shapes are the same"
     headline = "A non-local block learns to compare two shapes that are far apart."
     target = Target("with", 0.95, "test accuracy with a non-local block")
-    more_targets = (Target("without", 0.7, "test accuracy without it, at equal parameters", False),)
+    more_targets = (Target("without", 0.7, "test accuracy without the block, same size", False),)
     unit = "images"
     one_process = "its batch normalization needs the whole batch"
     OPTIONS = (
@@ -191,7 +191,7 @@ class NonLocal(Recipe):
         return chosen.reshape(-1, side, side)
 
     def other_share(self, count=200):
-        """Return one shape's attention to the other, divided by the other's share of the image.
+        """Return the attention of one shape to the other, relative to uniform attention.
 
         The result is the mean over images in which both shapes are the same.
         """
@@ -231,7 +231,7 @@ class NonLocal(Recipe):
             reached = "reached" if target.reached(measured[target.metric]) else "missed"
             page.text(f"{target.meaning}: {target.bound}: {reached}")
         share = measured["attention on the other shape"]
-        page.text(f"A shape attends to an equal one {share:.1f} times as much as to the average.\n")
+        page.text(f"Attention to an equal shape is {share:.1f} times as high as the average.\n")
         page.draw_loss("Same or different: three networks", unit="nats per image")
         self._draw_attention(page)
         return True
@@ -248,10 +248,10 @@ class NonLocal(Recipe):
         queries = [self.test.corners[i, 0] + SHAPE // 2 for i in chosen]
         figure = page.viz.image_rows_figure(
             [images, found], ["image\n(orange: query)", "attention\n(square root)"],
-            "Where the non-local block looks from one shape", [captions, [""] * len(chosen)],
+            "Where one shape attends in the non-local block", [captions, [""] * len(chosen)],
             queries,
         )  # fmt: skip
-        page.save("attention.png", figure, "where the block looks from one shape")
+        page.save("attention.png", figure, "where one shape attends in the non-local block")
 
     def last_words(self, folder):
         """Return which files to look at and what to read next."""

@@ -81,7 +81,7 @@ def check_options(options, given, where):
 
 
 def kind_of(option):
-    """Return the kind of `schema.py` for the values of an option."""
+    """Return the kind, as in `schema.py`, of the values of an option."""
     kind = choice(*option.kind) if isinstance(option.kind, tuple) else _KINDS[option.kind]
     return optional(kind) if option.default is None else kind
 
@@ -111,7 +111,7 @@ _HELP = {
     "seed": ("Random seed of weights, batches and dropout.", "whole"),
     "dtype": ("Dtype of the weights.", ("float32", "float64")),
     "lr": ("Highest learning rate.", "positive"),
-    "warmup": ("Number of warm-up steps until the highest learning rate.", "natural"),
+    "warmup": ("Number of warm-up steps to the maximum learning rate.", "natural"),
     "batch": ("Number of examples in a batch.",),
     "layers": ("Number of Transformer blocks.",),
     "heads": ("Number of attention heads in a block.",),

@@ -90,7 +90,7 @@ class PairRecipe(Recipe):
             return self.loss(model, batch).item(), sources, targets
 
     def models_with_attention(self):
-        """Return the models whose attention can be shown, by their path in the recipe's model."""
+        """Return the models whose attention can be shown, by path in the recipe's model."""
         return {"": self.model}
 
     def answers(self, sources, batch_size=250, model=None):

@@ -12,8 +12,8 @@ __all__ = ["PhasedRecipe", "RecipeStream"]
 class PhasedRecipe(Recipe):
     """Base class for recipes in three phases, each with its own warm-up and cosine decay.
 
-    Two options, named after the first and the last phase, specify these phases' shares of the
-    steps. A batch is a dict with "images".
+    Two options have the names of the first and the last phase. Their values are the fractions of
+    the steps for these phases. A batch is a dict with "images".
 
     Attributes
     ----------

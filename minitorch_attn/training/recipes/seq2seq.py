@@ -1,4 +1,4 @@
-"""Seq2seq recipe: recurrent networks convert dates, with one vector and with attention."""
+"""Seq2seq recipe: recurrent networks convert dates, without and with attention."""
 
 import numpy as np
 
@@ -21,16 +21,16 @@ WITH_ATTENTION = ("additive", "dot", "local-p")
 MODELS = (NO_ATTENTION, *WITH_ATTENTION)
 QUARTERS = ("shortest quarter", "second quarter", "third quarter", "longest quarter")
 _PLACES = {name: name.replace(" ", "_").replace("-", "_") for name in MODELS}
-_STYLE = 1  # the format of the alignment picture: weekday, day, month, year
+_STYLE = 1  # the date format in the alignment picture: weekday, day, month, year
 
 
 class RecurrentDates(Dates):
     """Train four recurrent networks on the task of `dates`, one without attention.
 
-    All have GRUs of the same width and are trained on the same batches. "one vector" reads the
-    source in reverse and passes the encoder's last state to the decoder [1]_. The others have a
-    bidirectional encoder and additive [2]_, dot-product or local attention with a predicted
-    window [3]_. The target applies to the worst result of these three.
+    All have GRUs of the same width and are trained on the same batches. The network "one vector"
+    reads the source in reverse and passes the encoder's last state to the decoder [1]_. The others
+    have a bidirectional encoder and additive [2]_, dot-product or local attention with a predicted
+    window [3]_. The target applies to the worst of these three.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class RecurrentDates(Dates):
     splits = ("data",)
     OPTIONS = (
         *common_options(("heads",), steps=1500, lr=5e-3, batch=64, layers=1, dim=64, warmup=50),
-        Option("held_out", 2000, "Number of days that are kept for the test."),
+        Option("held_out", 2000, "Number of days in the test set."),
         Option("window", 10, "Distance from the center of local attention to its last key."),
     )
 

@@ -39,7 +39,7 @@ from .speech_stream import (
 __all__ = ["PlacedConformer", "Recognizers", "Speech"]
 
 CTC, DECODER, LSTM = MODELS = ("Conformer, CTC", "Conformer, decoder", "LSTM, CTC")
-_EVALUATED = 100  # test utterances of the evaluations during training
+_EVALUATED = 100  # number of test utterances in evaluations during training
 _AT_ONCE = 50  # utterances that are recognized at once
 _NEW_SPEAKERS = 20
 
@@ -48,7 +48,7 @@ class PlacedConformer(ConformerEncoder):
     """Conformer encoder that adds sinusoidal positions to its output.
 
     A Conformer uses only relative positions, so a repeated word has nearly the same frames. With
-    the added positions, a decoder can tell the first "seven" from the second one.
+    the added positions, a decoder can tell the first "seven" from the second.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class Recognizers(nn.Module):
     ctc, lstm : CTCRecognizer
     decoder : SpeechSeq2Seq
     helper : Linear
-        CTC output layer on the encoder of `decoder`, which is used in training only.
+        CTC output layer on the encoder of `decoder`. It is used only in training.
     """
 
     def __init__(self, ctc, decoder, lstm, helper):
@@ -84,13 +84,14 @@ class Recognizers(nn.Module):
 class Speech(Recipe):
     """Train three recognizers of three to seven spoken digits in noise.
 
-    Two are Conformers, one with CTC and one with a Transformer decoder, and one is an LSTM with CTC
-    that has as many parameters as the first. A seed determines the speech. The speakers of the test
-    set do not occur in training.
+    The first is a Conformer with CTC, the second a Conformer with a Transformer decoder. The third
+    is an LSTM with CTC and the same number of parameters as the first. A seed determines the
+    speech. The speakers of the test set do not occur in training.
 
-    The first phase trains the Conformer with CTC. In the second one, a decoder learns to transcribe
-    the output of a copy of this Conformer. The copy also keeps a CTC loss, as in [2]_, but only the
-    decoder writes transcripts. The LSTM is trained in both phases, longer than either Conformer.
+    The first phase trains the Conformer with CTC. In the second phase, a decoder learns to
+    transcribe the output of a copy of this Conformer. The copy also has a CTC loss, as in [2]_, but
+    only the decoder writes transcripts. The LSTM is trained in both phases, longer than either
+    Conformer.
 
     Parameters
     ----------
@@ -104,8 +105,8 @@ class Speech(Recipe):
     """
 
     name = "speech"
-    summary = "a Conformer writes down spoken digits, with CTC and with a decoder"
-    headline = "Conformers write down spoken digits in noise, and an LSTM does it beside them."
+    summary = "a Conformer transcribes spoken digits, with CTC and with a decoder"
+    headline = "Two Conformers and an LSTM learn to transcribe spoken digits in noise."
     target = Target(
         "worse Conformer", 0.05, "word error rate of new speakers, CTC and decoder",
         higher_is_better=False,
@@ -118,10 +119,10 @@ class Speech(Recipe):
             clip=5.0, eval_every=200,
         ),
         Option("channels", 16, "Channels of the convolutions that reduce the number of frames."),
-        Option("kernel", 15, "Frames that a Conformer's convolution sees, an odd number."),
+        Option("kernel", 15, "Kernel size of a Conformer's convolution in frames (odd)."),
         Option("decoder_layers", 2, "Number of layers of the decoder."),
-        Option("decoder", 0.7, "Share of the steps that train the decoder, after CTC.", "share"),
-        Option("helper", 1.0, "Weight of the CTC loss that helps the decoder.", "from_zero"),
+        Option("decoder", 0.7, "Fraction of the steps that train the decoder, after CTC.", "share"),
+        Option("helper", 1.0, "Weight of the auxiliary CTC loss of the decoder.", "from_zero"),
         Option("speakers", 30, "Number of speakers of the training set."),
         Option("utterances", 1000, "Number of utterances of the training set."),
         Option("test", 500, "Number of utterances of the test set."),
@@ -134,7 +135,7 @@ class Speech(Recipe):
         known, new = draw_speakers(options["speakers"], rng), draw_speakers(_NEW_SPEAKERS, rng)
         self.test = draw_utterances(options["test"], new, rng, FEWEST, MOST, options["snr"])
         self.test.sort(key=lambda one: len(one.waveform))  # less padding
-        # Every n-th one, so that all lengths are among them.
+        # Every n-th utterance, so that all lengths occur.
         self.some = self.test[:: max(options["test"] // _EVALUATED, 1)]
         self.training = draw_utterances(options["utterances"], known, rng, FEWEST, MOST)
         sounds = [one.waveform for one in (*self.test, *self.training)]
@@ -178,12 +179,12 @@ class Speech(Recipe):
         return self.options["steps"] - round(self.options["decoder"] * self.options["steps"])
 
     def phase(self, step):
-        """Return the first step of a step's phase, and the first step after it."""
+        """Return the first step of a step's phase, and the first step after this phase."""
         first = self.ctc_steps
         return (0, first) if step < first else (first, self.options["steps"])
 
     def learning_rate_factor(self, step):
-        """Return the factor: in each phase a linear warm-up, then cosine decay."""
+        """Return the learning-rate factor: in each phase a linear warm-up, then cosine decay."""
         start, end = self.phase(step)
         warmup = min(self.options["warmup"], (end - start) // 4)
         if step - start < warmup:
@@ -201,8 +202,8 @@ class Speech(Recipe):
     def loss(self, model, batch):
         """Return the sum of the losses of the models in training, each in nats per label.
 
-        These are the LSTM, and the Conformer with CTC or, in the second phase, the one with a
-        decoder.
+        The LSTM is trained in both phases, the Conformer with CTC only in the first phase, and the
+        Conformer with a decoder only in the second.
         """
         features, lengths, labels, counts = [
             batch[name] for name in ("features", "lengths", "labels", "counts")
@@ -232,7 +233,7 @@ class Speech(Recipe):
             yield {k: tensor(array, device=self.options["device"]) for k, array in arrays.items()}
 
     def transcribe(self, model, batch):
-        """Return the labels that each model finds, a dict of lists."""
+        """Return the labels that each model predicts, as a dict of lists."""
         features, lengths = batch["features"], batch["lengths"]
         found = {}
         for name, one in ((CTC, model.ctc), (LSTM, model.lstm)):
@@ -243,7 +244,7 @@ class Speech(Recipe):
         return found
 
     def transcripts(self, model, utterances):
-        """Return the correct labels, and those that each model found, as lists."""
+        """Return the correct labels, and the labels that each model predicted, as lists."""
         said, found = [list(one.digits + 1) for one in utterances], {name: [] for name in MODELS}
         with no_grad():
             for batch in self.parts(utterances):
@@ -382,13 +383,13 @@ class Speech(Recipe):
         """Say where the recipe is and what the pictures show."""
         return (
             f"Open {folder}/alignment.png: the decoder finds each word in the sound.\n"
-            f"Open {folder}/ctc.png: CTC names a word in a few frames, and is silent in between.\n"
+            f"Open {folder}/ctc.png: CTC predicts a word in a few frames, and blanks in between.\n"
             "The recipe is minitorch_attn/training/recipes/speech.py."
         )
 
 
 def lstm_units(size, dim, classes):
-    """Return how many LSTM units per direction make a model of about `size` parameters.
+    """Return the number of LSTM units per direction for a model of about `size` parameters.
 
     The model has two bidirectional LSTM layers and a linear head. With h units per direction, the
     layers have 2 (4 h (dim + h) + 8 h) and 2 (4 h (2 h + h) + 8 h) parameters, and the head has

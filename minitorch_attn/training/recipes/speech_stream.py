@@ -14,20 +14,20 @@ __all__ = [
 ]  # fmt: skip
 
 HOP, MELS = 80, 40  # samples between two frames (10 ms); mel bands
-FEWEST, MOST = 3, 7  # digits of an utterance
+FEWEST, MOST = 3, 7  # number of digits in an utterance
 BLANK, CLASSES = 0, 11  # the label of digit d is d + 1
-START, END, TOKENS = 11, 12, 13  # the decoder also writes these; for it, 0 is padding
+START, END, TOKENS = 11, 12, 13  # further tokens of the decoder, for which 0 is padding
 _WINDOW, _FFT = 200, 256  # samples of a frame (25 ms) and of its Fourier transform
-_CHOICE = 4  # so many batches are sorted by length, and one of them is used
-_GROWTH = 0.5  # share of a phase in which the utterances grow longer
+_CHOICE = 4  # this many batches are sorted by length, and one is used
+_GROWTH = 0.5  # fraction of a phase in which utterances get longer
 
 
 class SpeechBatches(RecipeStream):
     """Utterances with new noise, masked by SpecAugment, and their labels.
 
-    Batch n depends only on (seed, n). It is a dict with "features", "lengths", "labels", "counts",
-    and, in the second phase, "written". The utterances of a batch have similar lengths, so that
-    there is little padding. Each phase begins with short ones, whose alignments are learned first
+    Batch n depends only on (seed, n). Its keys are "features", "lengths", "labels", "counts" and,
+    in the second phase, "written". The utterances of a batch have similar lengths, so there is
+    little padding. Each phase begins with short utterances, whose alignments are easier to learn
     (Amodei et al. 2015, arXiv:1512.02595v1, section 3.2, SortaGrad).
 
     Parameters
@@ -56,7 +56,7 @@ class SpeechBatches(RecipeStream):
         return {name: tensor(values, device=self.device) for name, values in batch.items()}
 
     def _choose(self, generator):
-        """Draw utterances of similar length, short ones at the beginning of a phase."""
+        """Draw utterances of similar length: short utterances at the beginning of a phase."""
         utterances, size = self.recipe.training, self.batch_size
         drawn = generator.integers(len(utterances), size=_CHOICE * size)
         drawn = sorted(drawn, key=lambda i: len(utterances[i].waveform))
@@ -67,7 +67,7 @@ class SpeechBatches(RecipeStream):
 
 
 def padded_log_mel(waveforms):
-    """Return log-mel features (utterance, frame, band), padded, and the numbers of frames.
+    """Return padded log-mel features (utterance, frame, band), and the numbers of frames.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def labels_of(digits):
 
 
 def written(labels, counts):
-    """Return the decoder's targets, (utterance, `MOST` + 1): labels, the end token, padding.
+    """Return the decoder's targets (utterance, `MOST` + 1): labels, end token and padding.
 
     Examples
     --------

@@ -24,8 +24,8 @@ _SPARSITIES = (0.0, 0.7, 0.9, 0.97, 0.99, 0.997, 0.999)
 _PLANE_SPARSITIES = (0.0, 0.8, 0.9)
 # Section 4 of the paper: many features of the same importance, here 48 in 12 dimensions.
 _DENSITIES = tuple(float(10 ** (-1.5 * i / 11)) for i in range(12))
-# How many of the 20 features a PyTorch model of the same size represents after the same training:
-# the median of three seeds.
+# Number of the 20 features that a PyTorch model of the same size represents after the same
+# training. Median of three seeds.
 REFERENCE = {0.0: 5, 0.7: 7, 0.9: 9, 0.97: 11, 0.99: 11}
 
 _UNUSED = ("layers", "heads", "dim", "dropout")
@@ -34,9 +34,8 @@ _UNUSED = ("layers", "heads", "dim", "dropout")
 class SparseFeatures(BatchStream):
     """Batches of sparse features for several groups of toy models.
 
-    A feature is present with probability p, the density of its model, and is then uniform in
-    [0, 1). Its value is computed from one uniform number u: the feature is u / p if u < p, and 0
-    otherwise.
+    With probability p, the density of its model, a feature is uniform in [0, 1). Otherwise it is 0.
+    It is computed from one uniform number u: the feature is u / p if u < p, and 0 otherwise.
 
     Parameters
     ----------
@@ -99,7 +98,7 @@ class Superposition(Recipe):
         *common_options(
             _UNUSED, steps=4000, lr=3e-3, batch=512, weight_decay=0.0, clip=0.0, eval_every=500
         ),
-        Option("restarts", 2, "Number of models per sparsity; the best one is shown."),
+        Option("restarts", 2, "Number of models per sparsity; the best model is shown."),
     )
 
     def prepare(self):
@@ -211,7 +210,7 @@ class Superposition(Recipe):
             counts = [measured[f"{kind}features at sparsity {sparsity:g}"] for kind in _KINDS]
             reference = str(REFERENCE.get(sparsity, ""))
             rows.append((f"{sparsity:g}", f"{counts[0]:.0f}", reference, f"{counts[1]:.0f}"))
-        page.text("Features that 5 dimensions represent, of 20:\n")
+        page.text("Number of features, of 20, that 5 dimensions represent:\n")
         page.table(rows)
         page.draw_loss("Toy models of superposition", what="sum of all losses", unit="")
         with_relu, linear, plane, equal = self.matrices
@@ -240,7 +239,7 @@ class Superposition(Recipe):
             matrices,
             [interference(tensor(W)).numpy() for W in matrices],
             [f"{name}\n{n} of 20" for name, n in zip(captions, counts, strict=True)],
-            "20 features in 5 dimensions: the sparser, the more features",
+            "20 features in 5 dimensions: sparser features, more of them represented",
         )
         page.save("superposition.png", figure, "W'W and the norms of the features, by sparsity")
 

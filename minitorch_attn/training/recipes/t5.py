@@ -24,7 +24,7 @@ class PaddedT5(T5Model):
 
 
 class T5(PairRecipe):
-    """Train one T5 to do four tasks: "reverse: ", "sort: ", "vowels: " and "add: ".
+    """Train one T5 for four tasks, with prefixes "reverse: ", "sort: ", "vowels: ", "add: ".
 
     All tasks map text to text, character by character. A prefix selects the task. Words consist of
     random letters, and sums have terms below 100. 500 inputs of each task are held out.
@@ -79,7 +79,7 @@ class T5(PairRecipe):
 
     def preface(self, page):
         """Print an example for each task."""
-        page.text("What it learns, with examples that it is not trained on:\n")
+        page.text("The four tasks, with examples that do not occur in training:\n")
         page.table(self.held_out[: len(PREFIXES)])
         page.text("")
         super().preface(page)

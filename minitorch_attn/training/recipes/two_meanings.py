@@ -11,9 +11,9 @@ def probe_accuracy(vectors, words, meanings, paragraphs):
     """Classify the meaning of each occurrence by the nearest centroid, in five folds.
 
     For each word and fold, the centroids of the two meanings are the mean vectors of the
-    occurrences in the other folds. Each paragraph lies entirely in one fold. A tie counts as
-    meaning 0, so a word with the same vector for all occurrences is classified correctly in half
-    of them.
+    occurrences in the other folds. A paragraph is never split between folds. A tie counts as
+    meaning 0. If all occurrences of a word have the same vector, half of them are therefore
+    classified correctly.
 
     Parameters
     ----------

@@ -108,7 +108,7 @@ class Uniter(PhasedRecipe):
     headline = "UNITER learns from captions of regions, and then answers questions with few labels."
     target = Target("full", 0.8, "correct answers about new handwriting, with all labels")
     more_targets = (
-        Target("gain", 0.05, "gain of pretraining in correct answers, at a tenth of the labels"),
+        Target("gain", 0.05, "gain in accuracy by pretraining, with a tenth of the labels"),
         Target("aligned", 0.6, "digit words aligned with their own region"),
     )
     unit = "scenes"
@@ -118,8 +118,8 @@ class Uniter(PhasedRecipe):
             steps=5400, lr=4e-3, batch=64, dim=48, layers=3, heads=4, warmup=50, clip=5.0,
             weight_decay=0.01, eval_every=600,
         ),
-        Option("words", 0.65, "Share of pretraining that only masks words.", "share"),
-        Option("questions", 0.1, "Share of the steps for each of three fine-tunings.", "share"),
+        Option("words", 0.65, "Fraction of pretraining that masks only words.", "share"),
+        Option("questions", 0.1, "Fraction of the steps for each fine-tuning.", "share"),
         Option("labels", 3000, "Number of questions with labels."),
         Option("alignment", 0.5, "Weight of word-region alignment.", "from_zero"),
         Option("regression", 0.1, "Weight of the regression of masked regions.", "from_zero"),
@@ -220,7 +220,7 @@ class Uniter(PhasedRecipe):
         return kl + self.options["regression"] * regression
 
     def _matching_loss(self, found, batch):
-        """Compute the loss of matching, plus the alignment of the sentences that match."""
+        """Compute the matching loss, plus the alignment loss of the sentences that match."""
         matches = batch["matches"]
         distance, _ = word_region_alignment(*_parts(found.hidden, batch))
         alignment = (distance * matches).mean()
@@ -269,7 +269,7 @@ class Uniter(PhasedRecipe):
         return np.concatenate(found)
 
     def aligned(self):
-        """Return the fraction of digit words whose plan is largest at their own region."""
+        """Return the fraction of digit words whose plan is largest at the word's own region."""
         plan = self.alignment()
         words = np.argwhere((self.named >= 0) & _is_digit(self.captions))
         return float(np.mean([plan[n, k].argmax() == self.named[n, k] for n, k in words]))

@@ -24,11 +24,11 @@ __all__ = [
     "locations", "mask_words",
 ]  # fmt: skip
 
-FEATURES, PLACES = 32, 19  # sizes of a region's features, and of its location
-GRID, MOST = 2, 4  # cells of a scene per side, and the most digits
+FEATURES, PLACES = 32, 19  # numbers that describe a region's content and location
+GRID, MOST = 2, 4  # cells of a scene per side; maximum number of digits
 IGNORED = -100  # label of a word that is not masked
-_WAVES = 3  # frequencies of the location code
-_REPLACED = 0.8  # share of the words and regions to predict that are hidden
+_WAVES = 3  # number of frequencies of the location code
+_REPLACED = 0.8  # fraction of the words and regions to predict that are hidden
 
 
 class Detector:

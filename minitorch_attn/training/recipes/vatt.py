@@ -36,8 +36,8 @@ from .vatt_stream import (
 __all__ = ["BothVatts", "Vatt"]
 
 _SIZES = (16,)  # height of a digit in pixels
-_CUBE = 2, 4, 4  # frames, height and width of a patch of video, the last two in pixels
-_SEGMENT = 1  # frames of a segment of sound
+_CUBE = 2, 4, 4  # video patch: frames, height and width in pixels
+_SEGMENT = 1  # frames in a segment of sound
 _TIMED = 15
 _PAIRS = ("video_to_audio", "audio_to_video", "video_to_text", "text_to_video")
 
@@ -63,14 +63,15 @@ class BothVatts(nn.Module):
 class Vatt(Recipe):
     """Train VATT on clips of a moving digit, with a sound and sentences, and without labels.
 
-    A handwritten digit moves in one of eight directions. A voice says the digit, and then the digit
-    in this direction on a keypad: "seven four" is a seven that moves left. A sentence
-    says the same in words, and a second one may be about something else. VATT learns which sound
-    and which sentences belong to which clip. The test asks it to find the sound of a clip among 50,
-    and the sentence of a clip among 50, with handwriting and speakers not seen in training.
+    A handwritten digit moves in one of eight directions. A voice says the digit, and then the
+    number of the key that lies in this direction from the middle of a keypad: "seven four" is a
+    seven that moves left. A sentence says the same in words, and a second sentence may be about
+    something else. VATT learns which sound and which sentences belong to which clip. In the test,
+    it finds the sound of a clip among 50, and the sentence of a clip among 50, with handwriting and
+    speakers not seen in training.
 
-    Two VATTs learn from the same batches: one with DropToken, which leaves out half of the video
-    and audio tokens, and one with all tokens.
+    Two VATTs learn from the same batches. One uses DropToken, which leaves out half of the video
+    and audio tokens. The other uses all tokens.
 
     Parameters
     ----------
@@ -83,12 +84,12 @@ class Vatt(Recipe):
     """
 
     name = "vatt"
-    summary = "video, sound and text of a moving digit find each other, without labels"
+    summary = "VATT matches video, sound and text of moving digits, without labels"
     headline = "VATT learns which sound and which sentence belong to which clip."
-    target = Target("video_to_audio", 0.97, "correct sound among 50 ranked first, new speakers")
+    target = Target("video_to_audio", 0.97, "clips whose sound ranks first among 50, new speakers")
     more_targets = (
-        Target("video_to_text", 0.98, "correct sentence among 50 ranked first"),
-        Target("lost", 0.03, "points lost by DropToken", higher_is_better=False),
+        Target("video_to_text", 0.98, "clips whose sentence ranks first among 50"),
+        Target("lost", 0.03, "accuracy lost by DropToken", higher_is_better=False),
         Target("saved", 0.35, "time of a training step saved by DropToken"),
     )
     unit = "clips"
@@ -102,10 +103,10 @@ class Vatt(Recipe):
             steps=2000, lr=4e-3, batch=64, dim=64, layers=2, warmup=50, clip=5.0,
             weight_decay=0.05, eval_every=250,
         ),
-        Option("audio_layers", 1, "Number of blocks that read the sound."),
-        Option("drop_rate", 0.5, "Share of the tokens that DropToken leaves out.", "share"),
+        Option("audio_layers", 1, "Number of blocks of the audio Transformer."),
+        Option("drop_rate", 0.5, "Fraction of the tokens that DropToken leaves out.", "share"),
         Option("temperature", 0.07, "Divisor of the similarities in the losses.", "positive"),
-        Option("others", 0.5, "Share of second sentences about something else.", "share"),
+        Option("others", 0.5, "Fraction of second sentences about something else.", "share"),
         Option("noise", 0.05, "Standard deviation of noise in training clips.", "from_zero"),
         Option("speakers", 30, "Number of speakers in training."),
         Option("clips", 1000, "Number of test clips."),
@@ -134,7 +135,7 @@ class Vatt(Recipe):
         return BothVatts(self.make_model, self.options["drop_rate"])
 
     def make_model(self, drop_rate):
-        """Create a VATT with three Transformers. The one for text has one block of half the width.
+        """Create a VATT. Its text Transformer has one block of half the width.
 
         Parameters
         ----------
@@ -207,7 +208,7 @@ class Vatt(Recipe):
         return tuple(x.astype(np.float64) for x in found)
 
     def retrieval(self, model, count=None):
-        """Return how often the correct candidate is ranked first in the first galleries, by name.
+        """Return how often the correct candidate ranks first in the first galleries, by name.
 
         Parameters
         ----------
@@ -224,7 +225,9 @@ class Vatt(Recipe):
         return dict(zip(_PAIRS, map(float, means), strict=True))
 
     def answers(self):
-        """Return the galleries' clips, and the clips whose sound and sentence are ranked first.
+        """Return the clips of all galleries, and the clips whose sound and sentence rank first.
+
+        A gallery is a set of test clips with different contents.
 
         Returns
         -------
@@ -248,7 +251,7 @@ class Vatt(Recipe):
         }  # fmt: skip
 
     def measure(self, metrics):
-        """Return the accuracy of both models and trivial cues, and DropToken's cost and savings."""
+        """Return the accuracy of both models and of trivial cues, and the effect of DropToken."""
         self.model.eval()
         own, whole = self.retrieval(self.model.dropping), self.retrieval(self.model.whole)
         lost = max(whole[name] - own[name] for name in ("video_to_audio", "video_to_text"))
@@ -280,7 +283,7 @@ class Vatt(Recipe):
         Returns
         -------
         dict of float
-            Shortest time for "dropping" and "whole", in seconds: processor time, except on a GPU.
+            Minimum time in seconds for "dropping" and "whole". On a CPU, this is processor time.
         """
         clock = time.process_time if self.options["device"] == "cpu" else time.perf_counter
         random_state, loops = get_rng_state(), {}
@@ -290,7 +293,7 @@ class Vatt(Recipe):
             trial.loss = self.loss_of
             loops[name] = trial.loop()
         times = dict.fromkeys(loops, np.inf)
-        for _ in range(_TIMED):  # the shortest of several times is the least disturbed
+        for _ in range(_TIMED):  # the minimum of several times has the least noise
             for name, loop in loops.items():
                 batch = next(loop.batches)
                 started = clock()
@@ -306,7 +309,7 @@ class Vatt(Recipe):
 
     def preface(self, page):
         """Print the words and sentences of some test clips, and the targets."""
-        page.text("What is said and written about some test clips:\n")
+        page.text("Spoken words and sentences of some test clips:\n")
         for i in range(min(3, len(self.test.digits))):
             page.text(f"  {self.spoken(i)!r}, {words_of(self.test.text[i, 0])!r}")
         page.text("")
@@ -360,12 +363,12 @@ class Vatt(Recipe):
         }
         figure = page.viz.accuracy_figure(
             curves, {"direction alone": self.cue_alone(self.test.directions)},
-            f"Correct candidate among {GALLERY} ranked first",
+            f"Correct candidate ranks first among {GALLERY}",
         )  # fmt: skip
         page.save("retrieval.png", figure, "the retrieval of both models during training")
 
     def _draw_clips(self, page, clips, heard, read):
-        """Plot some clips with the sounds that were found: first mistakes, then correct answers."""
+        """Plot some clips with the sounds found for them: first mistakes, then correct answers."""
         _, first = np.unique(clips, return_index=True)
         wrong = (heard[first] != clips[first]) | (read[first] != clips[first])
         chosen = [*first[wrong][:4], *first[~wrong][:4]]
@@ -386,5 +389,5 @@ class Vatt(Recipe):
 
 
 def _shares(values, clips, found):
-    """Return the shares of the found clips with the correct values, as text."""
+    """Return the fractions of the found clips that have the correct values, as text."""
     return [f"{100 * (values[x] == values[clips]).mean():.1f} %" for x in found]

@@ -15,24 +15,24 @@ __all__ = [
     "VattBatches", "Voices", "draw_examples", "galleries", "sentence_of", "words_of",
 ]  # fmt: skip
 
-SIDE, FRAMES = 24, 8  # of a clip, in pixels and frames
-SOUND, BANDS = 80, 24  # frames and bands of a spectrogram, 1.2 s
+SIDE, FRAMES = 24, 8  # pixels per side of a clip, and number of frames
+SOUND, BANDS = 80, 24  # frames (1.2 s) and bands of a spectrogram
 NAMES = list(DIRECTIONS)
-# The key of a keypad that lies in each direction, seen from the middle: "nine" is up right.
+# The key of a keypad in each direction from the middle key. For example, 9 is up right.
 KEYS = np.array([8, 9, 6, 3, 2, 1, 4, 7])
 WORDS = (
     "<pad>", *DIGIT_WORDS, "up", "down", "left", "right", "the", "now", "moves", "goes"
 )  # fmt: skip
-GALLERY = 50  # clips, sounds and sentences to choose from
+GALLERY = 50  # number of candidates in a retrieval test
 _OPENINGS = ((), ("the",), ("now", "the"))
 _VERBS = ("moves", "goes")
 LONGEST = 6  # "now the seven moves down left"
 _HOP, _WINDOW = 120, 240  # samples
-_GAP = (1, 7)  # least number of silent frames before a word, and the first that is too large
-_HISS = 0.002  # standard deviation of the noise; that of the words is 0.05
+_GAP = (1, 7)  # number of silent frames before a word: minimum, and maximum + 1
+_HISS = 0.002  # standard deviation of the noise (of the words: 0.05)
 _SPEED = 1  # pixels per frame
-_NEAR_CENTER = 0.0  # share of the free space over which paths are spread
-_MEAN, _SPREAD = -4.0, 2.5  # of the log-mel spectrograms, about
+_NEAR_CENTER = 0.0  # fraction of the free space that the paths may use
+_MEAN, _SPREAD = -4.0, 2.5  # approximate statistics of the log-mel spectrograms
 
 
 class Voices:
@@ -147,7 +147,7 @@ def words_of(ids):
 def draw_examples(count, digits, voices, generator, noise=0.0, others=None):
     """Draw clips with matching sounds and sentences.
 
-    The sound is the digit, and then the digit in the direction of movement on a keypad:
+    The sound is the digit, followed by the key that lies in the direction of movement on a keypad:
     "seven four" is a seven that moves left. The sentences say the same in words.
 
     Parameters
@@ -160,8 +160,8 @@ def draw_examples(count, digits, voices, generator, noise=0.0, others=None):
     noise : float, default 0
         Standard deviation of Gaussian noise on all pixels.
     others : float, optional
-        If given, each clip has a second sentence, which is about something else with this
-        probability.
+        Probability that the second sentence of a clip is about something else. By default, clips do
+        not have a second sentence.
 
     Returns
     -------
@@ -194,7 +194,7 @@ def galleries(kinds, count, generator):
     Returns
     -------
     int64 array of shape (count, `GALLERY`)
-        Indices of the examples. There are fewer columns if there are fewer different contents.
+        Indices of the examples. If there are fewer different contents, there are fewer columns.
     """
     found = []
     for _ in range(count):
@@ -205,7 +205,7 @@ def galleries(kinds, count, generator):
 
 
 class VattBatches(RecipeStream):
-    """Clips with sounds and two sentences each; batch n depends only on (seed, n).
+    """Clips with a sound and two sentences each. Batch n depends only on (seed, n).
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from ...tensor import tensor
 
 __all__ = ["SentencesAndPairs", "sentence_batch"]
 
-_POOL = 8  # sentences of this many batches are sorted by length
+_POOL = 8  # sentences of this many batches are sorted together by length
 _ROUND = 100  # frequent words are subsampled again after this many batches
 
 

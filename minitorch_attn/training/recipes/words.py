@@ -32,10 +32,10 @@ _UNUSED = ("layers", "heads")
 class Words(Recipe):
     """Train word2vec and ELMo's bidirectional language model on the same text, side by side.
 
-    Skip-gram with negative sampling gives each word one vector. ELMo gives each occurrence its
-    own vector. Words such as "class" and "import" occur with two meanings, as Python keywords
-    and as English words; see `data.help_words`. A nearest-centroid classifier must distinguish
-    the meanings by the vectors.
+    Skip-gram with negative sampling gives each word one vector. ELMo gives each occurrence its own
+    vector. Words such as "class" and "import" occur with two meanings, as Python keywords and as
+    English words; see `data.help_words`. A nearest-centroid classifier distinguishes the meanings
+    by the vectors.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Words(Recipe):
     name = "words"
     summary = "word2vec and ELMo; ELMo tells two meanings of a word apart"
     headline = "Two models learn word vectors: one per word, and one per occurrence."
-    target = Target("accuracy", 0.92, "two meanings told apart")
+    target = Target("accuracy", 0.92, "meanings of words classified correctly")
     unit = "sentences"
     noun = "text"
     data_hint = "use the same version of Python as before"
@@ -60,12 +60,12 @@ class Words(Recipe):
         *common_options(
             _UNUSED, steps=1700, lr=6e-3, batch=16, dim=64, dropout=0.2, eval_every=425, warmup=50
         ),
-        Option("fewest", 2, "Words that occur less often in the training text are unknown."),
+        Option("fewest", 2, "Minimum number of occurrences of a known word in the training text."),
         Option("cells", 128, "Number of cells of each LSTM."),
-        Option("characters", 14, "Maximum number of characters of a word, with two marks."),
+        Option("characters", 14, "Maximum number of characters of a word, including two marks."),
         Option("pairs", 48, "Number of skip-gram pairs for each sentence of a batch."),
-        Option("window", 5, "Largest distance of two words of a pair."),
-        Option("negatives", 5, "Number of negative samples of a pair."),
+        Option("window", 5, "Maximum distance between the two words of a pair."),
+        Option("negatives", 5, "Number of negative samples per pair."),
     )
 
     def prepare(self):
@@ -286,13 +286,13 @@ class Words(Recipe):
         page.table([(f"{measured[n]:.1f}", n.removeprefix("perplexity: ")) for n in perplexities])
         validation = [entry for entry in page.metrics if "validation_loss" in entry]
         curve = [{k: e[k] for k in ("step", "validation_loss")} for e in validation]
-        curve = curve[1:] or curve  # the loss before training would set the scale
+        curve = curve[1:] or curve  # without the loss before training, which is much larger
         page.draw_loss("A bidirectional language model", curve, unit="nats per word")
         self._draw(page, anchors)
         return True
 
     def neighbors(self, word, count=5):
-        """Return the words whose vectors have the largest cosine with that of a word."""
+        """Return the words whose vectors have the largest cosine with the vector of a word."""
         table = self.static_vectors()
         frequent = np.array(self.counts) >= 10
         unit = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)

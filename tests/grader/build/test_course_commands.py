@@ -63,7 +63,7 @@ def test_a_release_that_leaks_is_not_written(mta, folder, tmp_path):
 def test_the_package_of_a_submission(mta, tmp_path):
     code, out, _ = mta("build", "small", "--out", tmp_path / "out")
     assert code == 0
-    assert re.search(r"without \d\d bodies", out)
+    assert re.search(r": \d\d bodies removed", out)
     assert not (tmp_path / "out/minitorch_attn/course").exists()
 
 

@@ -1,6 +1,7 @@
-"""Checks of the learner's functions: each makes the same call to the library, and compares.
+"""Checks of the learner's functions: each compares one call with the same call to the library.
 
-`Check.mine` runs in the child process with the learner's module; `Check.library` in the parent.
+`Check.mine` runs in the child process, with the learner's module. `Check.library` runs in the
+parent.
 """
 
 from . import models, tensors, training

@@ -21,17 +21,20 @@ class Check:
     draw : callable
         `draw(rng)` returns the inputs, a dict of arrays.
     mine : callable
-        `mine(m, **inputs)` with the learner's module m; `mine(m, x, p)` for kind "module".
+        Call of the learner's function: `mine(m, **inputs)`, where m is the learner's module, or
+        `mine(m, x, p)` for kind "module".
     library : callable
-        `library(**inputs)`; for kind "module", `library()` returns the library's module.
+        The same call to the library, `library(**inputs)`. For kind "module", `library()` returns
+        the library's module.
     what : str, default ""
         How this call differs from the function's other calls.
     aspect : str, default ""
         Property that the call tests besides correct values, such as "float32".
     mistakes : dict of str to callable, optional
-        Likely mistakes: a description, and a function like `library` that makes the mistake.
+        Likely mistakes: maps a description to a function like `library` that makes the mistake.
     wrong_gradients : dict of str to callable, optional
-        The same for the gradient of the first input. The functions also take the cotangent.
+        Likely mistakes in the gradient of the first input, in the same form. These functions also
+        take the cotangent.
     """
 
     function: str

@@ -19,7 +19,7 @@ def _positive(**shapes):
 
 
 def _by_hand(m, a, b):
-    """(a b) (a b + a), with pulls written here, so that only `backward` is tested."""
+    """Build (a b) (a b + a) with correct pulls, so that only `backward` is tested."""
     c = m.Value(a.data * b.data, (a, b), lambda g: (g * b.data, g * a.data))
     d = m.Value(c.data + a.data, (c, a), lambda g: (g, g))
     return m.Value(c.data * d.data, (c, d), lambda g: (g * d.data, g * c.data))
@@ -66,8 +66,8 @@ _VALUES = [
     Check("Value.backward", "value", _AB, _by_hand, lambda a, b: (a * b) * (a * b + a),
           "c = a b, d = c + a, end = c d: c and a are used twice"),
     Check("Value.backward", "plain", normal(), _pulls, lambda: [1] * 6,
-          "6 sums v + v, one after the other: how often the pull of each is called. A Value that "
-          "calls pull once for every path to it is correct, but a GPT would take years"),
+          "6 sums v + v in a chain: how often each pull is called. With one call for every path, "
+          "the gradients are correct, too, but training a GPT would take years"),
     Check("Value.lift", "plain", normal(), _lifted, lambda: ["True", "Other", "3.0"],
           "a Value is kept, a number becomes an object of type(self)"),
     Check("Value.__add__", "value", _AB, lambda m, a, b: a + b + a, lambda a, b: a + b + a,
@@ -151,7 +151,7 @@ def _over(axis, largest):
     return library
 
 
-_AXES = {  # the maximum may have the correct axis, or the same one as the sum
+_AXES = {  # the maximum is over the correct axis, or over the same axis as the sum
     f"the sum goes over {where}, not over the last axis{more}": _over(axis, largest)
     for axis, where in [(0, "axis 0"), (1, "axis 1"), (None, "all axes")]
     for largest, more in [(-1, ""), (axis, ", and so does the maximum")]

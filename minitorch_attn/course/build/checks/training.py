@@ -79,7 +79,7 @@ def _rates(steps):
 _STEPS = 8
 _COARSE = (
     "the dtypes {} for float32 Tensors. Arrays such as np.zeros(shape) and NumPy's float64 scalars "
-    "turn them into float64: use np.zeros_like and Python's floats"
+    "turn them into float64: use np.zeros_like and Python floats"
 )
 
 
@@ -122,7 +122,7 @@ def _trained(m, ids, **arrays):
 
 
 def _first_loss(m, ids, **arrays):
-    """Return how many batches the first loss takes, and the type of the loss."""
+    """Return how many batches `train` reads before its first loss, and the type of the loss."""
     taken = []
 
     def batches():
@@ -139,7 +139,7 @@ def _first_loss(m, ids, **arrays):
 
 
 def _trained_by_library(ids, zero=True, **arrays):
-    """The training step of `training.Loop`, with the settings of `mta train gpt`."""
+    """Train as `training.Loop` does, with the settings of `mta train gpt`; return the losses."""
     model = small_gpt().to("float64")
     model.load_state_dict({**arrays, "head.weight": arrays["token_embedding.weight"]})
     parameters = list(model.parameters())
@@ -189,7 +189,7 @@ CHECKS = [
           "40 steps, so that the warm-up takes 10"),
     Check("train", "plain", with_ids(drawn(small_gpt), 7, (_STEPS, 3, 5)), _first_loss,
           lambda ids, **a: ["1", "float"],
-          "the first loss that it yields: how many batches it took by then, and the loss's type"),
+          "the first loss: how many batches were read before it, and the type of the loss"),
     Check("train", "plain", with_ids(drawn(small_gpt), 7, (_STEPS, 3, 5)), _trained,
           _trained_by_library, f"the losses of {_STEPS} steps of a small GPT",
           mistakes={"the gradients are not set to 0.0 before `backward`":
