@@ -185,12 +185,12 @@ class MpiEngine:
         return self._run("Allgather", self._bytes(array), self._bytes(output), later=later)
 
     def gather(self, output, array, dst, later=False):
-        """Write the arrays of all ranks into `output` on rank `dst`; elsewhere, `output` is None."""
+        """Write the arrays of all ranks into `output` on rank `dst` (elsewhere None)."""
         into = None if output is None else self._bytes(output)
         return self._run("Gather", self._bytes(array), into, dst, later=later)
 
     def scatter(self, output, array, src, later=False):
-        """Write part r of rank `src`'s `array` into `output` on rank r; elsewhere, `array` is None."""
+        """Write part r of `array` on rank `src` (elsewhere None) into `output` on rank r."""
         whole = None if array is None else self._bytes(array)
         return self._run("Scatter", whole, self._bytes(output), src, later=later)
 

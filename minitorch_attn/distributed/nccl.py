@@ -177,14 +177,14 @@ class NcclEngine:
         return self._run("allGather", *what, later=later)
 
     def gather(self, output, array, dst, later=False):
-        """Write the arrays of all ranks into `output` on rank `dst`; elsewhere, `output` is None."""
+        """Write the arrays of all ranks into `output` on rank `dst` (elsewhere None)."""
         messages = [("send", address(array), array.nbytes, dst)]
         if output is not None:
             messages += self._from_all(output, [array.nbytes] * self.size)
         return self._exchange(messages, later)
 
     def scatter(self, output, array, src, later=False):
-        """Write part r of rank `src`'s `array` into `output` on rank r; elsewhere, `array` is None."""
+        """Write part r of `array` on rank `src` (elsewhere None) into `output` on rank r."""
         messages = [("recv", address(output), output.nbytes, src)]
         if array is not None:
             messages += self._to_all(array, [output.nbytes] * self.size)
