@@ -101,6 +101,7 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     tensor : Tensor
         Input and output.
     op : ReduceOp
+        Reduction, such as `ReduceOp.SUM`, the default.
     group : ProcessGroup, optional
         Ranks that take part; by default all.
     async_op : bool
@@ -145,8 +146,11 @@ def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_
     dst : int, optional
         Receiver's rank in the run; by default the first rank of the group.
     op : ReduceOp
+        Reduction, such as `ReduceOp.SUM`, the default.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
     group_dst : int, optional
         Receiver's rank in the group; an alternative to `dst`.
 
@@ -182,7 +186,9 @@ def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
     src : int, optional
         Sender's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
     group_src : int, optional
         Sender's rank in the group; an alternative to `src`.
 
@@ -215,8 +221,11 @@ def all_gather_into_tensor(output, input, group=None, async_op=False):
     output : Tensor of shape (ranks * n, ...) or (ranks, n, ...)
         Receives the tensor of rank 0, then the tensor of rank 1, and so on.
     input : Tensor of shape (n, ...)
+        This rank's tensor.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
 
     Returns
     -------
@@ -242,8 +251,11 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
     tensor_list : list of Tensor
         Outputs; entry r receives the tensor of rank r.
     tensor : Tensor
+        This rank's tensor.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
 
     Returns
     -------
@@ -270,9 +282,13 @@ def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=F
     output : Tensor of shape (n, ...)
         Receives part r of the reduction on rank r.
     input : Tensor of shape (ranks * n, ...) or (ranks, n, ...)
+        This rank's term of the reduction.
     op : ReduceOp
+        Reduction, such as `ReduceOp.SUM`, the default.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
 
     Returns
     -------
@@ -297,11 +313,15 @@ def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=Fal
     Parameters
     ----------
     output : Tensor
+        Receives the reduction of entry r on rank r.
     input_list : list of Tensor
         One tensor for each rank, of the shape of `output`.
     op : ReduceOp
+        Reduction, such as `ReduceOp.SUM`, the default.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
 
     Returns
     -------
@@ -331,10 +351,13 @@ def all_to_all_single(
     output : Tensor of shape (n_out, ...)
         Receives the parts from rank 0, rank 1, ... along the first axis.
     input : Tensor of shape (n_in, ...)
+        Parts for rank 0, rank 1, ... along the first axis.
     output_split_sizes, input_split_sizes : list of int, optional
         Sizes of the parts along the first axis; by default equal parts.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
 
     Returns
     -------
@@ -364,8 +387,11 @@ def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False
     output_tensor_list : list of Tensor
         Entry s receives the tensor from rank s. The shapes may differ.
     input_tensor_list : list of Tensor
+        Entry s is sent to rank s.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
 
     Returns
     -------
@@ -398,12 +424,15 @@ def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group
     Parameters
     ----------
     tensor : Tensor
+        This rank's tensor.
     gather_list : list of Tensor, optional
-        Outputs, on rank `dst` only.
+        One output for each rank. Only rank `dst` passes this list.
     dst : int, optional
         Receiver's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
     group_dst : int, optional
         Receiver's rank in the group; an alternative to `dst`.
 
@@ -434,13 +463,15 @@ def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, gro
     Parameters
     ----------
     tensor : Tensor
-        Output.
+        Output; receives entry r on rank r.
     scatter_list : list of Tensor, optional
-        Inputs, on rank `src` only.
+        One input for each rank. Only rank `src` passes this list.
     src : int, optional
         Sender's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
     group_src : int, optional
         Sender's rank in the group; an alternative to `src`.
 
@@ -470,7 +501,9 @@ def barrier(group=None, async_op=False):
     Parameters
     ----------
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
 
     Returns
     -------

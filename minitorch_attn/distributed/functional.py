@@ -275,6 +275,7 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None):
     Parameters
     ----------
     tensor : Tensor
+        This rank's term of the sum.
     op : ReduceOp
         SUM or AVG.
     group : ProcessGroup, optional
@@ -319,6 +320,7 @@ def broadcast(tensor, src=None, group=None, group_src=None):
     src : int, optional
         Sender's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     group_src : int, optional
         Sender's rank in the group; an alternative to `src`.
 
@@ -342,9 +344,11 @@ def reduce(tensor, dst=None, group=None, group_dst=None):
     Parameters
     ----------
     tensor : Tensor
+        This rank's term of the sum.
     dst : int, optional
         Receiver's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     group_dst : int, optional
         Receiver's rank in the group; an alternative to `dst`.
 
@@ -369,8 +373,10 @@ def all_gather(tensor, dim=0, group=None):
     Parameters
     ----------
     tensor : Tensor of shape (..., n, ...)
+        This rank's part of the result.
     dim : int, default 0
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
 
     Returns
     -------
@@ -392,8 +398,10 @@ def reduce_scatter(tensor, dim=0, group=None):
     Parameters
     ----------
     tensor : Tensor of shape (..., ranks * n, ...)
+        This rank's term of the sum.
     dim : int, default 0
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
 
     Returns
     -------
@@ -415,9 +423,11 @@ def all_to_all(tensor, split_dim=0, concat_dim=0, group=None):
     Parameters
     ----------
     tensor : Tensor
+        This rank's tensor, whose part s is sent to rank s.
     split_dim, concat_dim : int, default 0
         Axis that is split into one part for each rank, and axis along which the parts are joined.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
 
     Returns
     -------
@@ -444,6 +454,7 @@ def copy_to_ranks(tensor, group=None):
     tensor : Tensor
         The same values on all ranks.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
 
     Returns
     -------
@@ -464,7 +475,9 @@ def reduce_from_ranks(tensor, group=None):
     Parameters
     ----------
     tensor : Tensor
+        This rank's term of the sum.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
 
     Returns
     -------
@@ -489,6 +502,7 @@ def scatter_to_ranks(tensor, dim=-1, group=None):
         The same values on all ranks.
     dim : int, default -1
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
 
     Returns
     -------
@@ -510,8 +524,10 @@ def gather_from_ranks(tensor, dim=-1, group=None):
     Parameters
     ----------
     tensor : Tensor of shape (..., n, ...)
+        This rank's part of the result.
     dim : int, default -1
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
 
     Returns
     -------

@@ -28,6 +28,7 @@ def all_gather_object(object_list, obj, group=None):
     obj : object
         Object that can be represented in JSON.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
 
     Raises
     ------
@@ -64,6 +65,7 @@ def broadcast_object_list(object_list, src=None, group=None, group_src=None):
     src : int, optional
         Sender's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     group_src : int, optional
         Sender's rank in the group; an alternative to `src`.
 

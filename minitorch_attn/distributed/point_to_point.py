@@ -25,6 +25,7 @@ def send(tensor, dst=None, group=None, tag=0, group_dst=None):
     dst : int
         Receiver's rank in the run.
     group : ProcessGroup, optional
+        Group that contains both ranks; by default all ranks.
     tag : int, default 0
         Number that identifies the message; `recv` must use the same number. NCCL does not have
         tags.
@@ -44,7 +45,9 @@ def isend(tensor, dst=None, group=None, tag=0, group_dst=None):
     dst : int
         Receiver's rank in the run.
     group : ProcessGroup, optional
+        Group that contains both ranks; by default all ranks.
     tag : int, default 0
+        Number that identifies the message.
     group_dst : int, optional
         Receiver's rank in the group; an alternative to `dst`.
 
@@ -78,7 +81,9 @@ def recv(tensor, src=None, group=None, tag=0, group_src=None):
     src : int, optional
         Sender's rank in the run; by default any rank, which NCCL does not support.
     group : ProcessGroup, optional
+        Group that contains both ranks; by default all ranks.
     tag : int, default 0
+        Number that identifies the message.
     group_src : int, optional
         Sender's rank in the group; an alternative to `src`.
 
@@ -112,7 +117,9 @@ def irecv(tensor, src=None, group=None, tag=0, group_src=None):
     src : int, optional
         Sender's rank in the run; by default any rank, which NCCL does not support.
     group : ProcessGroup, optional
+        Group that contains both ranks; by default all ranks.
     tag : int, default 0
+        Number that identifies the message.
     group_src : int, optional
         Sender's rank in the group; an alternative to `src`.
 
@@ -168,7 +175,9 @@ class P2POp:
     peer : int
         Rank of the other process (receiver or sender) in the run.
     group : ProcessGroup, optional
+        Group that contains both ranks; by default all ranks.
     tag : int, default 0
+        Number that identifies the message.
     """
 
     def __init__(self, op, tensor, peer, group=None, tag=0):

@@ -39,7 +39,9 @@ def ring_all_reduce(tensor, op=ReduceOp.SUM, group=None):
     tensor : Tensor
         Input and output. Its size need not be divisible by the number of ranks.
     op : ReduceOp
+        Reduction, such as `ReduceOp.SUM`, the default.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
 
     Examples
     --------
@@ -72,7 +74,9 @@ def ring_reduce_scatter(output, input, op=ReduceOp.SUM, group=None):
     input : Tensor of shape (ranks * n, ...)
         Left unchanged.
     op : ReduceOp
+        Reduction, such as `ReduceOp.SUM`, the default.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     """
     group = member(group, "ring_reduce_scatter")
     if group is None:
@@ -99,6 +103,7 @@ def ring_all_gather(output, input, group=None):
     output : Tensor of shape (ranks * n, ...)
     input : Tensor of shape (n, ...)
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     """
     group = member(group, "ring_all_gather")
     if group is None:
