@@ -11,7 +11,7 @@ __all__ = [
 
 
 class _OfDtype(type):
-    """Metaclass of the typed constructors, which makes a Tensor of int64 a LongTensor."""
+    """Metaclass of typed constructors: `isinstance(x, LongTensor)` is True for an int64 tensor x."""
 
     def __call__(cls, *data, device=None):
         try:

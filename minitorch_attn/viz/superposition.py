@@ -17,7 +17,7 @@ _SHAPES = (
 
 @names_arguments
 def superposition_figure(matrices, interference, captions, title="Superposition"):
-    """Plot W'W of several models as heat maps, and below them the norms of their features.
+    """Plot W^T W of several models as heat maps, and below it the norm of each column of W.
 
     Parameters
     ----------
