@@ -78,7 +78,7 @@ def existing_namespaces():
 
 
 def plan():
-    """Two dicts: namespace -> file -> names to list, and file -> names to document."""
+    """Return two dicts: namespace -> file -> names to list, and file -> names to document."""
     tables, files, canonical = {}, {}, {}
     for namespace in existing_namespaces():
         for name, value in public_names(namespace).items():
@@ -93,7 +93,7 @@ def plan():
 
 
 def _own_name(value, name):
-    """The name under which to document a value: for a class, its `__name__` if it is public."""
+    """Return the name for a value's documentation: a class's own `__name__` if it is public."""
     if not inspect.isclass(value) or name.rpartition(".")[2] == value.__name__:
         return name
     for namespace in existing_namespaces():
@@ -108,7 +108,7 @@ def title(text, underline="="):
 
 
 def namespace_page(namespace, table):
-    """The table of a namespace: its names, file by file, with the first line of each."""
+    """Return the table of a namespace: its names, file by file, with the first line of each."""
     module = _module(namespace)
     lines = title(NAMESPACES[namespace])
     lines += [f".. py:module:: {module.__name__}", "", ".. py:currentmodule:: None", ""]
@@ -141,7 +141,7 @@ def _dtypes(module):
 
 
 def file_page(file, names):
-    """Page of a file: everything public that it defines, in order, then its operations."""
+    """Return the page of a file: its public definitions, in order, then its operations."""
     module = _module(file)
     lines = title(file) + [*_docstring(module), ""]
     for name in sorted(sorted(names), key=_line_of):
@@ -170,7 +170,7 @@ def _line_of(name):
 
 
 def pages():
-    """Dict from the name of each page in `docs/api` to its text."""
+    """Return a dict from the name of each page in `docs/api` to its text."""
     tables, files = plan()
     written = {"index.rst": title("API reference")}
     written["index.rst"] += [

@@ -22,7 +22,7 @@ PAGES = {
 
 
 def doors(readme):
-    """The title, the page and the sentence of every entry under "Where to start"."""
+    """Return the title, the page and the sentence of every entry under "Where to start"."""
     start = readme.index("## Where to start")
     section = readme[start : readme.index("\n## ", start)]
     return [

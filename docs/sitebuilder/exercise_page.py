@@ -33,7 +33,7 @@ Each exercise is a short Python file. ``mta exercise start 03`` copies one into 
 ``exercises-work``. Change it in your editor, then run ``mta exercise check 03``: the check compares
 your gradients with those of the library, on small and on large inputs. ``mta exercise`` alone
 continues where you stopped and checks the file whenever you save it; ``mta exercise hint 03`` shows
-one hint more."""
+the next hint."""
 _STARTS = re.compile(r"```sh\n((?:mta exercise start \d\d\n)+)```")
 
 

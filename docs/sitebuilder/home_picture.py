@@ -3,8 +3,8 @@
     python -m minitorch_attn train dates --out runs/dates
     cd docs && python -m sitebuilder.home_picture ../runs/dates
 
-draws `docs/images/attention.svg`. The repository contains the picture, so that building the site
-does not need to train. A test draws it again from the weights that it contains.
+draws `docs/images/attention.svg`. The repository contains the picture, so building the site does
+not require training. A test draws the picture again from the weights that the file contains.
 """
 
 import inspect
@@ -47,14 +47,14 @@ def formulas():
 
 
 def verdict():
-    """What the gradient check says of softmax."""
+    """Return "ok" if softmax passes the gradient check, otherwise "WRONG"."""
     mt.manual_seed(0)
     x = mt.randn(3, 5, dtype=mt.float64, requires_grad=True)
     return "ok" if mt.gradcheck.gradcheck_report(lambda x: mt.softmax(x, -1), (x,)).ok else "WRONG"
 
 
 def svg(source, answer, weights):
-    """The picture, from two texts and the weights, in percent, of every row's characters."""
+    """Return the picture as SVG; `weights` has a row of percentages for each answer character."""
     width = LEFT + CELL * len(source) + 12
     bottom = TOP + CELL * len(answer)
     height = bottom + 114

@@ -44,7 +44,7 @@ KNOT = {("tensor", "ops"), ("tensor", "autograd")}
 
 
 def part_of(parts):
-    """The part that a module path belongs to: its first folder or file, or "pretrained"."""
+    """Return the part of a module path: its first folder or file, or "pretrained"."""
     if parts[:2] == ("models", "pretrained"):
         return "pretrained"
     first = parts[0].removesuffix(".py")
@@ -53,7 +53,7 @@ def part_of(parts):
 
 @cache  # reads every file of the package
 def edges():
-    """A pair (importing part, imported part) for every import, also within functions."""
+    """Return a pair (importing part, imported part) for every import, also within functions."""
     found = set()
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
         parts = path.relative_to(ROOT / PACKAGE).parts
@@ -86,7 +86,7 @@ def _imports(tree, parts):
 
 
 def drawn_edges():
-    """The arrows to draw: those that do not follow from others, and the circular imports."""
+    """Return the arrows that do not follow from others, and those of the circular imports."""
     down = edges() - KNOT
     reach = {part: _reached(part, down) for part in PARTS}
     return {

@@ -1,7 +1,7 @@
-"""Folds of lesson pages: code and output that a click shows, and captions below their figures.
+"""Folds of lesson pages: hide code and output until a click, and put captions below figures.
 
 sphinx-gallery puts the code of a cell and its output on the page. `marker` leaves a note before a
-cell, and `fold` moves what the note means into a <details> element.
+cell, and `fold` moves the code or output that the note names into a <details> element.
 """
 
 import re
@@ -13,12 +13,12 @@ _CAPTION = re.compile(r"Figure \d+\.\d+: .*")
 
 
 def marker(what, summary):
-    """The note, as reStructuredText: fold the next cell's "code" or "output", up to the "end"."""
+    """Return a reStructuredText note: fold the next cell's "code" or "output", or "end" a fold."""
     return f".. raw:: html\n\n   <!-- fold {what}: {summary} -->"
 
 
 def fold(app, doctree):
-    """Fold what the notes of a page tell, and put captions below figures."""
+    """Fold the code and output that the notes of a page name, and put captions below figures."""
     if not app.env.docname.startswith("lessons/"):
         return
     for note in list(doctree.findall(nodes.raw)):

@@ -24,15 +24,16 @@ Lessons
 Each lesson starts with a question, answers it with minimal code and a figure, and shows what goes
 wrong if you leave out the lesson's idea. Read the pages here, or download the script or the
 notebook at the end of a page and change it. Many lessons end with :doc:`exercises </exercises>`.
-Eight of them are :doc:`the path to a GPT of your own </path>`.
+Eight lessons form :doc:`the path to a GPT of your own </path>`.
 """
 
 
 def gallery_script(lesson):
     """Convert a lesson to the text of a script in sphinx-gallery's format.
 
-    Answers are filled in and folded, like hints, checks and the code of figures. A click on "Run"
-    shows what a reader is to predict. `lesson_folds.py` folds what the markers tell.
+    Answers are filled in and folded, like hints, checks and the code of figures. The output that a
+    reader should predict appears after a click on "Run". Markers in the text tell `lesson_folds.py`
+    what to fold.
     """
     first, *cells = lesson.cells
     _, _, opening = first.text.partition("\n")

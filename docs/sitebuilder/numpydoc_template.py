@@ -1,4 +1,4 @@
-"""numpydoc's template, compiled once: numpydoc compiles it again for each of 6,000 docstrings."""
+"""numpydoc's template: compile it once, not again for each of 6,000 docstrings."""
 
 import functools
 

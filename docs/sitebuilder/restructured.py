@@ -1,6 +1,6 @@
 r"""Convert Markdown to reStructuredText, which sphinx-gallery reads.
 
-Supported are the elements that lessons use: headings, paragraphs, lists, tables, quotes, fenced
+The elements that lessons use are supported: headings, paragraphs, lists, tables, quotes, fenced
 code, links, emphasis, code and mathematics. Anything else raises an error, so that no text is lost.
 
 >>> print(to_rst("Rows of $W$ are `d`s, *not* words."))

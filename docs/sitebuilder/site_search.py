@@ -26,7 +26,7 @@ class IndexedTerms(SphinxTransform):
 
 
 def _add_entries(term, number):
-    """Index the words of a row, which commas separate, at a target in front of them."""
+    """Add an index entry for each comma-separated term of a row, and their common target."""
     anchor = f"term-{number}"
     entries = [("single", word.strip(), anchor, "main", None) for word in term.astext().split(",")]
     place = term.parent.index(term)
@@ -35,7 +35,7 @@ def _add_entries(term, number):
 
 
 def pages_with_entries(app, env):
-    """Name pages to write again: Sphinx forgets the index entries of pages that it keeps."""
+    """Return pages that Sphinx must write again, because it loses entries of unchanged pages."""
     return [page for page in env.found_docs if page == "where_is_it" or page.startswith(OPS)]
 
 

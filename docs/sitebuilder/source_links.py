@@ -32,7 +32,7 @@ def names(text):
 
 
 def refreshed(text, folder):
-    """The text of a page in `folder`, with the current file and line in every link."""
+    """Return the text of a page in `folder`, with the current file and line in every link."""
     text = ROLE.sub(lambda match: _link(match["name"], match["label"], folder), text)
     return LINK.sub(lambda match: _link(match["name"], match["label"], folder), text)
 
