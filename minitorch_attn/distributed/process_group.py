@@ -165,7 +165,7 @@ def init_process_group(backend="mpi", init_method=None, world_size=-1, rank=-1):
         if given not in (-1, real):
             raise ArgumentError(
                 f"init_process_group: {name} does not match the run",
-                got=f"{name}={given}, and {real} by {backend}",
+                got=f"{name}={given}, but {backend} reports {real}",
                 hint="leave it out; mpiexec -n N sets it",
             )
     _state["world"] = ProcessGroup(engine, range(engine.size))
