@@ -1,7 +1,7 @@
 """Absent names: explain the error when a program uses a PyTorch name that is missing here.
 
-A module's `__getattr__` runs only if a name is missing. The list of PyTorch's names,
-`torch_names.txt`, is therefore not read on import, but only when a name is first missing.
+Python calls a module's `__getattr__` only for a name that the module does not define. The file
+`torch_names.txt`, which lists PyTorch's names, is read on the first such call, not on import.
 """
 
 import os
@@ -23,7 +23,7 @@ MODULES = """
 
 
 def absent(module):
-    """Return a `__getattr__` for a module; it raises the error for a missing name.
+    """Return a `__getattr__` function for a module, which raises an error for a missing name.
 
     Parameters
     ----------

@@ -6,17 +6,19 @@ __all__ = ["computes"]
 def computes(*names, reveals=()):
     """Declare what a function, or every method of a class, computes.
 
-    An assignment in which students write a function removes all other functions that declare the
-    same name, so a new fused version is removed as soon as it has a declaration. The declaration
-    changes nothing at run time. `grader/build/declared.py` reads it from the source text.
+    When students write a function in an assignment, the assignment removes all other functions that
+    declare the same name. A new fused version is therefore removed too, once it declares the name.
+    The declaration changes nothing at run time. `grader/build/declared.py` reads it from the source
+    text.
 
     Parameters
     ----------
     *names : str
-        Names of what is computed, such as "attention".
+        Names of the computations, such as "attention".
     reveals : tuple of str
-        Other computations that the code gives away. For example, attention reveals the softmax: an
-        assignment on the softmax removes attention, but one on attention keeps the softmax.
+        Other computations whose solution a student could read in this code. For example, the code
+        of attention reveals the softmax. An assignment on the softmax therefore removes attention,
+        but an assignment on attention keeps the softmax.
 
     Examples
     --------

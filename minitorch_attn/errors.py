@@ -1,4 +1,4 @@
-"""Errors that a user can cause. Each states what went wrong, what was expected and what to try."""
+"""Errors that the library raises. Each says what went wrong, what was expected and what to try."""
 
 __all__ = [
     "MiniTorchError", "ArgumentError", "CheckpointError", "CommunicationError", "DataError",
@@ -13,9 +13,10 @@ class MiniTorchError(Exception):
     Parameters
     ----------
     message : str
-        One line without a full stop that names the function and says what went wrong.
+        One line, without a full stop, that names the function and says what went wrong.
     got, expected, hint : str, optional
-        The value given, the value expected and what to try, each printed on its own line.
+        The value that was given, the expected value, and a suggestion. Each is printed on a line of
+        its own.
 
     Examples
     --------

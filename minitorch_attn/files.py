@@ -67,9 +67,10 @@ def read_error(path, error, kind=CheckpointError):
 def atomic_file(path):
     """Open a new binary file that replaces `path` when the block ends without an error.
 
-    The block writes to a temporary file in the same folder, which is then flushed to disk and
-    renamed. At any time, `path` is either the complete old file or the complete new one. A killed
-    process leaves its temporary file behind; the next write into this folder removes it.
+    The block writes to a temporary file in the same folder. At the end of the block, this file is
+    flushed to disk and renamed to `path`. At any time, `path` is therefore either the complete old
+    file or the complete new file. If the process is killed, the temporary file stays behind, until
+    the next atomic write into this folder removes it.
 
     Parameters
     ----------
@@ -119,8 +120,8 @@ def atomic_file(path):
 def read_up_to(file, count):
     """Read at most `count` bytes of a binary file, in pieces.
 
-    Memory use depends on the file's actual length, not on `count`: a damaged header may claim many
-    gigabytes.
+    The memory use depends on the actual length of the file. A single read of `count` bytes could
+    fail: if the header of the file is damaged, `count` may be many gigabytes.
     """
     parts = []
     while count and (part := file.read(min(count, _PIECE))):
@@ -130,7 +131,7 @@ def read_up_to(file, count):
 
 
 def temporary_path(folder, name):
-    """Return a path in `folder` for a file that will replace `name`; it contains the process id."""
+    """Return the path of a temporary file that will replace `name`; it contains the process id."""
     # 190 bytes keep the temporary name within the usual limit of 255 bytes.
     prefix = os.fsencode(name)[:190].decode("utf-8", "ignore")
     writer = f"{_HOST}-{os.getpid()}-{os.urandom(4).hex()}"
@@ -138,7 +139,7 @@ def temporary_path(folder, name):
 
 
 def remove_abandoned(folder):
-    """Remove temporary files left behind by processes on this computer that have ended."""
+    """Remove the temporary files of processes on this computer that have ended."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             match = name.startswith(".") and _TEMPORARY.fullmatch(name)
@@ -155,18 +156,18 @@ def process_is_alive(pid):
     except ProcessLookupError:
         return False
     except (OSError, OverflowError):
-        return True  # it belongs to another user
+        return True  # the process belongs to another user
     return True
 
 
 def write_json(path, content):
-    """Write JSON atomically, with one line for each entry.
+    """Write a dict to a JSON file atomically, with one line for each entry.
 
     Parameters
     ----------
     path : str or path
     content : dict
-        JSON-serializable content, without NaN or infinities.
+        Content that can be written as JSON, without NaN or infinities.
 
     Raises
     ------

@@ -13,20 +13,21 @@ from .schema import read_json
 __all__ = ["LOCK_FILES", "FolderLock", "holder_of"]
 
 _LOCK, _HOLDER = ".lock", ".lock.json"
-LOCK_FILES = (_LOCK, _HOLDER)  # may remain after a run; a file that is not locked does no harm
+LOCK_FILES = (_LOCK, _HOLDER)  # may exist without being locked
 
 
 class FolderLock:
-    """Lock that one process holds on a folder until it releases the lock or ends.
+    """Lock on a folder, which only one process at a time can hold.
 
-    The operating system releases the lock when the process ends, however it ends, so a killed
-    process does not block the folder. On file systems without locks, every call succeeds.
+    The process holds the lock until it releases the lock or ends. Even if the process is killed,
+    the operating system releases the lock. On file systems that do not support locks, every call
+    succeeds.
 
     Parameters
     ----------
     folder : path
     what : str
-        What the folder holds, for error messages, such as "run".
+        Name for the contents of the folder in error messages, such as "run".
 
     Examples
     --------
@@ -50,7 +51,7 @@ class FolderLock:
         CheckpointError
             If another process holds the lock.
         """
-        if not _acquired(self._lock, seconds=1):  # somebody may just look, as `holder_of` does
+        if not _acquired(self._lock, seconds=1):  # holder_of locks it briefly
             raise CheckpointError(
                 f"{self.folder}: another process uses this {self.what}",
                 got=_described(_read(self.folder)),
@@ -75,7 +76,7 @@ class FolderLock:
 
 
 def holder_of(folder):
-    """Return what is known about the process that holds a folder's lock, or None.
+    """Return a description of the process that holds the lock of a folder; None if unlocked.
 
     Parameters
     ----------
@@ -84,7 +85,8 @@ def holder_of(folder):
     Returns
     -------
     dict or None
-        "pid", "host", "since" and "command"; an empty dict if they could not be read.
+        Description with the keys "pid", "host", "since" and "command". It is empty if it could not
+        be read.
     """
     folder = Path(folder)
     if not (folder / _LOCK).exists():
@@ -95,7 +97,7 @@ def holder_of(folder):
             lock.release()
             return None
     except OSError:
-        return None  # a folder of another user
+        return None  # the folder belongs to another user
     return _read(folder)
 
 
@@ -106,14 +108,14 @@ def _file_lock(folder):
 
 
 def _acquired(lock, seconds=0):
-    """Try for a few seconds to acquire a lock. Return False if another process holds it."""
+    """Try for `seconds` to acquire a lock. Return False if another process holds it."""
     from filelock import Timeout
 
     try:
         lock.acquire(timeout=seconds)
     except Timeout:
         return False
-    except NotImplementedError:  # a file system without locks
+    except NotImplementedError:  # the file system does not support locks
         pass
     return True
 

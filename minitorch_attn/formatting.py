@@ -1,4 +1,4 @@
-"""Formatting of tensors, as in PyTorch, and short forms of counts and byte sizes."""
+"""Formatting: print tensors as PyTorch does, and format counts and numbers of bytes."""
 
 import sys
 
@@ -39,7 +39,8 @@ def set_printoptions(
     profile : {"default", "short", "full"}, optional
         Preset for all of these options; other arguments override its values.
     sci_mode : bool, optional
-        Whether to print exponents. By default, only if some numbers are very large or small.
+        Whether to print numbers with an exponent. By default, they have an exponent only if some of
+        them are very large or very small.
 
     Examples
     --------
@@ -89,7 +90,7 @@ def tensor_repr(tensor):
     -------
     str
     """
-    if tensor.ndim > _MOST_AXES:  # NumPy's own text needs more memory than there is
+    if tensor.ndim > _MOST_AXES:  # NumPy's text would not fit into memory
         return f"tensor of shape {tensor.shape}, dtype={tensor.dtype}"
     values = np.array2string(tensor.numpy(), separator=", ", prefix="tensor(", **_options)
     notes = []

@@ -1,4 +1,4 @@
-"""Stand-ins for the compiler, `torch.jit` and `torch.compile`: functions return their argument.
+"""Stand-ins for `torch.jit` and `torch.compile`, which return their argument unchanged.
 
 NumPy executes each operation when it is called. There is no compiler, so a "compiled" model
 computes the same results as the original model, in the same time.
@@ -38,7 +38,7 @@ def script(obj, *args, **kwargs):
 
 
 def export(fn):
-    """Return `fn` unchanged; in PyTorch, it marks a method to be compiled."""
+    """Return `fn` unchanged; in PyTorch, `export` marks a method to be compiled."""
     return fn
 
 

@@ -1,4 +1,4 @@
-"""Linear algebra, named as in `torch.linalg`: the norms of vectors and matrices."""
+"""Linear algebra: the norms of vectors and matrices, with the names of `torch.linalg`."""
 
 from .absent_names import absent as _absent
 from .named_errors import under_name

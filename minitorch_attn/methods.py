@@ -1,9 +1,9 @@
-"""Methods of Tensor, as a table that maps each `x.name(...)` to an operation.
+"""Methods of Tensor: tables that say which operation each `x.name(...)` calls.
 
-Most methods call the operation of the same name, as `x.softmax(-1)` calls `ops.softmax(x, -1)`.
-Such a method has the arguments and the documentation of its operation, whose first parameter,
-`input`, is the tensor. Methods with the arguments `dim` or `keepdim` also accept NumPy's names,
-`axis` and `keepdims`. The operators, such as `x + y`, are defined in `tensor.py`.
+Most methods call the operation of the same name: `x.softmax(-1)` calls `ops.softmax(x, -1)`. Such a
+method has the parameters and the documentation of the operation; the tensor is the operation's
+first parameter, `input`. Methods with `dim` or `keepdim` also accept NumPy's names, `axis` and
+`keepdims`. The operators, such as `x + y`, are defined in `tensor.py`.
 """
 
 from inspect import unwrap
@@ -71,7 +71,7 @@ _TYPES = {
 
 
 class _Methods:
-    """Methods whose arguments differ from those of their operation.
+    """Methods whose parameters differ from the parameters of the operation that they call.
 
     A method without a docstring inherits the docstring of the operation with the same name.
     """
@@ -129,8 +129,8 @@ class _Methods:
     def type(self, dtype=None, non_blocking=False):
         """Convert to a dtype; without an argument, return PyTorch's name for the tensor's type.
 
-        Such a name, for example "torch.LongTensor", is also accepted as a dtype, and so is the
-        class `mt.LongTensor`.
+        The dtype may also be given as such a name, for example "torch.LongTensor", or as a class,
+        for example `mt.LongTensor`.
 
         Examples
         --------
@@ -159,31 +159,31 @@ class _Methods:
 
     @names_arguments
     def new_zeros(self, *sizes, size=None, dtype=None, device=None, requires_grad=False):
-        """Return zeros with this tensor's dtype and device, unless others are given."""
+        """Return zeros, by default with the dtype and device of this tensor."""
         place = {"dtype": dtype or self.dtype, "device": device or self.device}
         return ops.zeros(*sizes, size=size, requires_grad=requires_grad, **place)
 
     @names_arguments
     def new_ones(self, *sizes, size=None, dtype=None, device=None, requires_grad=False):
-        """Return ones with this tensor's dtype and device, unless others are given."""
+        """Return ones, by default with the dtype and device of this tensor."""
         place = {"dtype": dtype or self.dtype, "device": device or self.device}
         return ops.ones(*sizes, size=size, requires_grad=requires_grad, **place)
 
     @names_arguments
     def new_empty(self, *sizes, size=None, dtype=None, device=None, requires_grad=False):
-        """Return an uninitialized tensor; dtype and device default to those of this tensor."""
+        """Return an uninitialized tensor, by default with the dtype and device of this tensor."""
         place = {"dtype": dtype or self.dtype, "device": device or self.device}
         return ops.empty(*sizes, size=size, requires_grad=requires_grad, **place)
 
     @names_arguments
     def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
-        """Return a tensor of shape `size`, filled; dtype and device default to this tensor's."""
+        """Return a tensor of `fill_value`, by default with the dtype and device of this tensor."""
         place = {"dtype": dtype or self.dtype, "device": device or self.device}
         return ops.full(size, fill_value, requires_grad=requires_grad, **place)
 
     @names_arguments
     def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
-        """Return a copy of `data` with this tensor's dtype and device, unless others are given."""
+        """Return a copy of `data`, by default with the dtype and device of this tensor."""
         made = ops.tensor_like(data, self).to(device=device, dtype=dtype)
         return made.requires_grad_(requires_grad)
 
@@ -261,7 +261,7 @@ def add_methods(cls):
 
 
 def _renamed(operation, name, doc=None):
-    """Copy the function of an operation under the name `Tensor.name`."""
+    """Return a copy of an operation's function with the name `Tensor.name`."""
     plain = unwrap(operation)
     method = FunctionType(
         plain.__code__, plain.__globals__, name, plain.__defaults__, plain.__closure__
@@ -315,7 +315,7 @@ def _first(*values):
 
 
 def _sizes(where, sizes, named, name):
-    """Return the shape passed as `reshape(2, 3)`, `reshape((2, 3))` or `reshape(shape=(2, 3))`."""
+    """Return (2, 3) for `x.reshape(2, 3)`, `x.reshape((2, 3))` and `x.reshape(shape=(2, 3))`."""
     if named is not None:
         if sizes:
             raise ArgumentError(

@@ -1,9 +1,10 @@
-"""Named errors: make the error of an invalid call name the function called and its arguments.
+"""Named errors: after an invalid call, name the called function and its arguments in the error.
 
-Suppose a layer's constructor gets a string for a size. Python raises an error deeper inside, in a
-division or in the constructor of another layer. That error does not say which argument of which
-call was wrong. The library function that the user called knows both, so its error names them. The
-decorator adds one Python function call, so the operations, which are called more often, check their
+Suppose that a user passes a string as a size to the constructor of a layer. The constructor fails
+later, in a division or in the constructor of another layer, and Python's error does not say which
+call and which argument were wrong. The function that the user called knows them. The decorator
+`names_arguments` therefore adds the function's name and arguments to the error. It costs one Python
+function call. Operations, which are called more often, do not have the decorator: they check their
 arguments or explain errors themselves.
 """
 
@@ -45,11 +46,10 @@ _SIGNATURE = re.compile(r"([\w.]+)\(\) (missing|takes|got an|got mult|got some)"
 def names_arguments(function):
     """Decorate a public function so that argument errors name the function and the arguments.
 
-        If the library raised an error on purpose, but in another function's name, the error gets
-        this
-    function's name. A Python error, such as TypeError, becomes an error of the library. Two kinds
-    of errors do not change: those of a call that does not match the signature, and those that the
-    user's code (a hook, a data set) raised.
+    If an error of the library names another function, that name is replaced by this function's
+    name. A Python error, such as TypeError, becomes an error of the library. There are two
+    exceptions: a call that does not match the signature, and an error that the user's own code (a
+    hook, a data set) raised.
 
     Examples
     --------
@@ -91,7 +91,7 @@ guards = {  # the code of functions that call `named_error`
 
 
 def under_name(name, function):
-    """Return a copy of `function` under a new name, which then appears in its error messages.
+    """Return a copy of `function` with a new name, which its error messages also show.
 
     Examples
     --------
@@ -111,14 +111,16 @@ def under_name(name, function):
 
 
 class NamedErrors:
-    """Base class whose subclasses in the library have public methods that name their arguments.
+    """Base class that decorates the public methods of its subclasses with `names_arguments`.
+
+    It decorates only subclasses within the library.
 
     Attributes
     ----------
     called_often : tuple of str
-        Methods not to decorate, because they are called for every layer or block of memory.
+        Methods that are not decorated, because they are called for every layer or block of memory.
     named_methods : tuple of str, optional
-        The only methods to decorate; by default, all public methods.
+        Methods that are decorated; by default, all public methods.
     """
 
     __slots__ = ()
@@ -137,7 +139,7 @@ class NamedErrors:
 
 
 def named_error(error, function, args, kwargs=(), rename=True):
-    """Return the error to raise for a failed call of `function`, perhaps `error` itself.
+    """Return the error to raise after a failed call of `function`; it may be `error` itself.
 
     Parameters
     ----------
@@ -149,14 +151,14 @@ def named_error(error, function, args, kwargs=(), rename=True):
     kwargs : dict, optional
         Keyword arguments of the call.
     rename : bool
-        Whether this function's name replaces another function's name in a library error.
+        Whether the name of `function` replaces another function's name in an error of the library.
 
     Returns
     -------
     Exception
     """
     if not _is_outermost(sys._getframe(2)):
-        return error  # the function around this one names itself and its arguments
+        return error  # an outer function names itself and its arguments
     name, parameters, arguments = _call_of(function, args, kwargs)
     values = ", ".join(f"{key}={_short(value)}" for key, value in arguments.items())
     if _is_users(error.__traceback__):
@@ -199,7 +201,7 @@ def under(name, error, got=None):
 
 
 def _is_outermost(frame):
-    """Return True if no other named function lies between this frame and the user's code."""
+    """Return True if no other decorated function is between this frame and the user's code."""
     while frame is not None and _package_of(frame) == _PACKAGE:
         if frame.f_code in guards:
             return False
@@ -212,12 +214,12 @@ def _package_of(frame):
 
 
 def _call_of(function, args, kwargs):
-    """Return a function's name, such as "StepLR.step", its parameters, and its arguments."""
+    """Return a function's name, such as "StepLR.step", its parameter names, and its arguments."""
     signature = inspect.signature(function)
     parameters = [name for name in signature.parameters if name != "self"]
     try:
         arguments = dict(signature.bind(*args, **dict(kwargs)).arguments)
-    except TypeError:  # they do not fit
+    except TypeError:  # the arguments do not match
         arguments = {}
     name = function.__name__
     if "self" in arguments:

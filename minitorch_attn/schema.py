@@ -1,7 +1,8 @@
 """Schema: read JSON and TOML files, and check their fields against a table of types.
 
-A table describes each file format. It maps the fields to kinds such as `SIZE` or `list_of(TEXT)`.
-`check` compares a whole file with its table and names the first field that does not match.
+Each file format has one table, which maps the names of the fields to kinds of values, such as
+`SIZE` or `list_of(TEXT)`. `check` compares a whole file with the table of its format. If a field
+does not match, it raises an error that names the first such field.
 """
 
 import json
@@ -20,7 +21,7 @@ __all__ = [
     "parse_json", "read_json", "read_toml", "read_utf8", "record",
 ]  # fmt: skip
 
-_LARGEST = 2**63 - 1  # the largest int64; sizes and ids are computed as int64
+_LARGEST = 2**63 - 1  # the largest int64, the dtype of sizes and ids
 
 
 def read_json(path, error=DataError):
@@ -51,7 +52,7 @@ def read_json(path, error=DataError):
 
 
 def read_utf8(path, error=DataError):
-    """Read a text file in UTF-8. See `read_json`."""
+    """Read a text file in UTF-8. The parameters and errors are those of `read_json`."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
@@ -62,7 +63,7 @@ def read_utf8(path, error=DataError):
 
 
 def parse_json(text, where, error=DataError):
-    """Parse JSON text; `where` is the name of its source in error messages."""
+    """Parse JSON text. Error messages call its source `where`."""
     try:
         return json.loads(text, parse_constant=_not_finite, parse_float=_finite)
     except (ValueError, RecursionError) as found:
@@ -73,7 +74,7 @@ def parse_json(text, where, error=DataError):
 
 
 def read_toml(path, error=DataError):
-    """Read a TOML file as a dict. See `read_json`."""
+    """Read a TOML file as a dict. The parameters and errors are those of `read_json`."""
     try:
         return tomllib.loads(read_utf8(path, error))
     except (ValueError, RecursionError) as found:
@@ -105,9 +106,10 @@ class Kind:
     expected : str
         Description of the values for error messages.
     accepts : callable
-        Function that tells whether a value belongs to the set, regardless of its parts.
+        Function that says whether a value is accepted. It does not look at the value's parts.
     parts : callable
-        Function that returns (name, value, kind) for each part of an accepted value.
+        Function that returns (name, value, kind) for each part of a value, such as the items of a
+        list.
     """
 
     expected: str
@@ -115,7 +117,7 @@ class Kind:
     parts: Callable = lambda value: ()
 
     def problem(self, value, name):
-        """Return (name, value, expected) of the first part that does not match, or None."""
+        """Return (name, value, expected) for the first value or part that is invalid, or None."""
         if not self.accepts(value):
             return name, value, self.expected
         for part, inner, kind in self.parts(value):
@@ -160,7 +162,7 @@ def check(value, kind, where, error=DataError, hint=None):
 
 
 def _shown(value):
-    """Format the start of a value. Formatting all of a large integer or a deep list would fail."""
+    """Format the start of a value, because formatting a huge integer or a deep list would fail."""
     if isinstance(value, int) and abs(value) > 10**40:
         return "an integer of more than 40 digits"
     if isinstance(value, dict | list):
@@ -177,7 +179,7 @@ def _is_integer(value, low=-_LARGEST - 1):
 
 
 def _is_number(value):
-    return type(value) in (int, float) and -1.7e308 < value < 1.7e308  # so NaN is refused
+    return type(value) in (int, float) and -1.7e308 < value < 1.7e308  # so NaN is rejected
 
 
 ANY = Kind("any value", lambda value: True)
@@ -276,7 +278,7 @@ def record(required, others=None, closed=False):
     ----------
     required, others : dict of str to Kind
     closed : bool, default False
-        Whether to reject any other fields. If False, they may have any value.
+        Whether to reject all other fields. If False, other fields may have any value.
     """
     table = {**(others or {}), **required}
     unknown = Kind(f"only the fields {', '.join(table)}", lambda value: not closed)

@@ -1,8 +1,9 @@
 """Serialization: `mt.save` and `mt.load` store nested dicts of tensors in one safetensors file.
 
-Each tensor is stored under a name that shows its path in the state, and every program that reads
-safetensors can read it. Everything else is JSON in the file's metadata, where `{"$tensor": name}`
-represents a tensor. A SHA-256 checksum of the tensors and the JSON detects silent damage.
+The file stores each tensor under a name that shows the tensor's path in the state. Every program
+that reads safetensors can read the tensors. Everything else is JSON in the file's metadata, where
+`{"$tensor": name}` stands for a tensor. A SHA-256 checksum of the tensors and the JSON detects
+silent damage.
 """
 
 import json
@@ -22,7 +23,7 @@ __all__ = ["load", "read_safetensors", "save", "write_safetensors"]
 _FORMAT, _STATE, _SUM = "minitorch_attn.format", "minitorch_attn.state", "minitorch_attn.sha256"
 _VERSION = "1"
 _UNREADABLE = (OverflowError, ValueError, RecursionError)
-_DEEPEST = 100  # maximum nesting depth, far below the limits of JSON readers
+_DEEPEST = 100  # maximum nesting depth; JSON readers support far more
 _DTYPES = {
     "bool": "BOOL", "float16": "F16", "float32": "F32", "float64": "F64",
     "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64",
@@ -30,7 +31,7 @@ _DTYPES = {
 }  # fmt: skip
 _BFLOAT16 = "BF16"
 _ENTRY = record({"dtype": TEXT, "shape": list_of(COUNT), "data_offsets": list_of(COUNT, 2)})
-_LONGEST = 100_000_000  # bytes of a header
+_LONGEST = 100_000_000  # maximum number of bytes of a header
 
 
 def save(obj, f):
@@ -39,9 +40,9 @@ def save(obj, f):
     Parameters
     ----------
     obj : dict, list, tuple, Tensor, array, str, int, float, bool or None
-        State, nested at most 100 levels deep; keys of dicts are strings or ints. Tensors on a
-        device are copied to the host. A tensor that occurs twice (tied weights) is stored once.
-        Only values are saved, not the gradients, the graph or the device.
+        State, nested at most 100 levels deep. The keys of dicts must be strings or ints. Tensors on
+        a device are copied to the host. A tensor that occurs twice (tied weights) is stored once.
+        Gradients, the graph and the device are not saved.
     f : str, path or binary file
         Target file. Writing to a path is atomic: the file has either its old or its new content.
 
@@ -50,7 +51,7 @@ def save(obj, f):
     CheckpointError
         If the file cannot be written; a previous file is unchanged.
     DTypeError
-        If the state contains a value of another type; the message says where.
+        If the state contains a value of another type. The message says where in the state.
 
     Examples
     --------
@@ -64,7 +65,7 @@ def save(obj, f):
     """
     packer = _Packer()
     tree = packer.encode(obj, ())
-    text = json.dumps(tree, allow_nan=False)  # all ASCII, even with lone surrogates
+    text = json.dumps(tree, allow_nan=False)  # ASCII only, even for lone surrogates
     arrays = packer.arrays
     metadata = {_FORMAT: _VERSION, _STATE: text, _SUM: _digest(text, arrays)}
     if hasattr(f, "write"):
@@ -130,7 +131,7 @@ def load(f, map_location=None, *, device=None, weights_only=True):
 
 
 def read_safetensors(path):
-    """Read the metadata and the arrays of any safetensors file.
+    """Return the metadata and the arrays of any safetensors file.
 
     Parameters
     ----------
@@ -140,7 +141,8 @@ def read_safetensors(path):
     -------
     metadata : dict of str
     arrays : dict of numpy.ndarray
-        Arrays in the dtypes of the file; bfloat16, which NumPy does not have, becomes float32.
+        Arrays with the dtypes of the file. Because NumPy does not have bfloat16, bfloat16 arrays
+        become float32.
 
     Raises
     ------
@@ -249,7 +251,7 @@ def _where(path):
 
 
 def _digest(text, arrays):
-    """Return the SHA-256 checksum of the arrays and the JSON, the content that `load` returns."""
+    """Return the SHA-256 checksum of the arrays and the JSON, which are all that `load` uses."""
     import hashlib  # takes 3 ms, so import it only here
 
     total = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
@@ -261,10 +263,10 @@ def _digest(text, arrays):
 
 
 def _write(file, metadata, arrays):
-    """Write the safetensors layout: the header's length, the header (JSON), the tensors' bytes.
+    """Write a safetensors file: the length of the header, the header (JSON), the tensors' bytes.
 
-    Arrays are written one by one, because the functions of the safetensors library need a file
-    name or a second copy of all bytes in memory.
+    The functions of the safetensors library need a file name, or a second copy of all bytes in
+    memory. This function needs neither: it writes the arrays one by one.
     """
     header, position = {"__metadata__": metadata}, 0
     order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))  # keeps all aligned
@@ -295,7 +297,7 @@ class _Unpacker:
         self.arrays = arrays
         self.device = device
         self.tensors = {}
-        self.tags = {  # tag -> type of what it holds, function that makes the value
+        self.tags = {  # tag -> (type of its content, function that makes the value)
             "$tensor": (str, self.tensor),
             "$array": (str, self.array),
             "$scalar": (str, lambda name: self.array(name)[()]),
@@ -334,7 +336,7 @@ class _Unpacker:
         return found
 
     def tensor(self, name):
-        """Return the same Tensor for every reference to a name, so that tied weights stay tied."""
+        """Return the Tensor with a name: always the same object, so that tied weights stay tied."""
         if name not in self.tensors:
             self.tensors[name] = _tensor(self.array(name), self.device)
         return self.tensors[name]
@@ -362,7 +364,7 @@ def _guarded(name, read, source):
 
 
 class _Foreign(Exception):
-    """Raised for a file that is not a safetensors file or holds unsupported dtypes."""
+    """Error for a file that is not a safetensors file or that has unsupported dtypes."""
 
 
 def _damaged(name, what):
@@ -392,14 +394,14 @@ def _read_path(path):
 
 
 def _widened(path, start, entry):
-    """Read a bfloat16 tensor as float32; its 16 bits are the upper half of a float32."""
+    """Read a bfloat16 tensor as float32, whose upper 16 bits are the bits of the bfloat16."""
     begin, end = entry["data_offsets"]
     upper = np.fromfile(path, "<u2", (end - begin) // 2, offset=start + begin)
     return (upper.astype("<u4") << 16).view("<f4").reshape(entry["shape"])
 
 
 def _read_stream(file):
-    """Return the metadata and arrays of an open file, read up to the end of the last tensor."""
+    """Return the metadata and arrays of an open file. Leave it at the end of the last tensor."""
     from safetensors.numpy import load
 
     start, header = _read_header(file, None)
@@ -440,7 +442,7 @@ def _entries(header):
 
 
 def _kind(start):
-    """Describe a file that is not a safetensors file, judging by its first bytes."""
+    """Describe a file that is not a safetensors file, based on its first bytes."""
     if not start:
         return "an empty file"
     if start.startswith(b"PK\x03\x04"):

@@ -1,7 +1,7 @@
 """Tensor: an array, its gradient, and the node of the graph that computed it.
 
-Every operator is one line that calls an operation in `ops/`, which holds the mathematics. The other
-methods, such as `x.softmax(-1)`, come from the table in `methods.py`.
+Every operator is one line that calls an operation in `ops/`, where the mathematics is. The other
+methods, such as `x.softmax(-1)`, come from the tables in `methods.py`.
 """
 
 from . import backend
@@ -15,7 +15,7 @@ changes = [0]  # number of in-place changes to all tensors so far
 
 
 class ViewOf:
-    """How a view was created, so that it can be recreated after an in-place change to its base."""
+    """Record of how a view was created, to recreate it after an in-place change to its base."""
 
     __slots__ = ("parent", "function", "settings", "which", "base", "base_edge")
 
@@ -32,8 +32,8 @@ class Tensor:
     """A multi-dimensional array that remembers how it was computed.
 
     As in PyTorch, this constructor makes tensors of the default dtype, float32: `Tensor([1, 2])`
-    has the elements 1.0 and 2.0, and `Tensor(1, 2)` has shape (1, 2). `mt.tensor` keeps integers
-    and the dtype of arrays.
+    has the elements 1.0 and 2.0, and `Tensor(1, 2)` has shape (1, 2). In contrast, `mt.tensor` does
+    not convert integers to float32, and keeps the dtype of arrays.
 
     Parameters
     ----------
@@ -42,7 +42,8 @@ class Tensor:
     requires_grad : bool
         Whether to record operations on this tensor, for `backward`.
     dtype : numpy dtype, optional
-        Dtype of the elements. If omitted, the dtype of a given Tensor, else the default dtype.
+        Dtype of the elements. By default, the dtype of `data` if it is a Tensor, otherwise float32
+        (the default dtype).
     device : str or Device, optional
         Device to copy the data to, such as "cpu" or "cuda:0".
 
@@ -63,7 +64,7 @@ class Tensor:
     """
 
     __slots__ = ("array", "_grad", "_edge", "_version", "_view", "__weakref__")
-    __array_ufunc__ = None  # NumPy and CuPy then leave `array * tensor` to Tensor.__rmul__
+    __array_ufunc__ = None  # NumPy and CuPy then call Tensor.__rmul__ for `array * tensor`
     __array_priority__ = 1000
     __hash__ = object.__hash__
 
@@ -81,7 +82,7 @@ class Tensor:
 
     @property
     def shape(self):
-        """Sizes of the axes, a tuple."""
+        """The size of each axis, as a tuple."""
         return self.array.shape
 
     @property
@@ -133,14 +134,15 @@ class Tensor:
         return ops.transpose(self, -2, -1)
 
     def numpy(self):
-        """The values as a NumPy array; on the CPU it shares memory with the tensor."""
+        """Return the values as a NumPy array, which shares memory with a tensor on the CPU."""
         return backend.to_host(self.array)
 
     def __array__(self, dtype=None, copy=None):
-        """The values for NumPy: `np.asarray(x)`, `np.allclose(x, y)`, `plt.plot(x)`.
+        """Return the values for NumPy, in calls such as `np.asarray(x)` and `plt.plot(x)`.
 
         As in PyTorch, this raises an error if the tensor requires grad, because NumPy does not
-        record operations, or if it is on a device, because copying it to the host is slow.
+        record operations. It also raises an error if the tensor is on a device, because copying a
+        tensor to the host is slow.
         """
         if self.requires_grad:
             raise GraphError(
@@ -157,11 +159,11 @@ class Tensor:
         return backend.host_array(self.array, dtype, copy)
 
     def __array_function__(self, function, types, arguments, settings):
-        """Let NumPy's functions compute with the values: `np.mean(x)`, `np.stack([x, y])`."""
+        """Call a NumPy function with the values of tensors: `np.mean(x)`, `np.stack([x, y])`."""
         return function(*_values(arguments), **_values(settings))
 
     def item(self):
-        """The value of a one-element tensor as a Python number."""
+        """Return the value of a one-element tensor as a Python number."""
         if self.array.size != 1:
             raise ArgumentError(
                 "Tensor.item(): the tensor must have exactly one element",
@@ -171,7 +173,7 @@ class Tensor:
         return self.numpy().item()
 
     def tolist(self):
-        """Nested Python lists, or a number for a 0-d tensor."""
+        """Return the values as nested Python lists, or as a number for a 0-d tensor."""
         return self.numpy().tolist()
 
     def contiguous(self):
@@ -179,38 +181,38 @@ class Tensor:
         return self if self.array.flags.c_contiguous else self.clone()
 
     def is_contiguous(self):
-        """True if the memory is in row-major order."""
+        """Return True if the memory is in row-major order."""
         return bool(self.array.flags.c_contiguous)
 
     def data_ptr(self):
-        """Address of the first element in memory, an integer."""
+        """Return the memory address of the first element, an integer."""
         return backend.address(self.array)
 
     def size(self, dim=None):
-        """The shape, or the size of axis `dim`."""
+        """Return the shape, or the size of axis `dim`."""
         try:
             return self.shape if dim is None else self.shape[dim]
         except (IndexError, TypeError) as error:
             raise named_error(error, Tensor.size, (self, dim)) from error
 
     def dim(self):
-        """Number of axes."""
+        """Return the number of axes."""
         return self.array.ndim
 
     def numel(self):
-        """Number of elements."""
+        """Return the number of elements."""
         return self.array.size
 
     def ndimension(self):
-        """Number of axes; same as `dim`."""
+        """Return the number of axes, as `dim` does."""
         return self.array.ndim
 
     def nelement(self):
-        """Number of elements; same as `numel`."""
+        """Return the number of elements, as `numel` does."""
         return self.array.size
 
     def stride(self, dim=None):
-        """Number of elements in memory from one index to the next, for each axis or axis `dim`."""
+        """Return each axis's stride, or the stride of axis `dim`, as a number of elements."""
         strides = tuple([step // self.array.itemsize for step in self.array.strides])
         try:
             return strides if dim is None else strides[dim]
@@ -218,7 +220,7 @@ class Tensor:
             raise named_error(error, Tensor.stride, (self, dim)) from error
 
     def element_size(self):
-        """Number of bytes of one element."""
+        """Return the number of bytes of one element."""
         return self.array.itemsize
 
     @property
@@ -232,7 +234,7 @@ class Tensor:
         return self.array.nbytes
 
     def is_floating_point(self):
-        """True if the elements are floating-point numbers."""
+        """Return True if the elements are floating-point numbers."""
         return self.array.dtype.kind == "f"
 
     # The graph
@@ -294,9 +296,10 @@ class Tensor:
         return None if self.is_leaf else self._current_edge()[0]
 
     def changed_in_place(self):
-        """Change this tensor's version, so that operations that saved it can detect the change.
+        """Set a new version of this tensor, so that operations that saved it detect the change.
 
-        The version is the global count of in-place changes at that moment; views share the version.
+        The version is the number of in-place changes to all tensors so far. A tensor and its views
+        have the same version.
         """
         changes[0] += 1
         self._version[0] = changes[0]
@@ -313,9 +316,10 @@ class Tensor:
         Parameters
         ----------
         gradient : Tensor, optional
-            Gradient dL/d(this) of the loss L; by default 1, if this tensor has one element.
+            Gradient dL/d(this) of the loss L. If this tensor has one element, the default is 1.
         retain_graph : bool, optional
-            Whether to keep the saved buffers for another pass; by default, equal to `create_graph`.
+            Whether to keep the saved tensors for another backward pass; by default, the value of
+            `create_graph`.
         create_graph : bool
             Whether to record the backward pass itself, for second derivatives.
         inputs : sequence of Tensor, optional
@@ -326,13 +330,13 @@ class Tensor:
         backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def detach(self):
-        """Return a tensor outside the graph. It shares memory, so in-place changes affect both."""
+        """Return a tensor outside the graph that shares this tensor's memory."""
         alias = wrap(self.array)
         alias._version = self._version
         return alias
 
     def detach_(self):
-        """Take this tensor out of the graph, in place; it becomes a leaf."""
+        """Remove this tensor from the graph, in place. The tensor becomes a leaf."""
         self._edge = self._view = None
         return self
 
@@ -342,7 +346,7 @@ class Tensor:
             engine.retain_grad(self)
 
     def register_hook(self, hook):
-        """Call `hook(grad)` when the gradient of this tensor is complete.
+        """Register a hook: `backward` calls `hook(grad)` when this tensor's gradient is complete.
 
         The hook may return a different gradient, which replaces the original.
 
@@ -353,13 +357,13 @@ class Tensor:
         return engine.add_hook(self, hook)
 
     def register_post_accumulate_grad_hook(self, hook):
-        """Call `hook(tensor)` each time a gradient has been added to this leaf's `.grad`."""
+        """Register a hook: `hook(tensor)` is called after each addition to this leaf's `.grad`."""
         return engine.add_accumulate_hook(self, hook)
 
     def _current_edge(self):
         """Return the (node, output index) that receives the gradient; None outside the graph.
 
-        A view whose base was changed in place is first recreated from the base.
+        If the base of a view was changed in place, the view is first recreated from the base.
         """
         view = self._view
         if view is not None and view.base._edge is not view.base_edge:
@@ -423,7 +427,7 @@ class Tensor:
         return bool(same.any())
 
     def __reduce__(self):
-        """Let pickle and multiprocessing copy a leaf: class, values, device and requires_grad."""
+        """Return the class, values, device and requires_grad of a leaf, for pickle."""
         if not self.is_leaf:
             raise GraphError(
                 "pickle: the tensor is not a leaf, but the result of an operation",
@@ -433,7 +437,7 @@ class Tensor:
 
     def __copy__(self):
         copy = _new(type(self))
-        for name in Tensor.__slots__[:-1]:  # all but __weakref__
+        for name in Tensor.__slots__[:-1]:  # all slots except __weakref__
             setattr(copy, name, getattr(self, name))
         return copy
 
@@ -576,7 +580,7 @@ class Tensor:
 
 
 def wrap(array, edge=None):
-    """Wrap an array in a Tensor, without a copy and without a conversion.
+    """Return a Tensor that holds the given array itself, without a copy or conversion.
 
     Parameters
     ----------
@@ -597,7 +601,7 @@ def wrap(array, edge=None):
 
 
 def leaf(array, requires_grad=False):
-    """Wrap an array in a new leaf, a tensor that no operation computed."""
+    """Return a leaf tensor that holds the given array itself, without a copy."""
     result = wrap(array)
     if requires_grad:
         result.requires_grad = True
@@ -605,7 +609,7 @@ def leaf(array, requires_grad=False):
 
 
 def _unpickled(cls, values, device, requires_grad):
-    """Create a leaf of the class Tensor or Parameter from what `Tensor.__reduce__` stored."""
+    """Create a leaf, a Tensor or a Parameter, from the values that `Tensor.__reduce__` stored."""
     array = backend.from_host(values, backend.as_device(device))
     return leaf(array, requires_grad) if cls is Tensor else cls(wrap(array), requires_grad)
 
@@ -614,7 +618,7 @@ _new = object.__new__
 
 
 def as_new_array(data, dtype, device):
-    """Copy data of any accepted kind into an array for a new tensor."""
+    """Copy any data that `tensor(data)` accepts into a new array."""
     if isinstance(data, Tensor):
         data = data.array
     array = backend.new_array(data, dtype)
@@ -622,7 +626,7 @@ def as_new_array(data, dtype, device):
 
 
 def _values(data):
-    """Replace the tensors in nested sequences and dicts with arrays, for NumPy."""
+    """Replace the tensors in nested lists, tuples and dicts with arrays, for NumPy."""
     if isinstance(data, Tensor):
         return data.__array__()
     if isinstance(data, (list, tuple)):

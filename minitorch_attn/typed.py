@@ -11,7 +11,7 @@ __all__ = [
 
 
 class _OfDtype(type):
-    """Metaclass of the typed constructors: an instance of LongTensor is a Tensor of int64."""
+    """Metaclass of typed constructors: `isinstance(x, LongTensor)` is True if x is int64."""
 
     def __call__(cls, *data, device=None):
         try:

@@ -46,7 +46,7 @@ class Casts:
     dtypes : dict of str to dtype
         Dtype of matrix products, for each type of device on which autocast is enabled.
     cached : bool
-        Whether a weight is converted only once in the outermost region.
+        Whether to keep the converted weights until the outermost region ends.
     """
 
     def __init__(self, dtypes, cached=True):
@@ -57,7 +57,7 @@ class Casts:
         return Casts(self.dtypes, cached=False)
 
     def converts(self, value):
-        """Return True for a float16 or float32 tensor on a device with autocast."""
+        """Return True for a float16 or float32 tensor on a device with autocast enabled."""
         if not isinstance(value, Tensor):
             return False
         dtype = value.array.dtype
@@ -66,19 +66,21 @@ class Casts:
         )
 
     def inputs(self, function, inputs):
-        """Convert the inputs of an operation as its list requires; return `inputs` if unchanged.
+        """Convert the inputs of an operation to the dtype in which autocast runs the operation.
+
+        If nothing needs to be converted, return `inputs` itself.
 
         Parameters
         ----------
         function : type
-            Class of the operation, a subclass of Function.
+            Subclass of `autograd.Function` that implements the operation.
         inputs : tuple of Tensor, number or None
         """
         which = _list_of(function)
         return inputs if which == "unaffected" else self._converted(which, function, inputs)
 
     def call(self, function, args, kwargs):
-        """Call a function from the lists with converted tensors, while autocast is paused."""
+        """Convert the tensor arguments of a listed function, and call it without autocast."""
         which = _LIST_OF_FUNCTION[function.__name__]
         values = (*args, *kwargs.values())
         if not any(map(self.converts, values)):
@@ -135,7 +137,7 @@ def _group_of(array):
 
 @cache
 def _list_of(function):
-    """Return the name of a Function's list; a Function that a user defined is "unaffected"."""
+    """Return the name of the list that contains a Function; "unaffected" if a user defined it."""
     ours = function.__module__.partition(".")[0] == __name__.partition(".")[0]
     return _LIST_OF.get(function.__name__, "unaffected") if ours else "unaffected"
 
@@ -143,21 +145,22 @@ def _list_of(function):
 class autocast:
     """Mixed precision in a `with` block or a decorated function: products run in float16.
 
-    The parameters, which serve as the master weights, and their gradients stay float32. Each
-    operation converts its inputs as `amp/op_lists.py` specifies: products compute in float16, and
-    functions with a large range and sums compute in float32. The conversions are part of the graph.
-    A parameter that requires grad is converted once in the outermost block. Float64, integers and
-    in-place operations are not affected. Run the forward pass and the loss inside the block, and
-    the backward pass outside.
+    The parameters and their gradients stay float32. Each operation converts its inputs as listed in
+    `amp/op_lists.py`: to float16 for matrix products, and to float32 for sums and for functions
+    with a large range. The graph records the conversions. A parameter that requires grad is
+    converted only once in the outermost block. Autocast does not affect float64, integers or
+    in-place operations. Run the forward pass and the loss inside the block, and the backward pass
+    outside.
 
     Parameters
     ----------
     device_type : {"cuda", "cpu"}, default "cuda"
-        Type of the devices whose tensors are converted; others are left alone. "cuda" includes the
-        strict device, which imitates a GPU.
+        Type of the devices whose tensors are converted. Tensors on other devices are not converted.
+        "cuda" includes the strict device, which imitates a GPU.
     dtype : dtype, optional
-        Dtype of the products: float16, the default. PyTorch's default on the CPU is bfloat16, which
-        neither NumPy nor this library has. With a different dtype, autocast warns and does nothing.
+        Dtype of the products. Only float16, the default, is supported; with another dtype,
+        autocast warns and does nothing. PyTorch's default on the CPU is bfloat16, which NumPy and
+        this library do not have.
     enabled : bool, default True
         If False, operations in the block compute in the dtype of their inputs.
     cache_enabled : bool, optional
@@ -294,6 +297,6 @@ def is_autocast_cache_enabled():
 
 
 def clear_autocast_cache():
-    """Forget the converted parameters of this thread; the next product converts them again."""
+    """Clear this thread's cache of converted parameters; the next product converts them again."""
     if _regions.cache is not None:
         _regions.cache.clear()

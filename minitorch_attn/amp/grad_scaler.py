@@ -26,29 +26,30 @@ _STATE = record({
 class GradScaler(NamedErrors):
     """Scale the loss by a factor that adapts during training, as in `torch.amp.GradScaler`.
 
-    Gradients below 6e-8 are 0 in float16. Multiplying the loss by a scale multiplies every gradient
-    by the same scale. Before the update of the parameters, `step` divides the gradients by the
-    scale again, in float32. If a gradient is infinite or NaN, the scale was too large: `step` skips
-    the update, and `update` multiplies the scale by `backoff_factor`. After `growth_interval` steps
-    without an infinity, `update` multiplies the scale by `growth_factor`.
+    Gradients below 6e-8 become 0 in float16. If the loss is multiplied by a scale, every gradient
+    is multiplied by the same scale. `step` therefore first divides the gradients by the scale, in
+    float32, and then updates the parameters. If a gradient is infinite or NaN, the scale was too
+    large: `step` skips the update of the parameters, and `update` multiplies the scale by
+    `backoff_factor`. After `growth_interval` steps in which all gradients were finite, `update`
+    multiplies the scale by `growth_factor`.
 
     Parameters
     ----------
     device : str
-        Ignored; for compatibility with PyTorch. The scale is on the device of the loss. In contrast
-        to PyTorch, a scaler for "cuda" also works on a computer without a GPU.
+        Ignored; for compatibility with PyTorch. The scale is stored on the device of the loss.
+        Unlike in PyTorch, a scaler for "cuda" also works on a computer without a GPU.
     init_scale : float, default 65536
-        First scale.
+        Initial scale.
     growth_factor, backoff_factor : float
-        Factors by which the scale grows and shrinks; the first is above 1, the second below 1.
+        Factors that increase and reduce the scale: greater than 1, and less than 1.
     growth_interval : int
-        Number of consecutive steps without infinities before the scale grows.
+        Number of consecutive steps with finite gradients before the scale grows.
     enabled : bool, default True
         If False, `step` calls the optimizer and the other methods do nothing.
 
     Notes
     -----
-    On a GPU, each step waits for the device once per optimizer, to read whether a gradient was
+    On a GPU, each call of `step` waits for the device, because it must know whether a gradient is
     infinite or NaN. Micikevicius et al. 2018, arXiv:1710.03740v3, section 3.2.
 
     Examples
@@ -83,7 +84,7 @@ class GradScaler(NamedErrors):
         self._scale = _float32(init_scale)
         self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
         self._growth_interval = growth_interval
-        self._growth_tracker = 0  # successive steps without an infinity
+        self._growth_tracker = 0  # consecutive steps with finite gradients
         self._used = False  # whether `scale` has been called
         self._on = {}  # device -> the scale as a tensor
         self._stages = {}  # id of an optimizer -> _Stage, since the last `update`
@@ -104,13 +105,13 @@ class GradScaler(NamedErrors):
         )
 
     def _scale_on(self, device):
-        """Return the scale as a float32 tensor, so that a float16 loss becomes float32."""
+        """Return the scale as a float32 tensor, so that the scaled loss is float32 as well."""
         if device not in self._on:
             self._on[device] = full((), self._scale, dtype="float32", device=device)
         return self._on[device]
 
     def unscale_(self, optimizer):
-        """Divide the gradients by the scale. Call this before clipping them, once per step.
+        """Divide the gradients by the scale. Call this once per step, before gradient clipping.
 
         If you do not call `unscale_`, `step` divides the gradients.
         """
@@ -228,19 +229,19 @@ class GradScaler(NamedErrors):
         self._growth_factor = new_factor
 
     def get_backoff_factor(self):
-        """Return the factor by which the scale is multiplied after an infinity."""
+        """Return the factor that multiplies the scale after an infinite or NaN gradient."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor):
-        """Set the factor by which the scale is multiplied after an infinity."""
+        """Set the factor that multiplies the scale after an infinite or NaN gradient."""
         self._backoff_factor = new_factor
 
     def get_growth_interval(self):
-        """Return how many consecutive steps must be free of infinities before the scale grows."""
+        """Return the number of consecutive steps with finite gradients before the scale grows."""
         return self._growth_interval
 
     def set_growth_interval(self, new_interval):
-        """Set how many consecutive steps must be free of infinities before the scale grows."""
+        """Set the number of consecutive steps with finite gradients before the scale grows."""
         self._growth_interval = new_interval
 
     def is_enabled(self):
@@ -278,10 +279,10 @@ class GradScaler(NamedErrors):
 
 
 class _Stage:
-    """What the scaler has done for an optimizer since the last `update`: unscaled, stepped."""
+    """The calls of `unscale_` and `step` for one optimizer since the scaler's last `update`."""
 
     unscaled = stepped = False
-    found = ()  # for each device and dtype, a 0-d array: whether a gradient is not finite
+    found = ()  # one 0-d array for each device and dtype: nonzero if a gradient is not finite
     _overflowed = None
 
     @property
@@ -293,7 +294,7 @@ class _Stage:
 
 
 def _number(new_scale):
-    """Convert a new scale, which is a number or a tensor with one element, to a float."""
+    """Convert a new scale, a number or a tensor with one element, to a float."""
     message = "GradScaler.update: new_scale must be a number or a tensor with one element"
     if isinstance(new_scale, Tensor) and (new_scale.numel() != 1 or new_scale.requires_grad):
         got = f"a tensor of shape {new_scale.shape}, requires_grad={new_scale.requires_grad}"

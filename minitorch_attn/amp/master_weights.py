@@ -11,17 +11,17 @@ __all__ = ["MasterWeights"]
 class MasterWeights(Optimizer):
     """Let an optimizer update float32 copies of the float16 parameters of a model.
 
-    Near 1, the spacing of float16 numbers is 0.001, so an update by 1e-4 leaves a weight
-    unchanged, however often it is repeated. The optimizer therefore gets float32 copies, the
-    master weights, and keeps its own state in float32. Each step converts the gradients to
-    float32, updates the copies, and rounds them to float16 to set the parameters. The wrapped
-    optimizer updates parameters of other dtypes as usual. PyTorch does not have this class. It
-    is not needed with `mt.autocast`, where the parameters themselves are float32.
+    The spacing of float16 numbers just above 1 is 0.001. An update by 1e-4 therefore does not
+    change a weight of 1, no matter how often it is repeated. To avoid this, the optimizer updates
+    float32 copies of the parameters, the master weights, and keeps its own state in float32. Each
+    step converts the gradients to float32, updates the master weights, and sets the parameters to
+    the master weights rounded to float16. Parameters of other dtypes are updated as usual. PyTorch
+    does not have this class. With `mt.autocast`, you do not need it: the parameters are float32.
 
     Parameters
     ----------
     optimizer : Optimizer
-        Optimizer of a model that was converted by `model.half()`, before its first step.
+        Optimizer of a model in float16 (`model.half()`). It must not have made a step yet.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class MasterWeights(Optimizer):
                 p.grad = None if set_to_none else wrap(p.grad.array * 0)
 
     def gather_gradients(self):
-        """Convert the gradients to float32, once for each step."""
+        """Convert the gradients to float32, unless this was already done in this step."""
         if self._gathered:
             return
         for p, master in zip(self.parameters, self.masters, strict=True):
@@ -104,7 +104,7 @@ class MasterWeights(Optimizer):
         self._gathered = True
 
     def step(self, closure=None):
-        """Update the master weights, and round them to set the parameters. See `Optimizer.step`."""
+        """Update the master weights, and copy them to the parameters. See `Optimizer.step`."""
         loss = self.loss_of(closure)
         self.gather_gradients()
         self.optimizer.step()

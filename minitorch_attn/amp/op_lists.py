@@ -1,12 +1,13 @@
 """Lists of the operations that autocast runs in float16 or in float32, as PyTorch does for CUDA.
 
-Products do most of the arithmetic. In float16 they lose little accuracy and run several times as
-fast on a GPU. Functions with a large range (exp, pow) and sums (softmax, norms, losses) need
-float32. All other operations compute in the dtype of their inputs, or in the wider dtype if the
-inputs have two dtypes.
+Most of the arithmetic of a model is in matrix products. They lose little accuracy in float16, and
+on a GPU they run several times faster than in float32. Functions with a large range (exp, pow) and
+sums (softmax, norms, losses) need float32. All other operations compute in the dtype of their
+inputs; if the inputs have two dtypes, in the wider of the two.
 
-PyTorch has other, shorter lists for the CPU, where softmax and layer normalization stay in float16.
-Here, both devices use the lists for CUDA, so that the CPU shows what a GPU would compute.
+PyTorch has different, shorter lists for the CPU, where softmax and layer normalization stay in
+float16. This library uses the CUDA lists on both devices, so that the CPU shows what a GPU would
+compute.
 """
 
 __all__ = ["FUNCTIONS", "OPERATIONS"]
@@ -43,8 +44,8 @@ OPERATIONS = {
     """,
 }
 
-# Functions that consist of several operations. Their inputs are converted once, before the first
-# operation, so that the result does not depend on how the function is composed.
+# Functions that consist of several operations, or whose results would depend on how they are
+# composed: the inputs are converted once, before the first operation.
 FUNCTIONS = {
     "float16": """
         addmm addmv baddbmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
@@ -57,7 +58,7 @@ FUNCTIONS = {
         smooth_l1_loss
     """,
     "widest": "addcdiv addcmul bilinear dot grid_sample inner scatter_add tensordot vdot",
-    # Computed in float32, with a result in the dtype of the input. PyTorch does the same,
-    # because cuDNN accepts a float16 input with float32 parameters.
+    # Computed in float32, with a result in the dtype of the input. In PyTorch, cuDNN does this: it
+    # accepts a float16 input with float32 parameters.
     "float32 inside": "batch_norm instance_norm",
 }

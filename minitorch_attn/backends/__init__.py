@@ -1,9 +1,9 @@
 """Backends: settings of the compute libraries, with PyTorch's names.
 
 `backends.cuda.matmul.allow_tf32` and `set_float32_matmul_precision` set the precision of products
-on a GPU. The products of NumPy always have the full precision of their dtype. The other settings
-belong to libraries that are not used here: a program can set them (such as
-`backends.cudnn.benchmark = True`), but they have no effect.
+on a GPU. NumPy always computes products in the full precision of their dtype. The other settings
+belong to libraries that this library does not use. A program can set them, as in
+`backends.cudnn.benchmark = True`, but they have no effect.
 """
 
 from ..errors import ArgumentError
@@ -23,9 +23,9 @@ def set_float32_matmul_precision(precision):
     Parameters
     ----------
     precision : {"highest", "high", "medium"}
-        "highest" computes in float32. "high" and "medium" allow TF32, which is faster and has a
-        10-bit mantissa, as `backends.cuda.matmul.allow_tf32 = True` does. On the CPU, the precision
-        is always "highest".
+        "highest" computes in float32. "high" and "medium" allow TF32, which is faster but has only
+        a 10-bit mantissa; they are the same as `backends.cuda.matmul.allow_tf32 = True`. On the
+        CPU, the precision is always "highest".
 
     Examples
     --------
@@ -45,15 +45,15 @@ def set_float32_matmul_precision(precision):
 
 
 def get_float32_matmul_precision():
-    """Return "highest", "high" or "medium"."""
+    """Return the precision of float32 products on a GPU: "highest", "high" or "medium"."""
     return cuda.matmul.precision
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
-    """Do nothing: on the CPU, a program with the same seed repeats its results.
+    """Do nothing: on the CPU, a program with the same seed always gives the same results.
 
-    On CUDA, sums of CuPy's `scatter_add` (gradients of an embedding or of an index) have no fixed
-    order, and this function does not change that.
+    On CUDA, the results may differ between runs, and this function does not change that. CuPy's
+    `scatter_add`, which sums the gradients of an embedding or of indexing, adds in no fixed order.
 
     Parameters
     ----------

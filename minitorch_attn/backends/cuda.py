@@ -1,9 +1,9 @@
 """Settings of CUDA, `mt.backends.cuda`, with PyTorch's names.
 
 `matmul.allow_tf32 = True` lets products of float32 arrays use the tensor cores, which multiply with
-a 10-bit mantissa instead of 23 bits. The other flags can be set, but have no effect.
-`mt.cuda.is_available()` says whether CUDA works. `nn.attention.sdpa_kernel` explains why the
-attention kernel cannot be chosen.
+a mantissa of 10 bits instead of 23. A program can set the other flags, but they have no effect.
+`mt.cuda.is_available()` says whether CUDA works. The documentation of `nn.attention.sdpa_kernel`
+explains why a program cannot choose the attention kernel.
 """
 
 from ..backend.cublas import settings as matmul
@@ -14,7 +14,7 @@ __all__ = [
 
 
 def is_built():
-    """Return `mt.cuda.is_available()`."""
+    """Return True if CUDA works, as `mt.cuda.is_available()` does."""
     from ..backend.cuda import is_available
 
     return is_available()

@@ -24,9 +24,9 @@ __all__ = [
 
 @names_arguments
 def manual_seed(seed):
-    """Seed the generator, as `mt.manual_seed` does, if CUDA works; otherwise do nothing.
+    """Seed the random number generator, as `mt.manual_seed` does; without CUDA, do nothing.
 
-    All devices draw from one generator, so that a program draws the same numbers on each.
+    All devices share one generator, so a program draws the same numbers on every device.
 
     Parameters
     ----------
@@ -38,10 +38,10 @@ def manual_seed(seed):
 
 @names_arguments
 def manual_seed_all(seed):
-    """Do what `manual_seed` does: there is one generator for all devices."""
+    """Seed the random number generator that all devices share; the same as `manual_seed`."""
     manual_seed(seed)
 
 
 def is_bf16_supported():
-    """Return False: NumPy does not have bfloat16, and CuPy does not batch its products."""
+    """Return False: NumPy does not have bfloat16, and CuPy cannot batch bfloat16 products."""
     return False

@@ -1,7 +1,8 @@
 """CUDA graphs: `GraphedStep` captures a whole training step once and replays it in one call.
 
-A step of a small model has a few hundred launches, each of which takes Python 5 to 10 microseconds.
-A graph contains all of them, and a single driver call starts it.
+A training step of a small model launches a few hundred kernels, and Python needs 5 to 10
+microseconds for each launch. A CUDA graph contains all these kernels, and a single call of the
+driver launches the whole graph.
 """
 
 import warnings
@@ -37,21 +38,24 @@ __all__ = ["GraphedStep"]
 class GraphedStep:
     """Run a step, and replay it as a CUDA graph from the fourth call on.
 
-    The step is any function of tensors: forward, backward and update of a training step, or a
-    forward pass. The first `num_warmup_iters` calls run it as usual. The next call captures a graph
-    of its launches, and that graph runs this step and all later ones. Every call has exactly the
-    same effect as the step itself, bit for bit, including dropout masks, learning rates and counts.
+    The step is any function of tensors, such as a forward pass, or a training step with forward
+    pass, backward pass and update. The first `num_warmup_iters` calls run the step as usual. The
+    next call captures the step's kernel launches in a graph. The graph then runs this step and all
+    later ones. Every call has exactly the same effect as the step itself, bit for bit. This
+    includes dropout masks, learning rates and step counts.
 
-    If a step cannot be captured, GraphedStep runs it as usual, warns once, and stores the reason in
-    `reason`. This happens on the CPU, or if the step waits for the GPU (`loss.item()`), copies data
-    from the host, or advances a learning-rate schedule (call `scheduler.step()` after the step).
+    If a step cannot be captured, GraphedStep runs the step as usual, warns once, and stores the
+    reason in `reason`. On the CPU, no step can be captured. On a GPU, the step must not wait for
+    the GPU (`loss.item()`), copy data from the host, or advance a learning-rate schedule (call
+    `scheduler.step()` after the step).
 
     Parameters
     ----------
     step : callable
         Function of tensors, which may be nested in tuples, lists and dicts. A graph does not run
-        Python: printing, counting and appending to lists happen only during the first calls. The
-        step may use other tensors, such as a model's parameters, unless they are replaced.
+        Python code: printing, counting and appending to lists happen only in the calls before the
+        graph exists. The step may use other tensors, such as a model's parameters, as long as they
+        are not replaced by new tensors.
     num_warmup_iters : int, default 3
         Number of calls before the capture, at least 1.
     max_graphs : int, default 8
@@ -63,9 +67,9 @@ class GraphedStep:
     Attributes
     ----------
     reason : str or None
-        Why the latest call did not use a graph; None if it did, or was a warm-up.
+        Why the latest call did not use a graph; None if it used one or was a warm-up.
     replays : int
-        Number of calls that were run by a graph.
+        Number of calls that replayed a graph.
 
     Notes
     -----
@@ -173,7 +177,7 @@ def _copied(tensor):
 
 
 def _unsuitable(arguments):
-    """Return the reason why a graph does not support these arguments, or None."""
+    """Return the reason why a graph cannot run with these arguments, or None if it can."""
     tensors = tensors_in(arguments)
     for tensor in tensors:
         device = device_of(tensor.array)
@@ -193,8 +197,8 @@ def _unsuitable(arguments):
 class _Graph:
     """Graph of one step for one combination of arguments: warm-ups, then a capture, then replays.
 
-    The step runs on the graph's own stream, with memory from the graph's own pool, so that only
-    this graph reuses the memory that it frees.
+    The step runs on the graph's own stream, with memory from the graph's own pool. No other
+    computation can therefore reuse memory that the graph has freed.
     """
 
     def __init__(self, step, args, kwargs, warmups):
@@ -203,16 +207,16 @@ class _Graph:
         self.pool = self.cupy.cuda.MemoryPool()
         self.stream = self.cupy.cuda.Stream(non_blocking=True)
         self.board = self.cupy.zeros(LENGTH)
-        self.inputs = map_tensors((args, kwargs), _like)  # with the other arguments themselves
+        self.inputs = map_tensors((args, kwargs), _like)  # arguments that are not tensors stay
         self.places = tensors_in(self.inputs)
         self.capture = self.failure = self.uses = self.launch = self.outputs = None
 
     def is_valid(self):
-        """Return False if the step would now use different memory from the graph."""
+        """Return True if the step still uses the same memory as the captured graph."""
         return self.capture.is_valid() and self.uses.unchanged()
 
     def run(self, args, kwargs):
-        """Run one step and return its outputs, which the next call may overwrite."""
+        """Run one step and return its outputs, which the next step may overwrite."""
         for place, tensor in zip(self.places, tensors_in((args, kwargs)), strict=True):
             place.array[...] = tensor.array
         if self.capture is not None:
@@ -228,7 +232,7 @@ class _Graph:
 
     @contextmanager
     def _own_stream(self):
-        """Run a block on this graph's stream and pool; the caller's stream waits for it."""
+        """Run a block on this graph's stream and pool; the caller's stream waits for the block."""
         outside = self.cupy.cuda.get_current_stream()
         self.stream.wait_event(outside.record())
         with self.stream, self.cupy.cuda.using_allocator(self.pool.malloc):
@@ -305,7 +309,7 @@ class _Uses(Listener):
     """Parameters, gradients and modules that a step uses besides its arguments."""
 
     def __init__(self, leaves=()):
-        self.leaves = leaves  # those of the rehearsal
+        self.leaves = leaves  # tensors that got a gradient in the rehearsal
         self.arrays, self.modes = {}, {}
         self.before = {leaf: leaf.grad for leaf in leaves}
         self.memory = {x: g.array for x, g in self.before.items() if g is not None}
@@ -318,7 +322,7 @@ class _Uses(Listener):
                 self.arrays[x] = x.array
 
     def record_gradient(self, tensor):
-        """Record which leaves get a gradient, and whether it was added to an earlier one."""
+        """Record that a leaf gets a gradient, and whether it is added to an earlier gradient."""
         if tensor not in self.seen:
             self.seen.add(tensor)
             if tensor.grad.array is self.memory.get(tensor):
@@ -337,7 +341,7 @@ class _Uses(Listener):
         self.after = {leaf: leaf.grad for leaf in self.leaves}
 
     def undo(self):
-        """Restore the gradients from before a capture that failed."""
+        """After a failed capture, restore the gradients from before the capture."""
         for leaf, grad in self.before.items():
             leaf.grad = grad
 

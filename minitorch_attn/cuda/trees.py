@@ -49,8 +49,8 @@ def signature(tree):
     Returns
     -------
     hashable
-        Shapes and dtypes of the tensors, and all other leaves by value, or by identity if they
-        are not hashable.
+        Shapes and dtypes of the tensors, and all other leaves. Leaves that are not hashable are
+        compared by identity.
 
     Examples
     --------

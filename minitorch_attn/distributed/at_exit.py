@@ -1,9 +1,9 @@
 """Exit of a rank: an exception aborts all ranks, and a clean exit closes MPI.
 
-If only one rank ended, the others would wait for its messages forever. So an uncaught exception,
-or `sys.exit` with a nonzero status, ends every rank: MPI's `Abort` tells `mpiexec` to kill them.
-If a rank is killed from outside, this file is not needed, because `mpiexec` and `srun` kill the
-other processes of a run when one of them ends without closing MPI.
+If only one rank ended, the others would wait for its messages forever. An uncaught exception, or
+`sys.exit` with a nonzero status, therefore ends all ranks: it calls MPI's `Abort`, which tells
+`mpiexec` to kill them. If another program kills a rank, nothing has to be done here: `mpiexec` and
+`srun` kill the other ranks when one of them ends without closing MPI.
 """
 
 import atexit
@@ -14,7 +14,7 @@ import traceback
 
 __all__ = ["install"]
 
-_PASS_ON = 0.5  # seconds that mpiexec gets to print pending output, which an abort discards
+_PASS_ON = 0.5  # seconds for mpiexec to forward printed text, which an abort discards
 
 _installed = {}  # "pid": the process, "abort" and "close": functions, "status": of sys.exit
 
@@ -25,11 +25,11 @@ def install(label, abort, close):
     Parameters
     ----------
     label : str
-        Rank of this process, such as "rank 2 of 4", printed before each line of a traceback.
+        Name of this process, such as "rank 2 of 4", printed before each line of a traceback.
     abort : callable
-        `abort(status)` ends all ranks.
+        Function whose call `abort(status)` ends all ranks.
     close : callable
-        Called at a clean exit.
+        Function to call at a clean exit.
     """
     first = not _installed
     _installed.update(pid=os.getpid(), label=label, abort=abort, close=close)
@@ -40,14 +40,15 @@ def install(label, abort, close):
 
 
 def _is_ours():
-    """Return True in the process that joined the group, and False in one that it forked."""
+    """Return True in the process that joined the group, and False in its forked child processes."""
     return _installed["pid"] == os.getpid()
 
 
 def _exit(status=None, /):
-    """Do what `sys.exit` does, and keep the status for `_at_exit`.
+    """Exit as `sys.exit` does, and store the exit status for `_at_exit`.
 
-    Click and argparse call `sys.exit`; Python does not pass the status to `atexit` handlers.
+    Python does not pass the exit status to `atexit` handlers. This function replaces `sys.exit`,
+    which Click and argparse also call.
     """
     _installed["status"] = status
     raise SystemExit(status)

@@ -1,9 +1,9 @@
 """Collectives (all_reduce, broadcast, all_gather, ...): calls that all ranks of a group make.
 
-They have the names of `torch.distributed`, and work in place on tensors, outside the graph. The
-versions with a backward pass are in `functional.py`. Every rank of the group must make the same
-calls in the same order, with tensors of the same shape and dtype. The tensors need not be
-contiguous: a copy is sent and written back.
+They have the names of `torch.distributed`. They work in place on tensors, and the graph does not
+record them; the versions with a backward pass are in `functional.py`. Every rank of the group must
+make the same calls in the same order, with tensors of the same shape and dtype. The tensors need
+not be contiguous: if a tensor is not, a copy is sent, and the result is copied back.
 """
 
 from enum import Enum
@@ -23,11 +23,11 @@ __all__ = [
 
 
 class ReduceOp(Enum):
-    """Operation that combines the values of the ranks, such as SUM or MAX.
+    """Operations that combine the values of the ranks in a reduction.
 
     `AVG` divides the sum by the number of ranks, and needs a floating-point dtype. For booleans,
-    SUM and MAX compute "or", and PRODUCT and MIN compute "and". MPI sums float16 in float32 and
-    rounds the result.
+    SUM and MAX compute "or", and PRODUCT and MIN compute "and". MPI sums float16 values in float32
+    and rounds the result to float16.
     """
 
     SUM = "SUM"
@@ -61,14 +61,14 @@ class _Reduction:
             self.name = {"SUM": "MAX", "PRODUCT": "MIN"}.get(self.name, self.name)
 
     def finish(self, buffer):
-        """Write the result into the tensor, after dividing it if an average is wanted."""
+        """Write the result into the tensor; for an average, first divide it by the divisor."""
         if self.divisor > 1:
             buffer.array /= self.divisor
         buffer.write_back()
 
 
 def member(group, where):
-    """Return the group, or None with a warning on a rank that is not in it, as PyTorch does."""
+    """Return the group. On a rank that is not in it, warn and return None, as PyTorch does."""
     found = resolve(group, where)
     if found is None:
         import warnings
@@ -78,7 +78,7 @@ def member(group, where):
 
 
 def root_of(group, root, group_root, where, argument):
-    """Return the group rank that `src=` or `group_src=` specifies; by default 0."""
+    """Return the root's rank in the group, given as `src=` or `group_src=`; by default 0."""
     if root is not None and group_root is not None:
         raise ArgumentError(f"{where}: {argument} and group_{argument} must not both be given")
     if group_root is not None:
@@ -101,10 +101,11 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     tensor : Tensor
         Input and output.
     op : ReduceOp
+        Reduction, such as `ReduceOp.SUM`, the default.
     group : ProcessGroup, optional
         Ranks that take part; by default all.
     async_op : bool
-        Whether to return at once. The result is valid after `work.wait()`.
+        Whether to return a Work at once. The result is valid after `work.wait()`.
 
     Returns
     -------
@@ -141,12 +142,15 @@ def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_
     Parameters
     ----------
     tensor : Tensor
-        Input; on rank `dst` also the output. On the other ranks it does not change.
+        Input; on rank `dst` also the output. On the other ranks, the tensor does not change.
     dst : int, optional
         Receiver's rank in the run; by default the first rank of the group.
     op : ReduceOp
+        Reduction, such as `ReduceOp.SUM`, the default.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
     group_dst : int, optional
         Receiver's rank in the group; an alternative to `dst`.
 
@@ -182,7 +186,9 @@ def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
     src : int, optional
         Sender's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
     group_src : int, optional
         Sender's rank in the group; an alternative to `src`.
 
@@ -213,10 +219,13 @@ def all_gather_into_tensor(output, input, group=None, async_op=False):
     Parameters
     ----------
     output : Tensor of shape (ranks * n, ...) or (ranks, n, ...)
-        Receives the tensor of rank 0, then that of rank 1, and so on.
+        Receives the tensor of rank 0, then the tensor of rank 1, and so on.
     input : Tensor of shape (n, ...)
+        This rank's tensor.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
 
     Returns
     -------
@@ -242,8 +251,11 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
     tensor_list : list of Tensor
         Outputs; entry r receives the tensor of rank r.
     tensor : Tensor
+        This rank's tensor.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
 
     Returns
     -------
@@ -263,16 +275,20 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
 
 @names_arguments
 def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=False):
-    """Reduce a tensor over the ranks; each rank receives one of N equal parts.
+    """Reduce a tensor over N ranks; each rank receives one of N equal parts of the result.
 
     Parameters
     ----------
     output : Tensor of shape (n, ...)
-        Part r of the reduction, on rank r.
+        Receives part r of the reduction on rank r.
     input : Tensor of shape (ranks * n, ...) or (ranks, n, ...)
+        This rank's term of the reduction.
     op : ReduceOp
+        Reduction, such as `ReduceOp.SUM`, the default.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
 
     Returns
     -------
@@ -297,11 +313,15 @@ def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=Fal
     Parameters
     ----------
     output : Tensor
+        Receives the reduction of entry r on rank r.
     input_list : list of Tensor
         One tensor for each rank, of the shape of `output`.
     op : ReduceOp
+        Reduction, such as `ReduceOp.SUM`, the default.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
 
     Returns
     -------
@@ -331,10 +351,13 @@ def all_to_all_single(
     output : Tensor of shape (n_out, ...)
         Receives the parts from rank 0, rank 1, ... along the first axis.
     input : Tensor of shape (n_in, ...)
+        Parts for rank 0, rank 1, ... along the first axis.
     output_split_sizes, input_split_sizes : list of int, optional
         Sizes of the parts along the first axis; by default equal parts.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
 
     Returns
     -------
@@ -364,8 +387,11 @@ def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False
     output_tensor_list : list of Tensor
         Entry s receives the tensor from rank s. The shapes may differ.
     input_tensor_list : list of Tensor
+        Entry s is sent to rank s.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
 
     Returns
     -------
@@ -398,12 +424,15 @@ def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group
     Parameters
     ----------
     tensor : Tensor
+        This rank's tensor.
     gather_list : list of Tensor, optional
-        Outputs, on rank `dst` only.
+        One output for each rank. Only rank `dst` passes this list.
     dst : int, optional
         Receiver's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
     group_dst : int, optional
         Receiver's rank in the group; an alternative to `dst`.
 
@@ -434,13 +463,15 @@ def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, gro
     Parameters
     ----------
     tensor : Tensor
-        Output.
+        Output; receives entry r on rank r.
     scatter_list : list of Tensor, optional
-        Inputs, on rank `src` only.
+        One input for each rank. Only rank `src` passes this list.
     src : int, optional
         Sender's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
     group_src : int, optional
         Sender's rank in the group; an alternative to `src`.
 
@@ -465,12 +496,14 @@ def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, gro
 
 @names_arguments
 def barrier(group=None, async_op=False):
-    """Wait until every rank of the group has called this.
+    """Wait until every rank of the group has called `barrier`.
 
     Parameters
     ----------
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     async_op : bool
+        Whether to return a Work at once; see `all_reduce`.
 
     Returns
     -------
@@ -484,7 +517,7 @@ def barrier(group=None, async_op=False):
 
 
 def _keeping(buffer, finish):
-    """Return `finish` as a function that also keeps `buffer` alive until it has been called."""
+    """Return a function that calls `finish`, and that keeps `buffer` alive until then."""
 
     def call(_kept=buffer):
         finish()
@@ -493,7 +526,7 @@ def _keeping(buffer, finish):
 
 
 def _joint(tensor, group):
-    """Return an empty array for the tensors of all ranks."""
+    """Return an uninitialized array with space for the tensors of all ranks."""
     return array_module(tensor.array).empty((group.size(), *tensor.shape), tensor.array.dtype)
 
 
@@ -503,7 +536,7 @@ def _stacked(tensors):
 
 
 def _spread(whole, tensors):
-    """Write consecutive pieces of an array into tensors."""
+    """Copy consecutive pieces of an array into the tensors of a list."""
     flat, start = whole.reshape(-1), 0
     for tensor in tensors:
         size = tensor.array.size
@@ -521,7 +554,7 @@ def _check_dtypes(one, other, where):
 
 
 def _check_parts(whole, part, group, where, whole_name, part_name, whole_written):
-    """Check an all-gather's or reduce-scatter's tensors: one must have N times the other's size."""
+    """Check that `whole` has N times the size of `part`, for an all-gather or reduce-scatter."""
     check_tensor(whole, group, where, whole_name, whole_written)
     check_tensor(part, group, where, part_name, not whole_written)
     _check_dtypes(whole, part, where)
@@ -558,7 +591,7 @@ def _check_list(tensors, like, group, where, argument, written):
 
 
 def _list_at_root(tensors, group, root, where, argument):
-    """Return True on the root, where the list must be given, and False elsewhere."""
+    """Return True on the root. Raise an error unless the list is given on the root only."""
     if (tensors is not None) is not (group.rank() == root):
         raise ArgumentError(
             f"{where}: {argument} must be given on the root and nowhere else",

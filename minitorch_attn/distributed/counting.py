@@ -1,8 +1,8 @@
 """Count messages: how many messages and bytes each kind of call sends.
 
-The counts follow from the sizes of the buffers, so they are exact and do not depend on time or on
-the machine. A collective is counted as if it used the algorithm that sends the fewest bytes over
-every link (`ring.py` implements three of these). An MPI library may use a different algorithm.
+The counts are computed from the sizes of the buffers, so they are exact and the same on every
+machine. For each collective, they assume the algorithm that sends the fewest bytes over every link.
+`ring.py` implements three of these algorithms. An MPI library may use others.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _open = []  # Traffic objects of the `with` blocks that are open
 
 @dataclass
 class Count:
-    """Messages that this rank has sent in calls of one kind.
+    """Numbers of calls, messages and bytes of this rank, for one kind of call.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Count:
 
 @dataclass
 class Traffic:
-    """Counts of this rank by kind of call; `traffic["all_reduce"]` is a Count.
+    """Counts of this rank for each kind of call; `traffic["all_reduce"]` is a Count.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ def _row(kind, count):
 
 
 class count_messages:
-    """Context manager that counts what this rank sends in its block; returns a Traffic.
+    """Count the messages that this rank sends in a `with` block; the block gets a Traffic.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class count_messages:
 
 
 def record(kind, group, array, root=None, sizes=None):
-    """Add one call to the open counts.
+    """Add one call to the counts of all open `count_messages` blocks.
 
     Parameters
     ----------
@@ -138,11 +138,11 @@ def record(kind, group, array, root=None, sizes=None):
         Name of the collective.
     group : ProcessGroup
     array : array
-        Tensor that the caller passed, to be sent, reduced or overwritten with received values.
+        Array of the tensor that the caller passed to the collective.
     root : int, optional
-        Group rank of the source or destination; None if there is none or any source is allowed.
+        Rank of the source or destination in the group; None if the call does not specify one.
     sizes : list of int, optional
-        For all_to_all: the number of elements for each rank.
+        For all_to_all: number of elements that are sent to each rank.
     """
     if not _open:
         return
@@ -157,7 +157,7 @@ def record(kind, group, array, root=None, sizes=None):
 
 
 def _all_reduce(rank, ranks, size, root, sizes):
-    """Ring: a reduce-scatter, and an all-gather of the parts, each with ranks - 1 messages."""
+    """Ring algorithm: a reduce-scatter, then an all-gather, each with ranks - 1 messages."""
     parts = part_sizes(size, ranks)
     return _ring_reduce_scatter(rank, parts) + _ring_all_gather(rank, parts)
 
@@ -183,12 +183,12 @@ def _all_gather(rank, ranks, size, root, sizes):
 
 
 def _broadcast(rank, ranks, size, root, sizes):
-    """A chain that starts at the root: every rank but the last passes the tensor on."""
+    """Chain that starts at the root: every rank except the last sends the tensor to the next."""
     return [size] if (rank - root) % ranks < ranks - 1 else []
 
 
 def _reduce(rank, ranks, size, root, sizes):
-    """A chain that ends at the root: every other rank sends its partial result on."""
+    """Chain that ends at the root: every rank except the root sends one tensor."""
     return [] if rank == root else [size]
 
 

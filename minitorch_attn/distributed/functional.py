@@ -1,19 +1,21 @@
-r"""Functional collectives: versions with a backward pass, which is the adjoint of a linear map.
+r"""Functional collectives: collectives with a backward pass.
 
-Let rank r hold x_r, and let a collective compute y_s = sum over r of A_sr x_r on rank s. The loss
-of the run is L = L_0 + L_1 + ..., where rank s computes L_s from its y_s. Then
-    dL/dx_r = sum over s of A_sr^T dL/dy_s,
-so the backward pass is a collective, too, and every rank must take part in it. Row s of A says what
-rank s receives, and column r, which the backward pass reads, says where the values of rank r went.
-A copy to N ranks is a column of N identities: the adjoint of a broadcast is a sum.
+A collective is a linear map, and its backward pass is the adjoint of this map. Let rank r hold x_r,
+and let rank s receive y_s = sum over r of A_sr x_r. Rank s computes a loss L_s from y_s, and the
+loss of the run is the sum L = L_0 + L_1 + ... of all these losses. Then
+    dL/dx_r = sum over s of A_sr^T dL/dy_s.
+The backward pass is therefore a collective too, and every rank must take part in it. Row s of A
+says what rank s receives. Column r says where the values of rank r go, and the backward pass uses
+this column. For example, a broadcast to N ranks has a column of N identities, and its adjoint is a
+sum.
 
-If all ranks compute the same loss from the same values, as in a model whose layers are split, L
-counts this loss N times. `copy_to_ranks`, `reduce_from_ranks`, `scatter_to_ranks` and
-`gather_from_ranks` are for that case: they count the loss once [1]_.
+In a model whose layers are split among the ranks, all ranks compute the same loss from the same
+values, and L would count this loss N times. For such models, use `copy_to_ranks`,
+`reduce_from_ranks`, `scatter_to_ranks` and `gather_from_ranks`, which count the loss once [1]_.
 
 A tensor must require grad either on all ranks or on none. A rank whose tensor does not require grad
-does not run the backward pass, and the other ranks wait for it. The graph runs backward in
-the reverse order of the forward pass, the same on all ranks.
+does not run the backward pass, and the other ranks wait for it forever. On all ranks, the backward
+pass runs the collectives in the reverse order of the forward pass.
 
 References
 ----------
@@ -42,8 +44,8 @@ class AllReduce(Function):
 
     Forward:  y = x_0 + x_1 + ... on every rank
     Backward: grad_x = the sum of grad_y over the ranks, on every rank
-    Derivation: A_sr = 1 for all r and s. x_r is a term of the y of every rank, so dL/dx_r is the
-    sum of all grad_y: again an all-reduce.
+    Derivation: A_sr = 1 for all r and s. x_r is a term of y on every rank, so dL/dx_r is the sum of
+    grad_y over all ranks. This sum is again an all-reduce.
     Saved: nothing.
     """
 
@@ -64,9 +66,8 @@ class Broadcast(Function):
 
     Forward:  y = x_src on every rank
     Backward: grad_x = the sum of grad_y over the ranks on rank src, and 0 on the others
-    Derivation: A_sr = 1 if r = src, otherwise 0. x_src is copied into N outputs, and dL/dx_src is
-    the sum of their gradients: the adjoint of a broadcast is a sum. The x of the other ranks does
-    not affect any output.
+    Derivation: A_sr = 1 if r = src, otherwise 0. x_src is copied into N outputs, so dL/dx_src is
+    the sum of the outputs' gradients. The tensors x of the other ranks do not affect any output.
     Saved: nothing.
     """
 
@@ -87,8 +88,8 @@ class Reduce(Function):
 
     Forward:  y = x_0 + x_1 + ... on rank dst, and 0 on the others
     Backward: grad_x = the grad_y of rank dst, on every rank
-    Derivation: A_sr = 1 if s = dst, otherwise 0. Every x_r is a term of y_dst and of nothing else,
-    so the gradient of y_dst is needed on all ranks: the adjoint of a sum is a broadcast.
+    Derivation: A_sr = 1 if s = dst, otherwise 0. Every x_r is a term of y_dst and of no other
+    output, so dL/dx_r is the gradient of y_dst on every rank. The backward pass is a broadcast.
     Saved: nothing.
     """
 
@@ -109,8 +110,8 @@ class AllGather(Function):
 
     Forward:  y = the concatenation of x_0, x_1, ... on every rank
     Backward: grad_x = this rank's part of the sum of grad_y over the ranks
-    Derivation: x_r is copied into part r of the y of every rank, so dL/dx_r is the sum of the parts
-    r of all grad_y. Each rank needs only its own part of the sum: a reduce-scatter.
+    Derivation: x_r is copied into part r of y on every rank, so dL/dx_r is part r of grad_y, summed
+    over all ranks. Each rank needs only its own part of the sum, which a reduce-scatter computes.
     Saved: nothing.
     """
 
@@ -129,8 +130,8 @@ class ReduceScatter(Function):
 
     Forward:  y = this rank's part of x_0 + x_1 + ...
     Backward: grad_x = the concatenation of the grad_y of all ranks, on every rank
-    Derivation: part s of x_r is a term of y_s and of nothing else, so part s of dL/dx_r is grad_y_s
-    for every r: an all-gather.
+    Derivation: part s of x_r is a term of y_s and of no other output, so part s of dL/dx_r is
+    grad_y_s for every r. An all-gather collects these parts.
     Saved: nothing.
     """
 
@@ -149,12 +150,12 @@ class ReduceScatter(Function):
 
 
 class AllToAll(Function):
-    """Exchange of parts: split a tensor along one axis, and join the received parts along another.
+    """Exchange of parts: each rank splits a tensor, sends the parts, and joins the received parts.
 
     Forward:  part r of y (along `join`) = this rank's part of x_r (along `split`)
     Backward: grad_x = the same exchange of grad_y, with `split` and `join` swapped
-    Derivation: every element of x goes to one place of one y, so A is a permutation, and its
-    adjoint is its inverse: the same exchange with the two axes swapped.
+    Derivation: every element of x goes to one place in the y of one rank, so A is a permutation.
+    The adjoint of a permutation is its inverse: here, the same exchange with the two axes swapped.
     Saved: nothing.
     """
 
@@ -173,13 +174,14 @@ class AllToAll(Function):
 
 
 class CopyToRanks(Function):
-    """Identity, for a value that is equal on all ranks and enters each rank's computation.
+    """Identity, applied to a value that is equal on all ranks before each rank computes with it.
 
     Forward:  y = x
     Backward: grad_x = the sum of grad_y over the ranks, on every rank
-    Derivation: all ranks have the same x. In one process it would be one tensor with N uses, y_0,
-    y_1, ..., whose gradients add up. Each rank knows the gradient of its own use, and needs the
-    sum: an all-reduce. Megatron-LM calls this operator f.
+    Derivation: all ranks have the same x. In a single process, x would be one tensor that is used N
+    times, as y_0, y_1, ..., and its gradient would be the sum of their gradients. Each rank knows
+    only the gradient of its own y, so an all-reduce computes the sum. Megatron-LM calls this
+    operator f.
     Saved: nothing.
     """
 
@@ -194,13 +196,13 @@ class CopyToRanks(Function):
 
 
 class ReduceFromRanks(Function):
-    """Sum over the ranks, which combines their partial results into one value.
+    """Sum over the ranks, applied to the ranks' partial results to combine them into one value.
 
     Forward:  y = x_0 + x_1 + ... on every rank
     Backward: grad_x = grad_y
-    Derivation: in one process there would be one y, one loss and one grad_y. All ranks have that
-    same grad_y, because they compute the same loss from the same y. dy/dx_r = 1, so grad_x_r is
-    grad_y, without a message. Megatron-LM calls this operator g.
+    Derivation: in a single process, there would be one y, one loss and one grad_y. All ranks have
+    the same grad_y, because they compute the same loss from the same y. Since dy/dx_r = 1, the
+    gradient of x_r is grad_y, and no message is needed. Megatron-LM calls this operator g.
     Saved: nothing.
     """
 
@@ -217,12 +219,13 @@ class ReduceFromRanks(Function):
 
 
 class ScatterToRanks(Function):
-    """Each rank's part, along one axis, of a value that is equal on all ranks.
+    """The rank's own part, along one axis, of a value that is equal on all ranks.
 
     Forward:  y = this rank's part of x
     Backward: grad_x = the concatenation of the grad_y of all ranks, on every rank
-    Derivation: in one process, x would be split into parts, and its gradient is the concatenation
-    of the parts' gradients. Each rank knows the gradient of its own part: an all-gather.
+    Derivation: in a single process, x would be split into parts, and its gradient would be the
+    concatenation of the parts' gradients. Each rank knows the gradient of its own part, so an
+    all-gather collects them.
     Saved: nothing.
     """
 
@@ -241,8 +244,9 @@ class GatherFromRanks(Function):
 
     Forward:  y = the concatenation of x_0, x_1, ... on every rank
     Backward: grad_x = this rank's part of grad_y
-    Derivation: in one process, y would be the concatenation of the parts, and part r of its
-    gradient belongs to x_r. All ranks have the same grad_y, and take their part, without a message.
+    Derivation: in a single process, y would be the concatenation of the parts, and part r of grad_y
+    would be the gradient of x_r. All ranks have the same grad_y, so each rank takes its own part,
+    and no message is needed.
     Saved: nothing.
     """
 
@@ -266,11 +270,12 @@ def _gathered(x, dim, group):
 
 @names_arguments
 def all_reduce(tensor, op=ReduceOp.SUM, group=None):
-    """Return the sum or average of a tensor over the ranks, as a new tensor in the graph.
+    """Return the sum or average of a tensor over the ranks. The graph records the operation.
 
     Parameters
     ----------
     tensor : Tensor
+        This rank's term of the sum.
     op : ReduceOp
         SUM or AVG.
     group : ProcessGroup, optional
@@ -282,8 +287,8 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None):
 
     Notes
     -----
-    The derivation is in `AllReduce`. The loss of the run is the sum of the ranks' losses. If all
-    ranks compute the same loss, use `reduce_from_ranks`.
+    The derivation is in `AllReduce`. The loss of the run is the sum of the losses of the ranks. If
+    all ranks compute the same loss, use `reduce_from_ranks`.
 
     Examples
     --------
@@ -305,15 +310,17 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None):
 
 @names_arguments
 def broadcast(tensor, src=None, group=None, group_src=None):
-    """Return a copy of the tensor of rank `src`, as a new tensor in the graph.
+    """Return a copy of the tensor of rank `src`. The graph records the operation.
 
     Parameters
     ----------
     tensor : Tensor
-        Values on rank `src`; on the others a tensor of the same shape, whose gradient will be 0.
+        Values on rank `src`. On the other ranks, a tensor of the same shape, which gets the
+        gradient 0.
     src : int, optional
         Sender's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     group_src : int, optional
         Sender's rank in the group; an alternative to `src`.
 
@@ -337,9 +344,11 @@ def reduce(tensor, dst=None, group=None, group_dst=None):
     Parameters
     ----------
     tensor : Tensor
+        This rank's term of the sum.
     dst : int, optional
         Receiver's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     group_dst : int, optional
         Receiver's rank in the group; an alternative to `dst`.
 
@@ -349,7 +358,8 @@ def reduce(tensor, dst=None, group=None, group_dst=None):
 
     Notes
     -----
-    The derivation is in `Reduce`. The other ranks must also run backward, from their zeros.
+    The derivation is in `Reduce`. The other ranks must also run the backward pass, starting from
+    their zeros.
     """
     tensor, group = _taking_part(tensor, group, "reduce")
     dst = root_of(group, dst, group_dst, "functional.reduce", "dst")
@@ -358,13 +368,15 @@ def reduce(tensor, dst=None, group=None, group_dst=None):
 
 @names_arguments
 def all_gather(tensor, dim=0, group=None):
-    """Return the concatenation of the tensors of all ranks along the axis `dim`.
+    """Concatenate the tensors of all ranks along the axis `dim`.
 
     Parameters
     ----------
     tensor : Tensor of shape (..., n, ...)
+        This rank's part of the result.
     dim : int, default 0
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
 
     Returns
     -------
@@ -372,8 +384,8 @@ def all_gather(tensor, dim=0, group=None):
 
     Notes
     -----
-    The derivation is in `AllGather`. The loss of the run is the sum of the ranks' losses. If all
-    ranks compute the same loss, use `gather_from_ranks`.
+    The derivation is in `AllGather`. The loss of the run is the sum of the losses of the ranks. If
+    all ranks compute the same loss, use `gather_from_ranks`.
     """
     tensor, group = _taking_part(tensor, group, "all_gather")
     return AllGather.apply(tensor, dim=axis_of(dim, tensor.ndim, "all_gather"), group=group)
@@ -386,8 +398,10 @@ def reduce_scatter(tensor, dim=0, group=None):
     Parameters
     ----------
     tensor : Tensor of shape (..., ranks * n, ...)
+        This rank's term of the sum.
     dim : int, default 0
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
 
     Returns
     -------
@@ -409,14 +423,17 @@ def all_to_all(tensor, split_dim=0, concat_dim=0, group=None):
     Parameters
     ----------
     tensor : Tensor
+        This rank's tensor, whose part s is sent to rank s.
     split_dim, concat_dim : int, default 0
         Axis that is split into one part for each rank, and axis along which the parts are joined.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
 
     Returns
     -------
     Tensor
-        Axis `split_dim` is N times shorter, and axis `concat_dim` N times longer, for N ranks.
+        The joined parts. With N ranks, axis `split_dim` becomes N times shorter, and axis
+        `concat_dim` becomes N times longer.
 
     Notes
     -----
@@ -430,13 +447,14 @@ def all_to_all(tensor, split_dim=0, concat_dim=0, group=None):
 
 @names_arguments
 def copy_to_ranks(tensor, group=None):
-    """Return the values unchanged; the backward pass sums the gradient over the ranks.
+    """Return the tensor unchanged; its gradient is summed over the ranks (Megatron-LM's f).
 
     Parameters
     ----------
     tensor : Tensor
         The same values on all ranks.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
 
     Returns
     -------
@@ -452,17 +470,19 @@ def copy_to_ranks(tensor, group=None):
 
 @names_arguments
 def reduce_from_ranks(tensor, group=None):
-    """Return the sum over the ranks; the backward pass passes the gradient on unchanged.
+    """Sum a tensor over the ranks. The backward pass is the identity (Megatron-LM's g).
 
     Parameters
     ----------
     tensor : Tensor
+        This rank's term of the sum.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
 
     Returns
     -------
     Tensor of the same shape
-        The same values on all ranks, from which all ranks must compute the same loss.
+        The same values on all ranks. All ranks must compute the same loss from them.
 
     Notes
     -----
@@ -482,6 +502,7 @@ def scatter_to_ranks(tensor, dim=-1, group=None):
         The same values on all ranks.
     dim : int, default -1
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
 
     Returns
     -------
@@ -498,18 +519,20 @@ def scatter_to_ranks(tensor, dim=-1, group=None):
 
 @names_arguments
 def gather_from_ranks(tensor, dim=-1, group=None):
-    """Return the concatenation of the ranks' parts along the axis `dim`.
+    """Concatenate the parts of all ranks along the axis `dim`.
 
     Parameters
     ----------
     tensor : Tensor of shape (..., n, ...)
+        This rank's part of the result.
     dim : int, default -1
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
 
     Returns
     -------
     Tensor of shape (..., ranks * n, ...)
-        The same values on all ranks, from which all ranks must compute the same loss.
+        The same values on all ranks. All ranks must compute the same loss from them.
 
     Notes
     -----
@@ -521,7 +544,7 @@ def gather_from_ranks(tensor, dim=-1, group=None):
 
 
 def _taking_part(tensor, group, name):
-    """Check and return the arguments; raise an error if this rank is not in the group."""
+    """Return the checked tensor and group; raise an error if this rank is not in the group."""
     where = f"functional.{name}"
     found = resolve(group, where)
     if found is None:

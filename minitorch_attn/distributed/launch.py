@@ -17,7 +17,7 @@ def mpiexec():
 
 
 def rank_environment(**more):
-    """Return an environment for ranks: the current one, plus this package and one BLAS thread.
+    """Return the current environment with this package on the path and a single BLAS thread.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def rank_environment(**more):
     dict of str to str
     """
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    # Open MPI's mpiexec refuses root, and more ranks than cores, unless it is told otherwise.
+    # By default, Open MPI's mpiexec does not run as root, or with more ranks than cores.
     allow = {
         "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",

@@ -1,15 +1,16 @@
 """MPI engine: collectives on NumPy arrays, each a single mpi4py call on the arrays' memory.
 
-mpi4py's methods with an upper-case letter (`Allreduce`) pass the memory of an array to MPI without
-a copy; those with a lower-case letter pickle their arguments, and are not used here. A method whose
-name starts with `I` (`Iallreduce`) returns at once, with a request to wait for.
+mpi4py has two sets of methods. Methods whose names start with an upper-case letter (`Allreduce`)
+pass the memory of an array to MPI without a copy. Methods whose names start with a lower-case
+letter (`allreduce`) pickle their arguments, and are not used here. A method whose name starts with
+`I` (`Iallreduce`) returns at once; it returns a request that the program can wait for.
 """
 
 from ..errors import CommunicationError, DeviceError, DTypeError, ShapeError
 
 __all__ = ["MpiEngine", "close", "is_available", "load"]
 
-_MOST_TAGS = 32_767  # every MPI allows tags up to this number
+_MOST_TAGS = 32_767  # largest tag that every MPI library supports
 _known = {}  # "MPI": the module, once it works; "started": whether this file initialized MPI
 
 
@@ -31,7 +32,7 @@ def _started():
         import mpi4py
     except ImportError as error:
         raise _not_installed("mpi4py", error) from None
-    mpi4py.rc.initialize = mpi4py.rc.finalize = False  # we do both, to handle exceptions at exit
+    mpi4py.rc.initialize = mpi4py.rc.finalize = False  # this file does both; see at_exit.py
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -57,7 +58,7 @@ def close():
 
 
 def is_available():
-    """Return True if mpi4py and an MPI library are installed, without starting MPI."""
+    """Return True if mpi4py and an MPI library are installed. This does not start MPI."""
     if "MPI" in _known:
         return True
     try:
@@ -77,7 +78,7 @@ class Request:
     ----------
     request : mpi4py.MPI.Request
     check : callable, optional
-        Called with the status of the finished operation.
+        Function that is called with the status of the finished operation.
     """
 
     def __init__(self, request, check=None):
@@ -110,15 +111,15 @@ class Request:
 class MpiEngine:
     """Collectives of one group of ranks, on C-contiguous NumPy arrays.
 
-    Every method works in place or writes into its first argument. With `later=True` it returns a
-    Request at once; otherwise it returns None once the result is available. Roots and partners are
-    ranks of the group.
+    Every method works in place or writes into its first argument. With `later=True`, a method
+    returns a Request at once; otherwise it returns None as soon as the result is available. `src`
+    and `dst` are ranks in the group.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Comm, optional
-        Communicator of the group. By default, the world communicator is duplicated, so that these
-        messages do not mix with those of the caller's own MPI calls.
+        Communicator of the group. The default is a duplicate of the world communicator, so that
+        the engine's messages do not mix with messages of the user's own MPI calls.
     """
 
     name, device = "mpi", "cpu"
@@ -129,7 +130,7 @@ class MpiEngine:
         self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
 
     def subgroup(self, ranks, number):
-        """Return the engine of some of the ranks, or None on the other ranks.
+        """Return an engine for the given ranks, or None on all other ranks.
 
         Parameters
         ----------
@@ -143,7 +144,7 @@ class MpiEngine:
         return MpiEngine(self.comm.Create_group(members, tag=number % _MOST_TAGS))
 
     def check(self, array, where):
-        """Raise an error for an array that is not in the memory of the host."""
+        """Raise an error if an array is not in the memory of the host."""
         if not hasattr(array, "__array_interface__"):
             raise DeviceError(
                 f"{where}: the backend 'mpi' supports tensors on the CPU only",
@@ -152,11 +153,11 @@ class MpiEngine:
             )
 
     def reduction_dtype(self, dtype, where):
-        """Return the dtype in which values of `dtype` are reduced."""
+        """Return the dtype in which MPI reduces values of `dtype`."""
         if dtype == "float16":
-            return "float32"  # MPI's standard does not have float16; the result is rounded once
+            return "float32"  # the MPI standard does not have float16; only the result is rounded
         if dtype == "bool":
-            return "uint8"  # 0 and 1, for MAX and MIN
+            return "uint8"  # 0 and 1: MAX is "or", MIN is "and"
         if dtype.kind not in "fiu":
             raise DTypeError(f"{where}: this dtype cannot be reduced", got=f"{dtype}")
         return dtype
@@ -176,7 +177,7 @@ class MpiEngine:
         return self._run("Reduce_scatter_block", array, output, self._op(op), later=later)
 
     def broadcast(self, array, src, later=False):
-        """Replace `array` on every rank with that of rank `src`."""
+        """Replace `array` on every rank with the array of rank `src`."""
         return self._run("Bcast", self._bytes(array), src, later=later)
 
     def all_gather(self, output, array, later=False):
@@ -184,12 +185,12 @@ class MpiEngine:
         return self._run("Allgather", self._bytes(array), self._bytes(output), later=later)
 
     def gather(self, output, array, dst, later=False):
-        """Write the arrays of all ranks into `output` on rank `dst`; elsewhere it is None."""
+        """Write the arrays of all ranks into `output` on rank `dst` (elsewhere None)."""
         into = None if output is None else self._bytes(output)
         return self._run("Gather", self._bytes(array), into, dst, later=later)
 
     def scatter(self, output, array, src, later=False):
-        """Write part r of the `array` of rank `src`, None elsewhere, into `output` on rank r."""
+        """Write part r of `array` on rank `src` (elsewhere None) into `output` on rank r."""
         whole = None if array is None else self._bytes(array)
         return self._run("Scatter", whole, self._bytes(output), src, later=later)
 
@@ -204,7 +205,10 @@ class MpiEngine:
         return self._run("Send", self._bytes(array), dst, tag, later=later)
 
     def recv(self, array, src, tag=0, later=False):
-        """Receive an array from rank `src`, or from any rank if None. Return (request, source)."""
+        """Receive an array from rank `src`, or from any rank if `src` is None; return the source.
+
+        With `later=True`, return a Request instead.
+        """
         source = self.MPI.ANY_SOURCE if src is None else src
         expected = array.nbytes
 
@@ -219,11 +223,11 @@ class MpiEngine:
         return status.Get_source()
 
     def barrier(self, later=False):
-        """Wait until every rank of the group has called this."""
+        """Wait until every rank of the group has called `barrier`."""
         return self._run("Barrier", later=later)
 
     def together(self):
-        """Start several sends and receives together; with MPI, this context does nothing."""
+        """Return a context that does nothing: MPI starts sends and receives without one."""
         from contextlib import nullcontext
 
         return nullcontext()
@@ -233,7 +237,7 @@ class MpiEngine:
         self.comm.Free()
 
     def abort(self, status):
-        """End all ranks of the run, whether or not they are in this group."""
+        """End all ranks of the run, including ranks that are not in this group."""
         self.MPI.COMM_WORLD.Abort(status)
 
     def _run(self, name, *arguments, later):

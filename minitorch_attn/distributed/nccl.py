@@ -1,10 +1,11 @@
-"""NCCL engine: collectives on CuPy arrays, each a call of `cupy.cuda.nccl` with array addresses.
+"""NCCL engine: collectives on CuPy arrays, which pass the arrays' addresses to `cupy.cuda.nccl`.
 
 Each process uses one GPU. NCCL adds its work to a CUDA stream and returns before the work is done.
 By default, a call uses the current stream, so that later operations see its result. With
-`later=True`, it uses the engine's own stream, and overlaps with the current stream.
+`later=True`, a call uses the engine's own stream, and its work overlaps with the current stream.
 
-The tests run this file in threads, with a stand-in for CuPy's classes. It has not run on GPUs.
+The tests run this file in threads, with a stand-in for CuPy's classes. The file has not been run on
+GPUs.
 """
 
 from contextlib import contextmanager
@@ -38,7 +39,7 @@ def _has_nccl(cuda):
 
 
 def connect(init_method=None, world_size=-1, rank=-1):
-    """Connect to the other ranks, choose this rank's device, and return the engine of all ranks.
+    """Connect to the other ranks, select this rank's device, and return an engine for all ranks.
 
     Parameters
     ----------
@@ -63,13 +64,13 @@ def connect(init_method=None, world_size=-1, rank=-1):
 
 
 class Request:
-    """NCCL work in progress in the engine's own stream.
+    """NCCL work in progress on the engine's own stream.
 
     Parameters
     ----------
     cuda : module
     event : cupy.cuda.Event
-        Recorded after the work. In a `together` block, None until the block ends.
+        Event that is recorded after the work. In a `together` block, None until the block ends.
     """
 
     def __init__(self, cuda, event):
@@ -100,7 +101,7 @@ class NcclEngine:
     rank, size : int
         Rank of this process, and number of ranks.
     abort : callable, optional
-        Ends all ranks: `abort(status)`.
+        Function whose call `abort(status)` ends all ranks.
     """
 
     name, device = "nccl", "cuda"
@@ -113,7 +114,7 @@ class NcclEngine:
         self._together = None  # requests of an open `together` block
 
     def subgroup(self, ranks, number):
-        """Return the engine of some of the ranks, or None on the others. All ranks must call it."""
+        """Return an engine for the given ranks; None on the others. All ranks must call this."""
         is_first = self.rank == ranks[0]
         data = self.nccl.get_unique_id() if is_first else [0] * rendezvous.ID_BYTES
         array = self._on_device([value % 256 for value in data])
@@ -129,7 +130,7 @@ class NcclEngine:
         return cuda_backend.load().array(data, dtype="uint8")
 
     def check(self, array, where):
-        """Raise an error for an array that is not on a GPU."""
+        """Raise an error if an array is not on a GPU."""
         if device_of(array).type != "cuda":
             raise DeviceError(
                 f"{where}: the backend 'nccl' supports CUDA tensors only",
@@ -138,7 +139,7 @@ class NcclEngine:
             )
 
     def reduction_dtype(self, dtype, where):
-        """Return the dtype in which values of `dtype` are reduced; float16 stays float16."""
+        """Return the dtype in which NCCL reduces values of `dtype`; float16 stays float16."""
         if dtype == "bool":
             return "uint8"
         if str(dtype) not in _TYPES:
@@ -166,7 +167,7 @@ class NcclEngine:
         return self._run("reduceScatter", *what, later=later)
 
     def broadcast(self, array, src, later=False):
-        """Replace `array` on every rank with that of rank `src`."""
+        """Replace `array` on every rank with the array of rank `src`."""
         place, byte = address(array), self.nccl.NCCL_UINT8
         return self._run("broadcast", place, place, array.nbytes, byte, src, later=later)
 
@@ -176,14 +177,14 @@ class NcclEngine:
         return self._run("allGather", *what, later=later)
 
     def gather(self, output, array, dst, later=False):
-        """Write the arrays of all ranks into `output` on rank `dst`; elsewhere it is None."""
+        """Write the arrays of all ranks into `output` on rank `dst` (elsewhere None)."""
         messages = [("send", address(array), array.nbytes, dst)]
         if output is not None:
             messages += self._from_all(output, [array.nbytes] * self.size)
         return self._exchange(messages, later)
 
     def scatter(self, output, array, src, later=False):
-        """Write part r of the `array` of rank `src`, None elsewhere, into `output` on rank r."""
+        """Write part r of `array` on rank `src` (elsewhere None) into `output` on rank r."""
         messages = [("recv", address(output), output.nbytes, src)]
         if array is not None:
             messages += self._to_all(array, [output.nbytes] * self.size)
@@ -213,7 +214,7 @@ class NcclEngine:
         return request if later else src
 
     def barrier(self, later=False):
-        """Wait until every rank of the group has called this; the host waits, too."""
+        """Wait, on the host as well, until every rank of the group has called `barrier`."""
         request = self.all_reduce(self._on_device([1]), "SUM", later=later)
         if not later:
             self.cuda.get_current_stream().synchronize()
@@ -223,7 +224,7 @@ class NcclEngine:
     def together(self):
         """Context in which several sends and receives start together, so that none blocks.
 
-        NCCL launches them when the block ends, and only then do the requests receive their event.
+        NCCL launches the messages when the block ends. Only then do the requests get their event.
         """
         self._together = []
         self.nccl.groupStart()
@@ -251,7 +252,7 @@ class NcclEngine:
             self._abort(status)
 
     def _run(self, name, *arguments, later):
-        """Add one call of the communicator to the current stream or, if `later`, to our own."""
+        """Add a call of the communicator to the current stream; if `later`, to `_stream`."""
         return self._start(lambda stream: getattr(self.comm, name)(*arguments, stream), later)
 
     def _exchange(self, messages, later):
@@ -272,7 +273,7 @@ class NcclEngine:
             return None
         if self._stream is None:
             self._stream = self.cuda.Stream(non_blocking=True)
-        self._stream.wait_event(current.record())  # the input must be complete
+        self._stream.wait_event(current.record())  # wait for the input
         start(self._stream.ptr)
         if self._together is None:
             return Request(self.cuda, self._stream.record())

@@ -1,6 +1,6 @@
 """Send Python objects between ranks, as JSON.
 
-PyTorch pickles objects, which can run code when they are read. Here an object must consist of
+PyTorch sends objects as pickles, and reading a pickle can run code. Here, an object must consist of
 numbers, strings, booleans, None, lists and dicts with string keys.
 """
 
@@ -28,6 +28,7 @@ def all_gather_object(object_list, obj, group=None):
     obj : object
         Object that can be represented in JSON.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
 
     Raises
     ------
@@ -64,6 +65,7 @@ def broadcast_object_list(object_list, src=None, group=None, group_src=None):
     src : int, optional
         Sender's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     group_src : int, optional
         Sender's rank in the group; an alternative to `src`.
 
@@ -109,7 +111,7 @@ def _size(size, group):
 
 
 def _bytes(data, size, group):
-    """Return a tensor of `size` bytes that starts with `data`."""
+    """Return a tensor of `size` bytes that holds `data`, padded with zeros."""
     array = np.zeros(size, dtype="uint8")
     array[: len(data)] = np.frombuffer(data, dtype="uint8")
     return _on(array, group)

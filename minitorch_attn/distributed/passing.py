@@ -1,4 +1,4 @@
-"""Ring of ranks: each rank computes with arrays while it passes them on to the next rank."""
+"""Ring of ranks: passing arrays from rank to rank while the ranks compute with them."""
 
 from ..backend import array_module
 from ..tensor import wrap
@@ -7,7 +7,7 @@ from .process_group import get_global_rank, get_rank, get_world_size
 
 __all__ = ["ALONE", "Ring"]
 
-ALONE = "alone"  # a group of this process only, which does not need an initialized process group
+ALONE = "alone"  # a group of only this process; works without init_process_group
 
 
 class Ring:
@@ -25,10 +25,11 @@ class Ring:
             self.rank, self.size = get_rank(group), get_world_size(group)
 
     def visit(self, *arrays):
-        """Yield (source, arrays of rank `source`) for every rank, starting with this one.
+        """Yield (source, arrays of rank `source`) for every rank, starting with this rank.
 
-        While the caller computes with these arrays, they are sent to the next rank, and the next
-        arrays are received. One message contains all arrays of a rank. All ranks use equal shapes.
+        While the caller computes with these arrays, `visit` sends them to the next rank and
+        receives the next arrays. One message contains all arrays of a rank. The arrays must have
+        the same shapes on all ranks.
         """
         held = packed(arrays)
         for step in range(self.size):
@@ -38,7 +39,7 @@ class Ring:
             held = held if last else arriving.wait()
 
     def pass_on(self, array):
-        """Start sending an array to the next rank, and receiving one from the previous rank.
+        """Start to send an array to the next rank, and to receive an array from the previous rank.
 
         Returns
         -------
@@ -57,7 +58,7 @@ class Ring:
 
 
 class _Passing:
-    """An array being sent to the next rank, and one being received from the previous rank."""
+    """Two messages in progress: an array sent to the next rank, and the array received here."""
 
     def __init__(self, sent, received, works):
         self.sent, self.received, self.works = sent, received, works
@@ -70,12 +71,12 @@ class _Passing:
 
 
 def packed(arrays):
-    """Return the elements of all arrays in one contiguous array with one axis."""
+    """Concatenate the elements of all arrays in one contiguous 1-d array."""
     return array_module(arrays[0]).concatenate([array.reshape(-1) for array in arrays])
 
 
 def unpacked(flat, like):
-    """Return views of a packed array, with the shapes of the arrays `like`."""
+    """Split a packed array into views that have the shapes of the arrays in `like`."""
     views, start = [], 0
     for array in like:
         views.append(flat[start : start + array.size].reshape(array.shape))

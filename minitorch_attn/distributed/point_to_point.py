@@ -1,8 +1,8 @@
 """Point-to-point messages between two ranks: send, recv, isend, irecv, batch_isend_irecv.
 
-`send` returns when the tensor may be changed again, which may be only after the other rank has
-received it. If two ranks both call `send` before `recv`, they can therefore wait for each other
-forever. To avoid this, use `isend`, or `batch_isend_irecv`, which starts all its messages together.
+`send` returns when the program may change the tensor again. This can take until the other rank has
+received the tensor. If two ranks both call `send` before `recv`, they can therefore wait for each
+other forever. Use `isend` instead, or `batch_isend_irecv`, which starts all its messages at once.
 """
 
 from ..errors import ArgumentError
@@ -17,7 +17,7 @@ __all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
 
 @names_arguments
 def send(tensor, dst=None, group=None, tag=0, group_dst=None):
-    """Send a tensor to another rank, and wait until it may be changed.
+    """Send a tensor to another rank, and wait until the program may change the tensor.
 
     Parameters
     ----------
@@ -25,8 +25,10 @@ def send(tensor, dst=None, group=None, tag=0, group_dst=None):
     dst : int
         Receiver's rank in the run.
     group : ProcessGroup, optional
+        Group that contains both ranks; by default all ranks.
     tag : int, default 0
-        Number of the message; `recv` must use the same. NCCL does not have tags.
+        Number that identifies the message; `recv` must use the same number. NCCL does not have
+        tags.
     group_dst : int, optional
         Receiver's rank in the group; an alternative to `dst`.
     """
@@ -43,7 +45,9 @@ def isend(tensor, dst=None, group=None, tag=0, group_dst=None):
     dst : int
         Receiver's rank in the run.
     group : ProcessGroup, optional
+        Group that contains both ranks; by default all ranks.
     tag : int, default 0
+        Number that identifies the message.
     group_dst : int, optional
         Receiver's rank in the group; an alternative to `dst`.
 
@@ -77,7 +81,9 @@ def recv(tensor, src=None, group=None, tag=0, group_src=None):
     src : int, optional
         Sender's rank in the run; by default any rank, which NCCL does not support.
     group : ProcessGroup, optional
+        Group that contains both ranks; by default all ranks.
     tag : int, default 0
+        Number that identifies the message.
     group_src : int, optional
         Sender's rank in the group; an alternative to `src`.
 
@@ -111,7 +117,9 @@ def irecv(tensor, src=None, group=None, tag=0, group_src=None):
     src : int, optional
         Sender's rank in the run; by default any rank, which NCCL does not support.
     group : ProcessGroup, optional
+        Group that contains both ranks; by default all ranks.
     tag : int, default 0
+        Number that identifies the message.
     group_src : int, optional
         Sender's rank in the group; an alternative to `src`.
 
@@ -143,7 +151,7 @@ def _work(group, request, finish):
 
 
 def _partner(group, rank, group_rank, where, argument):
-    """Return the group rank of the other process; raise an error if it is this process."""
+    """Return the other process's rank in the group; raise an error if it is this process."""
     if rank is None and group_rank is None:
         raise ArgumentError(f"{where}: {argument} is missing", expected="a rank of the run")
     partner = root_of(group, rank, group_rank, where, argument)
@@ -167,7 +175,9 @@ class P2POp:
     peer : int
         Rank of the other process (receiver or sender) in the run.
     group : ProcessGroup, optional
+        Group that contains both ranks; by default all ranks.
     tag : int, default 0
+        Number that identifies the message.
     """
 
     def __init__(self, op, tensor, peer, group=None, tag=0):

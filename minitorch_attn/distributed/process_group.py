@@ -1,7 +1,7 @@
 """Process groups: join the ranks of a run, and form groups of some of them.
 
-All processes of a run execute the same program. They differ only in their rank, a number from 0 to
-world size - 1. The names are those of `torch.distributed`.
+Every process of a run executes the same program. The processes differ only in their rank, a number
+from 0 to world size - 1. Functions and classes have the names of `torch.distributed`.
 """
 
 from ..errors import ArgumentError, DTypeError
@@ -19,14 +19,14 @@ _state = {"world": None, "groups": [], "number": 0}
 
 
 class ProcessGroup:
-    """Some ranks of a run, and the engine that sends messages between them.
+    """Group of ranks of a run, with the engine that sends messages between them.
 
-    `init_process_group` and `new_group` create them.
+    `init_process_group` and `new_group` create groups.
 
     Attributes
     ----------
     ranks : tuple of int
-        Ranks in the whole run. The index of a rank in this tuple is its rank in the group.
+        Ranks in the whole run. The index of an entry is its rank in the group.
     engine : MpiEngine or NcclEngine
     """
 
@@ -111,8 +111,8 @@ def is_initialized():
 def init_process_group(backend="mpi", init_method=None, world_size=-1, rank=-1):
     """Join the ranks of this run. Every rank must call this before it can communicate.
 
-    `mpiexec -n 4 python program.py` starts the ranks. A process that was started without `mpiexec`
-    is the only rank, with world size 1, and every call works.
+    `mpiexec -n 4 python program.py` starts a run of four ranks. A process that was started without
+    `mpiexec` is the only rank of a run with world size 1, in which every call works.
 
     Parameters
     ----------
@@ -122,8 +122,8 @@ def init_process_group(backend="mpi", init_method=None, world_size=-1, rank=-1):
         For NCCL only: how the ranks find each other. "mpi", "env://", "file:///a/shared/path" or
         "tcp://host:port"; by default "env://" if MASTER_ADDR is set, otherwise "mpi".
     world_size, rank : int, optional
-        Number of ranks, and the rank of this process, for "file://" and "tcp://". MPI knows both;
-        a value that differs from MPI's raises an error.
+        Number of ranks, and the rank of this process, for "file://" and "tcp://". MPI sets both;
+        with MPI, a different value raises an error.
 
     Raises
     ------
@@ -134,8 +134,9 @@ def init_process_group(backend="mpi", init_method=None, world_size=-1, rank=-1):
 
     Notes
     -----
-    If an exception ends a rank, the rank prints its traceback, labeled with its number, and aborts
-    all ranks, so that none waits for its messages. A clean exit closes MPI once all ranks reach it.
+    If an exception ends a rank, the rank prints its traceback, labeled with its number. It also
+    aborts all ranks, because they could wait for its messages forever. At a clean exit, MPI closes
+    when all ranks have reached the exit.
 
     Examples
     --------
@@ -164,7 +165,7 @@ def init_process_group(backend="mpi", init_method=None, world_size=-1, rank=-1):
         if given not in (-1, real):
             raise ArgumentError(
                 f"init_process_group: {name} does not match the run",
-                got=f"{name}={given}, and {real} by {backend}",
+                got=f"{name}={given}, but {backend} reports {real}",
                 hint="leave it out; mpiexec -n N sets it",
             )
     _state["world"] = ProcessGroup(engine, range(engine.size))
@@ -196,11 +197,12 @@ def _close_at_exit():
 
 @names_arguments
 def destroy_process_group(group=None):
-    """Wait for unfinished calls, and free a group (default: all). All its ranks must call this.
+    """Wait for unfinished calls, and free a group. All ranks of the group must call this.
 
     Parameters
     ----------
     group : ProcessGroup, optional
+        Group to free; by default all groups.
     """
     closed = resolve(group, "destroy_process_group")
     if closed is None:
@@ -227,8 +229,8 @@ def new_group(ranks=None):
     Returns
     -------
     ProcessGroup, or GroupMember.NON_GROUP_MEMBER
-        NON_GROUP_MEMBER is returned on a rank that is not in the group. If it is passed to a
-        collective as the group, the collective only issues a warning.
+        NON_GROUP_MEMBER on a rank that is not in the group. A collective that gets this value as
+        its group only issues a warning.
 
     Raises
     ------
@@ -253,7 +255,7 @@ def new_group(ranks=None):
 
 
 def resolve(group, where):
-    """Return the group that an argument stands for, or None on a rank that is not in it.
+    """Return the group that a `group=` argument specifies, or None if this rank is not in it.
 
     Parameters
     ----------
@@ -284,14 +286,14 @@ def resolve(group, where):
 
 @names_arguments
 def get_rank(group=None):
-    """Return the rank of this process, in a group or in the run; -1 if it is not in the group."""
+    """Return the rank of this process in a group (default: the run); -1 if it is not in it."""
     found = resolve(group, "get_rank")
     return -1 if found is None else found.rank()
 
 
 @names_arguments
 def get_world_size(group=None):
-    """Return the number of ranks in a group or in the run; -1 if this rank is not in the group."""
+    """Return the number of ranks in a group (default: the run); -1 if this rank is not in it."""
     found = resolve(group, "get_world_size")
     return -1 if found is None else found.size()
 
@@ -305,7 +307,7 @@ def get_backend(group=None):
 
 @names_arguments
 def get_process_group_ranks(group=None):
-    """Return a list of the ranks of the run that are in a group."""
+    """Return the ranks of a group, as a list of their ranks in the run."""
     found = resolve(group, "get_process_group_ranks")
     return [] if found is None else list(found.ranks)
 

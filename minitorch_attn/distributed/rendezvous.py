@@ -1,7 +1,7 @@
 """Rendezvous: how the ranks of an NCCL run find each other and exchange NCCL's unique id.
 
-Rank 0 makes the id, which has 128 bytes. Every rank needs the id before NCCL can connect the ranks.
-The ranks exchange it through MPI, a file on a shared disk, or a TCP connection.
+NCCL can connect the ranks only if every rank has the same id of 128 bytes. Rank 0 creates this id,
+and sends it to the other ranks through MPI, a file on a shared disk, or a TCP connection.
 """
 
 import os
@@ -32,9 +32,10 @@ class Place:
     local_rank : int
         Rank among the processes on the same machine, which determines the GPU.
     exchange : callable
-        `exchange(make)` returns on every rank the bytes that `make()` returns on rank 0.
+        Function whose call `exchange(make)` returns, on every rank, the bytes that `make()` returns
+        on rank 0.
     abort : callable or None
-        `abort(status)` ends all ranks.
+        Function whose call `abort(status)` ends all ranks.
     """
 
     rank: int
@@ -50,7 +51,7 @@ def encoded(unique_id):
 
 
 def decoded(data):
-    """Convert bytes to NCCL's id: numbers from -128 to 127, valid for signed and unsigned char.
+    """Convert bytes to NCCL's id, a tuple of numbers from -128 to 127.
 
     Examples
     --------
@@ -69,7 +70,8 @@ def find(init_method=None, world_size=-1, rank=-1):
         "mpi", "env://", "file:///a/shared/path" or "tcp://host:port"; by default "env://" if
         MASTER_ADDR is set, otherwise "mpi".
     world_size, rank : int, optional
-        For "file://" and "tcp://"; by default the environment's WORLD_SIZE and RANK.
+        Number of ranks, and the rank of this process, for "file://" and "tcp://". By default, the
+        environment variables WORLD_SIZE and RANK.
 
     Returns
     -------
@@ -146,11 +148,12 @@ def _by_mpi():
 
 
 def through_file(make, path, rank, limit=LIMIT):
-    """Return the bytes that rank 0 makes and writes to a file, which must not already exist.
+    """Return, on every rank, the bytes that rank 0 makes; rank 0 sends them through a new file.
 
     Parameters
     ----------
     make : callable
+        Function that returns the bytes. Only rank 0 calls it.
     path : path
         File on a disk that all ranks share. Every run needs a new file.
     rank : int
@@ -168,7 +171,7 @@ def through_file(make, path, rank, limit=LIMIT):
         data = make()
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
         temporary.write_bytes(data)
-        os.replace(temporary, path)  # the others see all of it or nothing
+        os.replace(temporary, path)  # the other ranks see the complete file or none
         return data
     deadline = time.monotonic() + limit
     while not path.exists():
@@ -177,16 +180,17 @@ def through_file(make, path, rank, limit=LIMIT):
 
 
 def through_tcp(make, address, rank, world_size, limit=LIMIT):
-    """Return the bytes that rank 0 makes, and sends to the others when they connect.
+    """Return, on every rank, the bytes that rank 0 makes; rank 0 sends them over TCP.
 
     Parameters
     ----------
     make : callable
+        Function that returns the bytes. Only rank 0 calls it.
     address : (str, int)
         Host and port where rank 0 listens.
     rank, world_size : int
     limit : float
-        Seconds to wait for the other side.
+        Seconds to wait for a connection.
     """
     deadline = time.monotonic() + limit
     if rank == 0:

@@ -2,14 +2,15 @@
 
 Rank r sends only to rank r + 1 and receives only from rank r - 1. The tensor is cut into N parts,
 one per rank. In a reduce-scatter, part p starts at rank p + 1 and travels once around the ring.
-Every rank on its way adds its own values, so that rank p receives the complete sum. In an
-all-gather, the complete part p starts at rank p and travels around once more. Each of the two takes
-N - 1 steps, and every rank sends one part in each step. An all-reduce does both, so each rank sends
-2 (N - 1) / N times the bytes of the tensor, which hardly depends on N. No algorithm sends less
-[1]_.
+Every rank on the way adds its own values, so rank p finally receives the complete sum. In an
+all-gather, the complete part p starts at rank p and travels around the ring again.
 
-The collectives of MPI and NCCL are faster. The functions in this file are meant to be read and
-stepped through.
+A reduce-scatter takes N - 1 steps, and so does an all-gather. In each step, every rank sends one
+part. An all-reduce is a reduce-scatter followed by an all-gather, so each rank sends 2 (N - 1) / N
+of the tensor's bytes. This number hardly depends on N, and no algorithm sends less [1]_.
+
+The collectives of MPI and NCCL are faster. The functions in this file are for reading and stepping
+through.
 
 References
 ----------
@@ -31,14 +32,16 @@ __all__ = ["ring_all_gather", "ring_all_reduce", "ring_reduce_scatter"]
 
 @names_arguments
 def ring_all_reduce(tensor, op=ReduceOp.SUM, group=None):
-    """Do what `all_reduce` does, with 2 (N - 1) messages to the next rank.
+    """Do what `all_reduce` does; each of N ranks sends 2 (N - 1) messages to the next rank.
 
     Parameters
     ----------
     tensor : Tensor
         Input and output. Its size need not be divisible by the number of ranks.
     op : ReduceOp
+        Reduction, such as `ReduceOp.SUM`, the default.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
 
     Examples
     --------
@@ -62,16 +65,18 @@ def ring_all_reduce(tensor, op=ReduceOp.SUM, group=None):
 
 @names_arguments
 def ring_reduce_scatter(output, input, op=ReduceOp.SUM, group=None):
-    """Do what `reduce_scatter_tensor` does, with N - 1 messages to the next rank.
+    """Do what `reduce_scatter_tensor` does; each of N ranks sends N - 1 messages to the next rank.
 
     Parameters
     ----------
     output : Tensor of shape (n, ...)
-        Part r of the reduction, on rank r.
+        Receives part r of the reduction on rank r.
     input : Tensor of shape (ranks * n, ...)
         Left unchanged.
     op : ReduceOp
+        Reduction, such as `ReduceOp.SUM`, the default.
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     """
     group = member(group, "ring_reduce_scatter")
     if group is None:
@@ -91,13 +96,14 @@ def ring_reduce_scatter(output, input, op=ReduceOp.SUM, group=None):
 
 @names_arguments
 def ring_all_gather(output, input, group=None):
-    """Do what `all_gather_into_tensor` does, with N - 1 messages to the next rank.
+    """Do what `all_gather_into_tensor` does; each of N ranks sends N - 1 messages to the next rank.
 
     Parameters
     ----------
     output : Tensor of shape (ranks * n, ...)
     input : Tensor of shape (n, ...)
     group : ProcessGroup, optional
+        Ranks that take part; by default all.
     """
     group = member(group, "ring_all_gather")
     if group is None:
@@ -115,7 +121,7 @@ def ring_all_gather(output, input, group=None):
 
 
 def _reduce_around(parts, op, group):
-    """Reduce-scatter: leave the complete part r on rank r, in N - 1 steps."""
+    """Run a reduce-scatter of N - 1 steps, after which rank r has the complete part r."""
     ranks, rank = group.size(), group.rank()
     for step in range(ranks - 1):
         outgoing, incoming = parts[(rank - 1 - step) % ranks], parts[(rank - 2 - step) % ranks]
@@ -125,7 +131,7 @@ def _reduce_around(parts, op, group):
 
 
 def _copy_around(parts, group):
-    """All-gather: copy part r from rank r to all ranks, in N - 1 steps."""
+    """Run an all-gather of N - 1 steps, which copies part r from rank r to all ranks."""
     ranks, rank = group.size(), group.rank()
     for step in range(ranks - 1):
         _exchange(parts[(rank - step) % ranks], parts[(rank - 1 - step) % ranks], group)
@@ -141,7 +147,7 @@ def _exchange(outgoing, incoming, group):
 
 
 def _combine(part, received, op):
-    """Combine a part with the one received, in place."""
+    """Reduce a part with the received part, in place."""
     if op in (ReduceOp.SUM, ReduceOp.AVG):
         part += received
     elif op is ReduceOp.PRODUCT:

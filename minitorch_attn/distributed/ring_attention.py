@@ -1,4 +1,4 @@
-"""Ring attention: each rank holds a part of the sequence, and keys and values travel in a ring."""
+"""Ring attention: the sequence is split among the ranks, which pass keys and values in a ring."""
 
 import math
 from typing import NamedTuple
@@ -34,33 +34,34 @@ class RingAttention(Function):
         over the keys and values of all ranks, one part after another
     Backward: as in `TiledAttention`; the gradients of keys and values travel with their part
 
-    A rank holds n = tokens / N queries, keys and values. In step t = 0 ... N - 1, rank r computes
-    with the keys and values of rank (r - t) mod N. Before computing, it starts sending this part to
-    rank r + 1 and receiving the next part from rank r - 1, so that communication and computation
-    overlap. The scores s and the dropout factors z are those of `Attention`. The softmax is the
-    online softmax of `TiledAttention`, whose sums do not depend on the order of the keys: for part
-    P of the keys,
+    A rank holds n = tokens / N queries, keys and values. Its keys and values are one part. In step
+    t = 0 ... N - 1, rank r computes with the part of rank (r - t) mod N. Before it computes, it
+    starts to send this part to rank r + 1 and to receive the next part from rank r - 1. In this
+    way, communication and computation overlap. The softmax is the online softmax of
+    `TiledAttention`, whose sums do not depend on the order of the keys. With the running maximum m,
+    the running sums l and o, the scores s_ij and the scaled dropout mask z_ij, part P gives
         m' = max(m, max_{j in P} s_ij),   r = exp(m - m')
         l' = r l + sum_{j in P} exp(s_ij - m'),   o' = r o + sum_{j in P} exp(s_ij - m') z_ij v_j
     After N steps, o / l is the context, and L = m + log l is the log-sum-exp of the row.
 
-    Derivation: the weights p_ij = exp(s_ij - L_i) and the mean a_i = g_i . o_i of their gradients
-    need only values that rank r holds for its own queries, and one key j (see `Attention`):
+    Derivation (see `Attention`): g_i is the gradient of the context o_i, and c is the scale. Rank r
+    computes the weights p_ij = exp(s_ij - L_i) and the mean a_i = g_i . o_i of their gradients from
+    the values of its own query i and of one key j:
         dL/ds_ij = p_ij (z_ij g_i . v_j - a_i)
         dL/dq_i = c sum_P sum_{j in P} dL/ds_ij k_j                      stays on rank r
         dL/dk_j = c sum_r sum_{i on r} dL/ds_ij q_i                      a sum over the ranks
         dL/dv_j = sum_r sum_{i on r} p_ij z_ij g_i                       a sum over the ranks
-    The sums over the ranks are collected on the way: each rank adds its term to the gradient that
-    arrives with the part, and passes the gradient on. After N messages, the gradient is back at the
-    rank that owns the part.
+    The sums over the ranks are computed on the way around the ring: each rank receives the sum of
+    the earlier ranks' terms, adds its own term, and sends the sum to the next rank. After N
+    messages, the gradient of a part is back at the rank that owns the part.
     Saved: query, key, value, mask and output of the rank; L as an intermediate.
 
-    Messages of a rank: N - 1 parts forward; N - 1 parts and N gradients backward (none if N = 1).
-    A part is one message with the rank's keys and values. If is_causal, tiles whose keys all come
-    after the queries are skipped.
+    A rank sends N - 1 messages in the forward pass, one for each part. In the backward pass, it
+    sends N - 1 parts and N gradients. A single rank (N = 1) sends nothing. If is_causal, a rank
+    skips the tiles in which all keys come after the queries.
 
     Liu, Zaharia and Abbeel 2023, arXiv:2310.01889v4, algorithm 1 (Ring Attention with Blockwise
-    Transformers). Llama 3 uses the zigzag order, in which each rank holds two of 2N chunks
+    Transformers). In zigzag order, each rank holds two of 2N chunks, as in Llama 3
     (arXiv:2407.21783v3, section 3.3.2).
     """
 
@@ -107,7 +108,7 @@ class RingAttention(Function):
             into = part[: k.size].reshape(k.shape), part[k.size :].reshape(v.shape)
             for rows, columns in plan.tiles(source):
                 _add_gradients(plan, (q, k, v), grads, into, rows, columns)
-            if on_its_way is not None:  # the sum over the ranks that had this part before
+            if on_its_way is not None:  # the sum of the earlier ranks' terms
                 part += on_its_way.wait()
             on_its_way = plan.ring.pass_on(part)
         part = on_its_way.wait()
@@ -142,7 +143,7 @@ class RingAttention(Function):
 
 
 class _Gradients(NamedTuple):
-    """Values of each query for the backward pass, and the gradients that stay on this rank."""
+    """Values that the backward pass needs for each query, and gradients that stay on this rank."""
 
     log_sum: object
     context: object  # gradient of the context, times the scale of dropout
@@ -153,7 +154,7 @@ class _Gradients(NamedTuple):
 
 @computes("attention", reveals=("softmax", "masked softmax"))
 def _add_gradients(plan, arrays, grads, into, rows, columns):
-    """Add the gradients of one tile to those of the rank's queries, and of the part's keys."""
+    """Add the gradients from one tile to the gradients of its queries, keys, values and mask."""
     (q, k, v), (grad_k, grad_v) = arrays, into
     here, there = (..., rows.here, slice(None)), (..., columns.here, slice(None))
     s = plan.scores(q[here], k[there], rows, columns)
@@ -168,13 +169,13 @@ def _add_gradients(plan, arrays, grads, into, rows, columns):
 
 
 def _add(total, place, gradient):
-    """Add a gradient to a part of `total`, summed over the axes that were broadcast."""
+    """Sum a gradient over the axes that were broadcast, and add it to `total[place]`."""
     target = total[place]
     target += sum_to_shape(gradient, target.shape)
 
 
 class _Tile(NamedTuple):
-    """Consecutive tokens: their positions in the rank's part, and in the whole sequence."""
+    """Positions of consecutive tokens in the rank's part (`here`) and in the whole sequence."""
 
     here: slice
     everywhere: slice
@@ -200,7 +201,7 @@ class _Plan:
                                         settings)  # fmt: skip
 
     def tiles(self, source):
-        """Yield the (rows, columns) of all visible tiles of the keys of rank `source`."""
+        """Yield (rows, columns) of the tiles of rank `source` that are not causally masked."""
         for rows in self.rows:
             for columns in self.columns[source]:
                 if not self.is_causal or columns.everywhere.start < rows.everywhere.stop:
@@ -215,13 +216,13 @@ class _Plan:
         return tile_scores(q, k, self.lead, mask, offset)
 
     def keep(self, rows, columns):
-        """Return the weights of a tile that dropout keeps; None without dropout."""
+        """Return the dropout mask of a tile; None without dropout."""
         if self.dropout is None:
             return None
         return self.dropout.tile(rows.everywhere, columns.everywhere)
 
     def visible(self):
-        """Return the causal mask of the rank's queries over all keys, (query, key)."""
+        """Return the causal mask (query, key) of the rank's queries and all keys."""
         masks = [
             causal_mask(t.here.stop - t.here.start, self.sizes[1], t.everywhere.start, self.xp)
             for t in self.rows
@@ -229,7 +230,7 @@ class _Plan:
         return self.xp.concatenate(masks, 0) if masks else causal_mask(0, self.sizes[1], 0, self.xp)
 
     def whole_keep(self):
-        """Return the dropout mask of the rank's queries over all keys, (..., query, key)."""
+        """Return the dropout mask (..., query, key) of the rank's queries and all keys."""
         every = slice(0, self.sizes[1])
         return self.xp.concatenate([self.dropout.tile(t.everywhere, every) for t in self.rows], -2)
 
@@ -247,7 +248,7 @@ def _tiles(tokens, rank, size, order, length):
 
 
 class _DropoutMask:
-    """Part of the dropout mask that one process draws for the whole sequence and all heads."""
+    """This rank's part of the dropout mask that one process would draw for the whole sequence."""
 
     def __init__(self, xp, lead, queries, keys, settings):
         self.xp, self.keys, self.keep_probability = xp, keys, 1.0 - settings["dropout_p"]
@@ -261,7 +262,7 @@ class _DropoutMask:
         self.numbers = numbers  # (...), the index of each head among all heads of the batch
         self.seed, self.blocks = initial_seed(), []
         in_tiles = tiled.tiles_pay((*whole, queries, keys))
-        self.rows = tiled.ROWS if in_tiles else max(queries, 1)  # whose mask is drawn at once
+        self.rows = tiled.ROWS if in_tiles else max(queries, 1)  # rows drawn at once
         for start in range(0, queries, self.rows):
             count = min(self.rows, queries - start)
             self.blocks.append((next_offset(math.prod(whole) * count * keys), count))
@@ -280,19 +281,21 @@ def ring_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
     enable_gqa=False, *, group=None, order="zigzag", heads=(0, 1),
 ):  # fmt: skip
-    """Attention of a sequence that is split among the ranks of a group.
+    """Compute attention for a sequence that is split among the ranks of a group.
 
-    The results are those of `scaled_dot_product_attention` on the whole sequence, dropout included.
+    The results equal those of `scaled_dot_product_attention` on the whole sequence, even with
+    dropout.
 
     Parameters
     ----------
     query, key, value : Tensor of shape (..., heads, token, dim)
         The rank's tokens, as `split_sequence` returns them. Shapes must be equal on all ranks.
     attn_mask : Tensor or Mask, optional
-        Boolean or additive. The key axis covers all keys, in the order of the whole sequence, or
-        has size 1. The query axis covers the rank's own queries or all queries (the function then
-        selects the rank's own), or has size 1. The mask's gradient includes only the contribution
-        of the rank's own queries; if the ranks share a mask, add up their gradients.
+        Boolean or additive mask. The key axis covers all keys, in the order of the whole sequence,
+        or has size 1. The query axis covers the rank's own queries, or all queries, or has size 1.
+        If it covers all queries, the function selects the rank's own. The mask's gradient includes
+        only the contribution of the rank's own queries. If the ranks share a mask, sum their
+        gradients.
     dropout_p, is_causal, scale, enable_gqa
         See `scaled_dot_product_attention`.
     group : ProcessGroup, optional
@@ -301,7 +304,7 @@ def ring_attention(
         Which tokens a rank holds; see `sequence_slices`.
     heads : (int, int), default (0, 1)
         If the heads are also split among ranks: the index of this rank's part of the heads, and the
-        number of parts. Only dropout depends on it.
+        number of parts. Only dropout uses these numbers.
 
     Returns
     -------
@@ -317,8 +320,8 @@ def ring_attention(
     Notes
     -----
     The derivation is in `RingAttention`. Each rank computes on one core; the ranks run in parallel.
-    With dropout, all ranks must have been seeded identically with `mt.manual_seed` and must have
-    drawn the same masks since then.
+    With dropout, all ranks must call `mt.manual_seed` with the same seed, and must draw the same
+    dropout masks after that call.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Order of a split sequence: which tokens each rank holds, contiguous or zigzag."""
+"""Sequence order, contiguous or zigzag: which tokens of a split sequence each rank holds."""
 
 from ..errors import ArgumentError, ShapeError
 from ..named_errors import names_arguments
@@ -11,7 +11,7 @@ ORDERS = ("zigzag", "contiguous")
 
 @names_arguments
 def sequence_slices(tokens, rank, size, order="zigzag"):
-    r"""Return the slices of a sequence that a rank holds, in the order in which it holds them.
+    r"""Return the slices of the whole sequence that a rank holds, in the order of the rank's part.
 
     Parameters
     ----------
@@ -30,13 +30,14 @@ def sequence_slices(tokens, rank, size, order="zigzag"):
 
     Notes
     -----
-    Under a causal mask, the queries of chunk a attend to the chunks 0 to a, which is a + 1 chunks.
-    In zigzag order, every rank therefore computes the same number of squares of scores,
+    With a causal mask, the queries of chunk a attend to the chunks 0 to a, which are a + 1 chunks.
+    The scores of one chunk of queries and one chunk of keys form a square. In zigzag order, rank r
+    holds the chunks r and 2N - 1 - r, so every rank computes the same number of squares,
 
-        (r + 1) + (2N - 1 - r + 1) = 2N + 1,
+        (r + 1) + (2N - 1 - r + 1) = 2N + 1.
 
-    whereas in contiguous order, rank r computes r + 1 squares of N, and the last rank has N times
-    as much work as the first.
+    In contiguous order, rank r computes r + 1 of N larger squares. The last rank therefore has N
+    times as much work as the first.
 
     Examples
     --------
@@ -77,7 +78,7 @@ def chunks_per_rank(order):
 
 @names_arguments
 def split_sequence(x, rank, size, dim=1, order="zigzag"):
-    """Return the part of a sequence that a rank holds. The operation is differentiable.
+    """Return a rank's part of a sequence. The operation is differentiable.
 
     Parameters
     ----------
@@ -104,7 +105,7 @@ def split_sequence(x, rank, size, dim=1, order="zigzag"):
 
 @names_arguments
 def join_sequence(parts, dim=1, order="zigzag"):
-    """Return the whole sequence from the parts of all ranks. The operation is differentiable.
+    """Join the parts of all ranks into the whole sequence. The operation is differentiable.
 
     Parameters
     ----------

@@ -8,14 +8,17 @@ __all__ = ["Buffer", "Work", "check_tensor", "finished"]
 
 
 class Work:
-    """An unfinished call. It keeps the buffers alive; the result is valid after `wait()`.
+    """Handle of an unfinished call, whose result is valid after `wait()`.
+
+    The handle keeps the buffers of the call alive.
 
     Parameters
     ----------
     requests : list
         The engine's requests, each with `wait()` and `test()`.
     finish : callable
-        Called once when all requests are done, for example to divide a sum by the number of ranks.
+        Function that is called once all requests are done. It may, for example, divide a sum by the
+        number of ranks.
     """
 
     def __init__(self, requests, finish):
@@ -29,7 +32,7 @@ class Work:
         return True
 
     def is_completed(self):
-        """Return True if the result is ready; do not wait for it."""
+        """Return True if the result is ready, without waiting for it."""
         for request in self._requests:
             if not request.test():
                 return False
@@ -51,8 +54,9 @@ def finished(group, request, finish, later):
     request : Request or None
         Request that the engine returned.
     finish : callable
+        Function that completes the call, without arguments.
     later : bool
-        The caller's `async_op`.
+        Value of the caller's `async_op`. If False, the call is finished now.
     """
     if not later:
         finish()
@@ -63,12 +67,12 @@ def finished(group, request, finish, later):
 
 
 class Buffer:
-    """C-contiguous array with the values of a tensor; `write_back` writes it into the tensor.
+    """C-contiguous array with the values of a tensor; `write_back` copies it into the tensor.
 
     Attributes
     ----------
     array : array
-        The tensor's own array if it is C-contiguous and has the right dtype; otherwise a copy.
+        The tensor's own array if it is C-contiguous and has the dtype `dtype`; otherwise a copy.
 
     Parameters
     ----------
@@ -85,18 +89,18 @@ class Buffer:
         self.array = own.astype(dtype, order="C") if self.is_copy else own.view(dtype)
 
     def write_back(self):
-        """If the array is a copy, write it into the tensor. Record that the tensor has changed."""
+        """Copy the array into the tensor if necessary, and record that the tensor has changed."""
         if self.is_copy:
             self.tensor.array[...] = self.array
         self.tensor.changed_in_place()
 
 
 def check_tensor(tensor, group, where, argument="tensor", written=True):
-    """Raise an error unless a collective can read, or write, this tensor.
+    """Raise an error unless a collective can read this tensor and, if `written`, write it.
 
-    A leaf that requires grad may be written, as in PyTorch: parameters are broadcast this way. If
-    the tensor is the result of an operation, PyTorch warns that the gradient may be wrong; here, an
-    error is raised.
+    As in PyTorch, a collective may write a leaf that requires grad; this is how parameters are
+    broadcast. If a collective writes the result of a recorded operation, its gradient may become
+    wrong: PyTorch issues a warning, and this function raises an error.
     """
     if not isinstance(tensor, Tensor):
         raise DTypeError(

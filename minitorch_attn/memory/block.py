@@ -12,7 +12,7 @@ KINDS = (PARAMETER, OPTIMIZER, YOURS, SAVED, RESULT, GRADIENT, ON_ITS_WAY)
 
 
 class Block:
-    """One block of memory. All views of an array belong to the same block.
+    """A recorded block of memory. An array and all its views belong to the same block.
 
     Attributes
     ----------
@@ -24,7 +24,8 @@ class Block:
     line : Line or None
         Line of code that called the operation.
     born, died : int
-        Moments of the trace, counted in allocations and frees. `died` is None for a live block.
+        Moments at which the block was allocated and freed. A moment is the number of allocations
+        and frees in the trace so far. `died` is None for a block that is still in use.
     keeps : list of Keep
         Operations that keep the block for their backward pass.
     """
@@ -40,7 +41,7 @@ class Block:
         return self.born <= moment and (self.died is None or moment < self.died)
 
     def kind_at(self, moment):
-        """Return the block's kind at the given moment, one of `KINDS`. It may change over time."""
+        """Return the block's kind, one of `KINDS`, at the given moment. It may change over time."""
         if self.made_as == RESULT and self.kept_at(moment):
             return SAVED
         return self.made_as

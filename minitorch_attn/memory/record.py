@@ -1,4 +1,4 @@
-"""Record the memory blocks that tensors and the graph hold, through weak references to arrays."""
+"""Record the memory blocks that tensors and the graph hold, with weak references to arrays."""
 
 import weakref
 
@@ -20,11 +20,11 @@ __all__ = ["MemoryTracker", "track"]
 class MemoryTracker(Listener):
     """Records the memory that tensors and the graph hold inside a `with` block.
 
-        A memory block is counted once, even if it has several views. It is counted from its
-        creation by
-    an operation until nothing refers to it. A block that no operation created, such as a parameter,
-    is counted from its first use, or from the start if its owner is given. Temporary memory within
-    an operation and the memory of other threads are not recorded.
+    A memory block is counted once, no matter how many views it has. The count starts when an
+    operation creates the block, and ends when nothing refers to it any more. A block that no
+    operation created, such as a parameter, is counted from its first use, or from the start if its
+    owner is given. The tracker does not record temporary memory within an operation, or the memory
+    of other threads.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class MemoryTracker(Listener):
     peak, peak_moment : int
         Maximum number of bytes held, and the moment at which it is reached.
     peak_op : str
-        Operation that was running when memory reached its peak.
+        Operation that was running when the memory reached its peak.
     held : int
         Number of bytes held now, or at the end of the block.
     blocks : list of Block
@@ -61,8 +61,8 @@ class MemoryTracker(Listener):
         self.peak_op = "-"
         self.blocks = []
         self._moments = [0]  # bytes held after each change
-        self._live = {}  # id of the owner of the memory -> (Block, weak owner)
-        self._keepers = {}  # id of a Context -> (its Keeps, weak Context)
+        self._live = {}  # id of the array that owns the memory -> (Block, weak reference)
+        self._keepers = {}  # id of a Context -> (its Keeps, weak reference)
         self._lines = {}  # number of a Context -> Line
         self._pending = []  # Contexts that may have been emptied since the last event
         self._running = "-"
@@ -114,7 +114,7 @@ class MemoryTracker(Listener):
         self._settle()
         self._see_gradients(ctx, results, f"{ctx.function.__name__}.backward")
         if id(ctx) in self._keepers:
-            self._pending.append(weakref.ref(ctx))  # the engine frees it next
+            self._pending.append(weakref.ref(ctx))  # the engine frees the context next
 
     def record_gradient(self, tensor):
         self._settle()
@@ -188,14 +188,14 @@ class MemoryTracker(Listener):
                 block.keeps.append(keeps[-1])
         key = id(ctx)
         self._keepers[key] = (keeps, weakref.ref(ctx, lambda _: self._let_go(key)))
-        self._pending.append(weakref.ref(ctx))  # a checkpoint may empty it immediately
+        self._pending.append(weakref.ref(ctx))  # a checkpoint may empty the context at once
 
     def _let_go(self, key):
         for keep in self._keepers.pop(key, ((), None))[0]:
             keep.stop = len(self._moments)  # from the next change on, the block is not kept
 
     def _settle(self):
-        """Stop counting arrays of contexts freed since the last event, such as by `backward`."""
+        """End the Keeps of contexts that were freed since the last event, such as by `backward`."""
         pending, self._pending = self._pending, []
         for reference in pending:
             ctx = reference()
@@ -233,7 +233,7 @@ class MemoryTracker(Listener):
         return {kind: _running_sum(changes)[:-1] for kind, changes in steps.items()}
 
     def table(self, rows=20):
-        """Return a text table of the blocks held at the peak. Equal blocks share a row.
+        """Return a text table of the blocks that were held at the peak. Equal blocks share a row.
 
         Parameters
         ----------

@@ -18,7 +18,7 @@ _TRIES = 10
 
 
 class Ceilings(NamedTuple):
-    """Peak speed and bandwidth. An operation cannot exceed them unless its data are in a cache.
+    """Peak speed and memory bandwidth of a machine. Only operations on cached data can exceed them.
 
     Attributes
     ----------
@@ -46,7 +46,9 @@ class Ceilings(NamedTuple):
 
 
 def ceilings(dtype="float32", device="cpu"):
-    """Measure this machine's ceilings, once per process. This takes half a second.
+    """Measure the peak speed and memory bandwidth of this machine, once per process.
+
+    The measurement takes half a second. Later calls return the same values.
 
     Parameters
     ----------
@@ -84,7 +86,7 @@ def _measured(dtype, device):
 
 
 def _fastest(work, on_gpu):
-    """Return the shortest of several timings, since other programs can only slow `work` down."""
+    """Return the shortest of several timings, because other programs can only slow `work` down."""
     best = float("inf")
     for _ in range(_TRIES):
         if on_gpu:
@@ -94,4 +96,4 @@ def _fastest(work, on_gpu):
         if on_gpu:
             synchronize()
         best = min(best, perf_counter() - start)
-    return max(best, 1e-9)  # a coarse clock may not have advanced
+    return max(best, 1e-9)  # the clock may be too coarse to advance

@@ -6,7 +6,7 @@ __all__ = ["chrome_trace"]
 
 
 def chrome_trace(events):
-    """Return JSON text with a complete event ("ph": "X") for each event. Times are in microseconds.
+    """Return the events as JSON text in Chrome's trace format, with times in microseconds.
 
     Parameters
     ----------
@@ -18,8 +18,9 @@ def chrome_trace(events):
 
     Notes
     -----
-    The format is described in Google's document "Trace Event Format". Events on one thread nest by
-    their times: operations appear inside the modules that called them.
+    Google's document "Trace Event Format" describes the format. Each event is a complete event
+    ("ph": "X"). The viewer nests events of one thread by their times, so that operations appear
+    inside the modules that called them.
     """
     entries = [
         {"name": "process_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": "minitorch_attn"}}

@@ -36,7 +36,7 @@ class Group:
         return self.forward + self.backward
 
     def add(self, event):
-        """Add an event's time, FLOPs, bytes and elements. Callers must update `calls`."""
+        """Add the time, FLOPs, bytes and elements of an event. The caller must update `calls`."""
         if event.phase == "forward":
             self.forward += event.own_seconds
         else:

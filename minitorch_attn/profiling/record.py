@@ -26,11 +26,12 @@ class Event:
     phase : str
         "forward", "backward" or "module".
     start, seconds : float
-        Start time relative to the profile's start, and duration including nested events.
+        Start time since the start of the profile, and duration including nested events.
     own_seconds : float
         Duration in seconds without nested events, such as operations in a recorded `backward`.
     modules : tuple of str
-        Paths of the enclosing modules, outermost first; in "backward", those of the forward run.
+        Paths of the enclosing modules, the outermost first. For a backward event, the modules that
+        enclosed the forward pass of the operation.
     flops, nbytes, elements : int
         FLOPs in matrix products and convolutions, bytes read and written, and number of elements
         written.
@@ -59,10 +60,10 @@ class _Running:
 class Profile(Listener):
     """Times of the operations that ran in a `with` block on this thread.
 
-    Only matrix products and convolutions count as FLOPs, two for each multiply-add; see
-    `ops/plumbing/flops.py`. Bytes count each input and output once, without temporary arrays, so
-    an operation may run below the roofline, or above it if its data are in a cache. On a GPU, the
-    profiler waits for each operation to finish.
+    FLOPs are counted in matrix products and convolutions only, two for each multiply-add; see
+    `ops/plumbing/flops.py`. The number of bytes counts each input and output once, and no temporary
+    arrays. An operation may therefore run below the roofline, or above it if its data are in a
+    cache. On a GPU, the profiler waits for each operation to finish.
 
     Attributes
     ----------
@@ -86,9 +87,9 @@ class Profile(Listener):
         self.seconds = 0.0
         self._began = 0.0
         self._running, self._modules = [], []
-        self._nodes = {}  # number of a Context -> (modules, FLOPs in its forward)
+        self._nodes = {}  # number of a Context -> (modules, FLOPs of its forward pass)
         self._paths = {}  # id of a module -> its path
-        self._roots = []  # referenced here, so that ids are not reused
+        self._roots = []  # kept alive, so that Python does not reuse their ids
         self._ceilings = None
         self._on_gpu = False
 
@@ -181,7 +182,7 @@ class Profile(Listener):
 
     @property
     def ceilings(self):
-        """Peak rates of this machine (see `ceilings`), for the dtype with the most FLOPs."""
+        """Peak speed and bandwidth of this machine, for the dtype with the most FLOPs."""
         if self._ceilings is None:
             flops = {}
             for event in self.events:
@@ -193,7 +194,7 @@ class Profile(Listener):
         return self._ceilings
 
     def by_op(self):
-        """Group the events by operation, in descending order of time.
+        """Return one Group for each operation, in descending order of time.
 
         Returns
         -------
@@ -202,7 +203,7 @@ class Profile(Listener):
         return by_op(self.events)
 
     def by_module(self):
-        """Group the events by module, in order of first calls.
+        """Return one Group for each module, in the order in which the modules were first called.
 
         Returns
         -------
@@ -278,7 +279,7 @@ def _is_on_gpu(value):
 
 
 def _describe(event, ctx, read, written):
-    """Record the shapes, the dtype, and the bytes read and written, which are 0 for a view."""
+    """Record the shapes, the dtype, and the bytes read and written. A view moves 0 bytes."""
     event.shapes = ctx.shapes
     made = [array for array in map(_array, written) if array is not None]
     if made:

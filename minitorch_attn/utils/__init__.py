@@ -1,4 +1,4 @@
-"""PyTorch's `torch.utils`: data sets and loaders in `utils.data`, and `utils.checkpoint`."""
+"""Utilities, as in `torch.utils`: data sets and loaders in `utils.data`, and `utils.checkpoint`."""
 
 from ..absent_names import absent as _absent
 from . import checkpoint, data

@@ -1,4 +1,4 @@
-"""PyTorch's `torch.utils.checkpoint`; the mathematics is in `autograd/checkpoint.py`."""
+"""Checkpointing with the arguments of `torch.utils.checkpoint`; see `autograd/checkpoint.py`."""
 
 from ..autograd import checkpoint as _checkpoint
 
@@ -6,7 +6,9 @@ __all__ = ["checkpoint"]
 
 
 def checkpoint(function, *args, use_reentrant=None, preserve_rng_state=True, **kwargs):
-    """Call `function`, keep only its inputs, and run it again in the backward pass.
+    """Call `function` without saving tensors for backward, which recomputes them.
+
+    See `mt.checkpoint`.
 
     Parameters
     ----------
@@ -14,8 +16,8 @@ def checkpoint(function, *args, use_reentrant=None, preserve_rng_state=True, **k
     *args, **kwargs
         Arguments of `function`.
     use_reentrant, preserve_rng_state : bool, optional
-        Accepted for compatibility with PyTorch; ignored. Random numbers are always repeated;
-        see `mt.checkpoint`.
+        Ignored; for compatibility with PyTorch. The second computation always draws the same random
+        numbers as the first.
 
     Examples
     --------

@@ -10,7 +10,7 @@ _LINE = 0.045  # height of a line of text, as a fraction of the axis
 
 @names_arguments
 def accuracy_figure(curves, baselines=None, title="Accuracy", x_label="step"):
-    """Plot a line for each model, with the last value beside it.
+    """Plot the accuracy of each model as a line, with the last value next to it.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def accuracy_figure(curves, baselines=None, title="Accuracy", x_label="step"):
 
 
 def _apart(values):
-    """Move values down until no two labels at these heights overlap."""
+    """Return a height for the label of each value, so that no two labels overlap."""
     heights, lowest = list(values), float("inf")
     for i in sorted(range(len(values)), key=lambda i: -values[i]):
         heights[i] = min(values[i], lowest - _LINE)

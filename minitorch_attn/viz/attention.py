@@ -14,14 +14,14 @@ __all__ = ["attention_figure", "attention_maps"]
 
 @names_arguments
 def attention_maps(model, *inputs):
-    """Return the weights of every attention layer in a model, for one forward pass.
+    """Run a model once, and return the attention weights of every attention layer.
 
-    Hooks request the weights from each layer, so the model's code does not change.
+    Hooks request the weights from each layer, so the model's code does not have to change.
 
     Parameters
     ----------
     model : Module
-        Model to run, in eval mode and without a graph.
+        Model to run. It runs in eval mode and without a graph.
     *inputs
         Inputs for the model, with a batch size of 1.
 
@@ -47,8 +47,8 @@ def attention_figure(maps, labels, title="Attention weights", first=0):
     Parameters
     ----------
     maps : list of Tensor or array of shape (heads, query, key)
-        Attention maps, one for each layer. With a batch axis, the first item is shown. A single
-        Tensor or array is the map of the only layer.
+        Attention maps, one for each layer. If the maps have a batch axis, the figure shows the
+        first item. For a model with one layer, this may be a single Tensor or array.
     labels : str or list of str
         Tokens, one for each key in the maps. Spaces and line ends are made visible.
     title : str

@@ -1,4 +1,4 @@
-"""Caption figures: where a captioner looks in the image, word by word."""
+"""Caption figures: the attention of an image-captioning model to the image, for each word."""
 
 import numpy as np
 
@@ -13,20 +13,21 @@ _GLOW = [(0.95, 0.62, 0.0, 0.0), (0.90, 0.42, 0.0, 0.6), (0.80, 0.20, 0.05, 0.75
 
 @names_arguments
 def caption_figure(scenes, title="Captions", labels=None, smooth=True):
-    """Plot each image once, and then once per word with the attention before that word.
+    """Plot each image, and for each word of its caption the image with the attention weights.
 
     Parameters
     ----------
     scenes : sequence of (image, words, weights)
-        An image (height, width) with values from 0 (paper) to 1 (ink), a list of words, and the
-        weights (word, row, column) on a grid that covers the image. Larger weights have a
-        stronger color; the largest weight of a row of the figure has the full color.
+        Image of shape (height, width) with values from 0 (paper) to 1 (ink), list of words, and
+        attention weights of shape (word, row, column) on a grid that covers the image. The weights
+        of a word are those before the model writes the word. Larger weights have a stronger color;
+        the largest weight in a row of the figure has the full color.
     title : str
     labels : sequence of str, optional
         Labels to the left of the rows.
     smooth : bool or sequence of bool, default True
-        Whether the weights of a row are drawn as a smooth glow. Otherwise each position of the grid
-        is a square.
+        Whether to interpolate smoothly between the weights in a row of the figure. If False, each
+        position of the grid is drawn as a square.
 
     Returns
     -------
@@ -35,7 +36,7 @@ def caption_figure(scenes, title="Captions", labels=None, smooth=True):
     Raises
     ------
     ShapeError
-        If an array has the wrong number of axes, or a scene's numbers of words and maps differ.
+        If an array has the wrong number of axes, or a scene does not have one map per word.
     """
     for image, words, weights in scenes:
         check_axes(image, 2, "caption_figure", "scenes", "(height, width)")
@@ -72,7 +73,7 @@ def _draw(axes, image, word, glow, top, smooth):
     axes.set_axis_on()
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_color("0.75")
-    shade = 1.0 if glow is None else 0.75  # under the glow, the ink is lighter
+    shade = 1.0 if glow is None else 0.75  # lighter ink under the weights
     axes.imshow(shade * np.clip(image, 0, 1), cmap="gray_r", vmin=0, vmax=1, extent=extent)
     if glow is not None:
         colours = LinearSegmentedColormap.from_list("glow", _GLOW)

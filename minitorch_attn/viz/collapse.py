@@ -8,14 +8,15 @@ __all__ = ["collapse_figure"]
 
 @names_arguments
 def collapse_figure(runs, every, uniform, title="Entropy of the teacher's targets"):
-    """Plot the mean entropy of the targets and the entropy of their mean, one panel per run.
+    """Plot the mean entropy of the targets and the entropy of the mean target, one panel per run.
 
     Parameters
     ----------
     runs : dict of str to Tensor or array of shape (point, 2)
-        Mean entropy of the targets, and entropy of the mean target, in nats.
+        For each run, by its name: mean entropy of the targets, and entropy of the mean target, in
+        nats.
     every : int
-        Number of steps between two points.
+        Number of training steps between two points.
     uniform : float
         Entropy of the uniform distribution, drawn as a dotted line.
     title : str

@@ -14,7 +14,8 @@ def cross_attention_figure(maps, title="Cross-attention", names=None):
     Parameters
     ----------
     maps : list of (Tensor or array of shape (target, source), source labels, target labels)
-        Weights, whose rows sum to at most 1, with labels. All maps use the color scale 0 to 1.
+        Weights with rows that sum to at most 1, and the labels of their columns and rows. All maps
+        use the same color scale, from 0 to 1.
     title : str
     names : list of str, optional
         Name of each map, such as the model that wrote the target.

@@ -1,4 +1,4 @@
-"""Figures of detectors: the boxes of each query over many images, and scenes with detections."""
+"""Detection figures: the boxes that each query predicts, and images with the detected objects."""
 
 import numpy as np
 
@@ -29,9 +29,9 @@ def query_boxes_figure(boxes, title="The boxes of each query", columns=5):
 
     Notes
     -----
-    Carion et al. 2020, arXiv:2005.12872v3, Figure 7. The color of a point shows the shape of its
-    box: narrower than 2/3 of the height, wider than 1.5 times the height, or in between. Larger
-    boxes have larger points.
+    The figure is drawn as Figure 7 of Carion et al. 2020, arXiv:2005.12872v3. The color of a point
+    shows whether the box's width is less than 2/3 of its height, more than 1.5 times its height, or
+    in between. Larger boxes have larger points.
     """
     from matplotlib.lines import Line2D
 
@@ -65,14 +65,14 @@ def query_boxes_figure(boxes, title="The boxes of each query", columns=5):
 
 @names_arguments
 def detections_figure(scenes, title="Detections"):
-    """Plot each image with all boxes, and then once per box with the attention of its query.
+    """Plot each image with all its boxes, and for each box the attention of its query.
 
     Parameters
     ----------
     scenes : sequence of (image, boxes, names, weights)
-        An image (height, width) with values from 0 (paper) to 1 (ink), boxes (box, 4) as left, top,
-        right and bottom in pixels, a list of names, and weights (box, row, column) on a grid that
-        covers the image.
+        Image of shape (height, width) with values from 0 (paper) to 1 (ink); boxes of shape
+        (box, 4), as left, top, right and bottom in pixels; list of names of the boxes; and
+        attention weights of shape (box, row, column) on a grid that covers the image.
     title : str
 
     Returns

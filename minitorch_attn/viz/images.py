@@ -16,15 +16,15 @@ def image_rows_figure(rows, labels, title="Images", captions=None, points=None):
     Parameters
     ----------
     rows : sequence of sequences of Tensor or array of shape (height, width)
-        Values from 0 (white) to 1 (black). NaN stands for a missing pixel and is drawn in
-        gray-blue. Rows may have different lengths.
+        Images with values from 0 (white) to 1 (black). NaN stands for a missing pixel, which is
+        drawn in gray-blue. Rows may have different lengths.
     labels : sequence of str
         Labels, one for each row.
     title : str
     captions : sequence of sequences of str, optional
         Captions, one under each image.
     points : sequence of (row, column), optional
-        A pixel to mark in each image of the first row, with an orange dot.
+        Pixel of each image in the first row that is marked with an orange dot.
 
     Returns
     -------

@@ -21,12 +21,12 @@ def loss_figure(
         Baseline losses, drawn as horizontal lines with their names.
     title : str
     smoothing : float, default 0.6
-        Weight of past values in the moving average of the training loss. The raw values remain
-        visible behind it.
+        Weight of past values in the moving average of the training loss. The figure also shows the
+        raw values, behind the average.
     unit, what : str
         Unit and name of the loss for the axis label.
     highest : float, optional
-        Upper limit of the loss axis, for runs whose first losses are far above all others.
+        Upper limit of the loss axis, for runs whose first losses are far larger than the others.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def loss_figure(
 
 
 def _curve(metrics, name):
-    """Return the (step, value) pairs of the entries that have a value under `name`."""
+    """Return (step, value) for each entry that has a value under `name`."""
     return [(float(entry["step"]), float(entry[name])) for entry in metrics if name in entry]
 
 

@@ -20,8 +20,8 @@ def masks_figure(masks, labels=None, title="Masks"):
     Parameters
     ----------
     masks : dict of str to Mask, or bool Tensor or array of shape (..., query, key)
-        Masks by caption; true where a query may attend. If a mask has several batch entries or
-        heads, the first one is shown.
+        Masks by caption. A mask is True where a query may attend to a key. If a mask has several
+        batch entries or heads, the figure shows the first.
     labels : list of str, optional
         Tokens that label the axes.
     title : str

@@ -9,7 +9,7 @@ __all__ = ["messages_figure"]
 
 @names_arguments
 def messages_figure(messages, ranks, label=None, title="Messages", color=None):
-    """Plot which rank sends what to which rank, round by round.
+    """Plot each message as an arrow from the rank that sends it to the rank that receives it.
 
     Parameters
     ----------
@@ -18,16 +18,18 @@ def messages_figure(messages, ranks, label=None, title="Messages", color=None):
     ranks : int
         Number of ranks.
     label : callable, optional
-        Returns the text of a message's arrow. Default: its size in bytes.
+        Function that returns the text for the arrow of a message. By default, the text is the size
+        of the message in bytes.
     title : str
     color : callable, optional
-        Returns the number of a message's color. Default: its source.
+        Function that returns the number of the color of a message. By default, this is the rank
+        that sends the message.
 
     Returns
     -------
     matplotlib.figure.Figure
-        An arrow from the last rank to the first one leaves the picture on the right and re-enters
-        it on the left.
+        An arrow from the last rank to the first leaves the figure on the right and enters it again
+        on the left.
     """
     if not messages:
         raise ArgumentError("messages_figure: there are no messages", hint="run several ranks")
@@ -61,7 +63,7 @@ def messages_figure(messages, ranks, label=None, title="Messages", color=None):
 
 
 def _pieces(message, ranks):
-    """Return the (start, stop) of a message's arrow, or of two arrows if it wraps around."""
+    """Return (start, stop) of a message's arrow, or of its two pieces if the arrow wraps around."""
     source, target = message.source, message.target
     if ranks > 2 and source == ranks - 1 and target == 0:
         return ((source, ranks - 0.3), (-0.7, 0))
@@ -74,7 +76,7 @@ def _draw_arrow(axes, start, stop, message, text, number):
     color = COLOURS[number % len(COLOURS)]
     arrow = {"arrowstyle": "-|>", "color": color, "linewidth": 1.4, "shrinkA": 2, "shrinkB": 2}
     axes.annotate("", (stop, height), (start, height), arrowprops=arrow)
-    if abs(stop - start) >= 1:  # the shorter piece has no room for it
+    if abs(stop - start) >= 1:  # the shorter piece is too short for text
         middle = (start + stop) / 2
         axes.text(middle, height - 0.06, text, ha="center", va="bottom", fontsize=8, color=color)
     elif stop > start >= 0:

@@ -17,9 +17,9 @@ def passes_figure(examples, title="Positions by pass"):
     Parameters
     ----------
     examples : list of (str, list of (tokens, bool array, float array))
-        For each example, a heading and its passes. A pass consists of three sequences: the
-        tokens after the pass; whether each token was masked before the pass, and so predicted
-        in it; and the probability of each token when it was predicted.
+        For each example, a heading and its passes. A pass consists of three sequences: the tokens
+        after the pass; whether each token was masked before the pass and therefore predicted in it;
+        and the probability that each token had when it was predicted.
     title : str
 
     Returns
@@ -56,7 +56,7 @@ def passes_figure(examples, title="Positions by pass"):
 
 
 def _draw(axes, passes, longest):
-    """Draw the passes of one example, and return the image."""
+    """Draw the passes of one example, and return the matplotlib image."""
     colors = np.full((len(passes), longest), np.nan)
     for row, (tokens, masked, chances) in enumerate(passes):
         colors[row, : len(tokens)] = host(chances)

@@ -1,4 +1,4 @@
-"""Schedule of pipeline parallelism: when each stage computes which micro-batch, and the bubble."""
+"""Pipeline schedule: which micro-batch each stage computes in each time slot, and the bubble."""
 
 from ..errors import ArgumentError
 from ..named_errors import names_arguments
@@ -16,15 +16,16 @@ def pipeline_figure(schedule, title="Pipeline schedule"):
     Parameters
     ----------
     schedule : list of list
-        For each stage its slots: (kind, micro-batch) with kind "forward" or "backward", or None
-        while the stage is idle. `nn.parallel.gpipe_schedule` returns such a schedule.
+        One list of time slots for each stage. A slot is (kind, micro-batch) with the kind "forward"
+        or "backward", or None if the stage is idle. `nn.parallel.gpipe_schedule` returns such a
+        schedule.
     title : str
 
     Returns
     -------
     matplotlib.figure.Figure
-        The number in a cell is the micro-batch. Idle slots are empty; the title shows their
-        fraction, the bubble.
+        The number in a cell is the micro-batch. Idle slots are empty. The title shows the fraction
+        of idle slots, which is called the bubble.
 
     Notes
     -----

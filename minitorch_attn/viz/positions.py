@@ -12,7 +12,7 @@ __all__ = ["position_similarity_figure", "sinusoidal_figure"]
 
 @names_arguments
 def sinusoidal_figure(num_positions=100, dim=64, title="Sinusoidal positions"):
-    """Plot the table of sinusoids, four of its columns, and the similarity of positions.
+    """Plot the table of sinusoids, four columns of this table, and the similarity of positions.
 
     Parameters
     ----------
@@ -67,7 +67,8 @@ def position_similarity_figure(embeddings, grid, title="Similarity of learned po
 
     Notes
     -----
-    Cosine similarity, as in Dosovitskiy et al. 2020, arXiv:2010.11929v2, Figure 7, center.
+    The figure shows the cosine similarity, as in Dosovitskiy et al. 2020, arXiv:2010.11929v2,
+    Figure 7, center.
     """
     table = host(embeddings)
     rows, columns = grid

@@ -21,7 +21,7 @@ def attention_rollout(maps, residual=0.5):
     maps : sequence of Tensor or array of shape (heads, token, token)
         Attention maps, one for each layer, from the first to the last.
     residual : float, default 0.5
-        Weight of the residual path, which bypasses attention.
+        Weight of the residual connection, which bypasses attention.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def attention_rollout(maps, residual=0.5):
 
 @names_arguments
 def class_attention_figure(image, maps, grid, title="What the class token looks at", prefix=1):
-    """Plot the class token's attention to the image: each head of the last layer, and rollout.
+    """Plot the class token's attention to the image: the heads of the last layer, and rollout.
 
     Parameters
     ----------
@@ -75,8 +75,9 @@ def class_attention_figure(image, maps, grid, title="What the class token looks 
 
     Notes
     -----
-    The heads are shown as in Caron et al. 2021, arXiv:2104.14294v2, Figure 1, all on one scale.
-    A row of weights sums to 1 if the class token's weight for itself, not shown, is included.
+    The heads are shown as in Caron et al. 2021, arXiv:2104.14294v2, Figure 1, all with the same
+    color scale. A row of weights sums to 1; the figure does not show the class token's weight for
+    itself.
     """
     maps = [host(weights) for weights in maps]
     last = maps[-1]

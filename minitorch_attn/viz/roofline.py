@@ -10,7 +10,7 @@ __all__ = ["roofline_figure"]
 
 @names_arguments
 def roofline_figure(groups, flops, bandwidth, rows=12, title="Where the time goes"):
-    """Plot times and a roofline (speed against operations per byte, on logarithmic axes).
+    """Plot the time of each operation, and the roofline: speed against operations per byte.
 
     Parameters
     ----------
@@ -29,8 +29,9 @@ def roofline_figure(groups, flops, bandwidth, rows=12, title="Where the time goe
     Notes
     -----
     Williams, Waterman and Patterson 2009, "Roofline: An Insightful Visual Performance Model for
-    Multicore Architectures", CACM 52(4). For an operation without matrix products, each number that
-    it writes counts as one FLOP, so that its height in the figure shows the bytes per second.
+    Multicore Architectures", CACM 52(4). The axes are logarithmic. For an operation without matrix
+    products, each number that the operation writes counts as one FLOP, so its height in the figure
+    shows the bytes per second.
     """
     flops, bandwidth = float(flops), float(bandwidth)
     figure = new_figure(12.5, 5.2)

@@ -17,14 +17,14 @@ def sound_figure(waveform, features, sample_rate, hop, words=(), title="Sound"):
     ----------
     waveform : Tensor or array of shape (sample,)
     features : Tensor or array of shape (frame, band)
-        Spectrogram, for example from `log_mel_spectrogram`. Values more than 12 below the largest
-        have the darkest color.
+        Spectrogram, for example from `log_mel_spectrogram`. Values that are more than 12 below the
+        largest value have the darkest color.
     sample_rate : float
         Samples per second.
     hop : int
         Number of samples between the starts of two frames.
     words : sequence of (start, end, word), optional
-        Labeled parts of the sound: first sample, the sample after the last one, and label.
+        Labeled parts of the sound: first sample, sample after the last, and label.
     title : str
 
     Returns
@@ -64,7 +64,7 @@ def time_attention_figure(
     ----------
     features : Tensor or array of shape (frame, band)
     weights : Tensor or array of shape (output, key)
-        Attention weights. The keys divide the time of the features into equal parts.
+        Attention weights. The keys divide the duration of the sound into equal parts.
     labels : sequence of str
         Name of each output.
     sample_rate : float
@@ -122,10 +122,10 @@ def ctc_figure(
     ----------
     features : Tensor or array of shape (frame, band)
     probabilities : Tensor or array of shape (key, class)
-        The keys divide the time of the features into equal parts.
+        Probabilities of the classes. The keys divide the duration of the sound into equal parts.
     labels : sequence of str
-        Name of each class. It is written above each stretch in which the class is the most probable
-        one.
+        Name of each class. The figure shows the name above each interval in which the class is the
+        most probable.
     sample_rate : float
         Samples per second.
     hop : int
@@ -134,7 +134,7 @@ def ctc_figure(
     blank : int, default 0
         Class that stands for no label, drawn as a dotted line.
     spans : sequence of (start, end, word), optional
-        What was said: first sample, the sample after the last one, and word.
+        Spoken words: first sample, sample after the last, and word.
 
     Returns
     -------
@@ -185,7 +185,7 @@ def ctc_figure(
 
 
 def _peaks(probabilities, blank):
-    """Yield the peak's key and the label of each stretch in which a label is the most probable."""
+    """Yield (key of the peak, label) for each interval in which one label is the most probable."""
     best = probabilities.argmax(1) if probabilities.size else np.zeros(0, np.int64)
     edges = np.flatnonzero(np.diff(best, prepend=-1, append=-1))
     for first, last in zip(edges[:-1], edges[1:], strict=True):

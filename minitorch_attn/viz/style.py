@@ -18,9 +18,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 
 
 def new_figure(width, height):
-    """Create a matplotlib Figure (size in inches) without pyplot's windows and global state.
+    """Create a matplotlib Figure, without the windows and global state of pyplot.
 
-    A notebook shows it as a picture if it is the value of a cell.
+    The size is in inches. A notebook shows the figure if it is the value of a cell.
 
     Returns
     -------
@@ -35,11 +35,11 @@ def new_figure(width, height):
 
 @lru_cache(maxsize=1)
 def _picture():
-    """Define the class of the figures; matplotlib is imported on first use."""
+    """Return the class of the figures. The first call defines it and imports matplotlib."""
     from matplotlib.figure import Figure
 
     class Picture(Figure):
-        """Figure that a notebook shows without `%matplotlib inline` and without pyplot."""
+        """Figure that a notebook can show without `%matplotlib inline` or pyplot."""
 
         def _repr_png_(self):
             return _png(self, dpi=110)
@@ -48,7 +48,7 @@ def _picture():
 
 
 def host(values):
-    """Return a Tensor, an array or a list as a NumPy array, without its graph.
+    """Convert a Tensor, an array or a list to a NumPy array.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def save_figure(figure, path, dpi=150):
 def _png(figure, dpi):
     buffer = io.BytesIO()
     with warnings.catch_warnings():
-        # Labels may contain any text. A box for a character missing from the font is acceptable.
+        # Labels may contain any character. If the font does not have it, matplotlib draws a box.
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         figure.savefig(buffer, format="png", dpi=dpi)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""Superposition figures: matrices and norms by sparsity, directions in two dimensions."""
+"""Superposition figures: how many features a small model represents, and in which directions."""
 
 import numpy as np
 
@@ -17,14 +17,15 @@ _SHAPES = (
 
 @names_arguments
 def superposition_figure(matrices, interference, captions, title="Superposition"):
-    """Plot W'W of several models as heat maps, and below them the norms of their features.
+    """Plot W^T W of several models as heat maps, and below it the norm of each column of W.
 
     Parameters
     ----------
     matrices : sequence of Tensor or array of shape (hidden, feature)
         One matrix W for each model.
     interference : sequence of Tensor or array of shape (feature,)
-        Interference of each feature with the others: 0 is blue, 1 or more is orange.
+        Interference of each feature with the other features of its model. 0 is drawn in blue, and 1
+        or more in orange.
     captions : sequence of str
         Captions, one above each heat map.
     title : str
@@ -62,12 +63,12 @@ def superposition_figure(matrices, interference, captions, title="Superposition"
 
 @names_arguments
 def feature_directions_figure(matrices, captions, title="Features in two dimensions"):
-    """Plot the columns of matrices with two rows as arrows, and connect neighboring ones.
+    """Plot the columns of matrices with two rows as arrows, and connect neighboring arrows.
 
     Parameters
     ----------
     matrices : sequence of Tensor or array of shape (2, feature)
-        One matrix W for each model. Feature 0 is the darkest.
+        One matrix W for each model. The arrow of feature 0 is the darkest.
     captions : sequence of str
         Captions, one above each plot.
     title : str
@@ -100,16 +101,16 @@ def feature_directions_figure(matrices, captions, title="Features in two dimensi
 
 @names_arguments
 def dimensionality_figure(inverse_density, dimensions, by_feature, title="Dimensions per feature"):
-    """Plot the dimensions per feature, and the dimensionality of each feature, by sparsity.
+    """Plot the dimensions per feature, and each feature's dimensionality, against the sparsity.
 
     Parameters
     ----------
     inverse_density : array of shape (model,)
-        1 / (1 - S) for sparsity S.
+        1 / (1 - S) for each model, where S is the sparsity of its features.
     dimensions : array of shape (model,)
-        Dimensions per feature of each model.
+        Number of dimensions per feature, for each model.
     by_feature : sequence of arrays of shape (feature,)
-        Dimensionality of each feature.
+        Dimensionality of each feature, for each model.
     title : str
 
     Returns
@@ -161,7 +162,7 @@ def _matrices(matrices, where, rows=None):
 
 
 def _blend(shares, low=COLOURS[0], high=COLOURS[1]):
-    """Return colors between `low` (share 0) and `high` (share 1), of shape (share, 3)."""
+    """Return a color between `low` (0) and `high` (1) for each share, in shape (share, 3)."""
     low, high = (
         np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]) for color in (low, high)
     )

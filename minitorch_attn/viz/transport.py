@@ -9,13 +9,14 @@ __all__ = ["transport_figure"]
 
 @names_arguments
 def transport_figure(scenes, title="Transport plans"):
-    """Plot images with numbered regions and, beside each, the plan from words to regions.
+    """Plot each image with numbered regions, and next to it the plan from words to regions.
 
     Parameters
     ----------
     scenes : sequence of (image, boxes, words, plan)
-        An image (height, width) with values from 0 (paper) to 1 (ink), the boxes (region, 4) with
-        left, top, right and bottom in pixels, a list of words, and the plan (word, region).
+        Image of shape (height, width) with values from 0 (paper) to 1 (ink); boxes of shape
+        (region, 4), as left, top, right and bottom in pixels; list of words; and transport plan of
+        shape (word, region).
     title : str
 
     Returns
@@ -25,7 +26,7 @@ def transport_figure(scenes, title="Transport plans"):
     Raises
     ------
     ShapeError
-        If an array has the wrong number of axes, or a plan does not match words and boxes.
+        If an array has the wrong number of axes, or a plan does not match its words and boxes.
     """
     for image, boxes, words, plan in scenes:
         check_axes(image, 2, "transport_figure", "scenes", "(height, width)")

@@ -1,4 +1,4 @@
-"""Swin's windows: partition, shift, masks, and the position bias for each pair of tokens."""
+"""Figures of Swin's windows: partition, shift, masks, and the position bias of token pairs."""
 
 import numpy as np
 

@@ -11,17 +11,17 @@ __all__ = ["meanings_figure", "word_map_figure"]
 
 @names_arguments
 def word_map_figure(vectors, groups, title="Words and their neighbors"):
-    """Plot words on a map, each connected with its nearest neighbors.
+    """Plot words on a map, and connect each word with its neighbors.
 
-    The distances on the map approximate the distances of the normalized vectors as well as is
-    possible in two dimensions (metric multidimensional scaling).
+    Metric multidimensional scaling places the words in two dimensions so that their distances
+    approximate the distances between the normalized vectors.
 
     Parameters
     ----------
     vectors : dict of str to array of shape (embed,)
         Vectors of the words in `groups`, and of any other words.
     groups : dict of str to list of str
-        Neighbors of each word.
+        Words, each with its list of neighbors.
     title : str
 
     Returns
@@ -69,9 +69,9 @@ def meanings_figure(panels, names, title="Two meanings of a word"):
     Parameters
     ----------
     panels : dict of str to (array of shape (occurrence, embed), bool array, list of str)
-        For each panel, by its title: the vectors, whether each occurrence has the second
-        meaning (drawn as an empty square), and the contexts of the occurrences, a few of which
-        are shown.
+        For each panel, by its title: the vectors of the occurrences, whether each occurrence has
+        the second meaning (drawn as an empty square), and the context of each occurrence. The
+        figure shows a few of the contexts.
     names : (str, str)
         Names of the two meanings.
     title : str
@@ -112,7 +112,7 @@ def meanings_figure(panels, names, title="Two meanings of a word"):
 
 
 def _principal(vectors):
-    """Return the first two principal components, of shape (row, 2)."""
+    """Return the projections of vectors on their first two principal components, (row, 2)."""
     centered = vectors - vectors.mean(0)
     left, sizes, _ = np.linalg.svd(centered, full_matrices=False)
     scores = left[:, :2] * sizes[:2]
@@ -120,7 +120,7 @@ def _principal(vectors):
 
 
 def _spread(points, count=6):
-    """Return the indices of a few distant points: each is the one farthest from those before it."""
+    """Return the indices of a few points, each as far as possible from the points before it."""
     chosen = [int(np.argmax(np.linalg.norm(points, axis=1)))]
     closest = 0.12 * np.ptp(points, axis=0).max()  # labels of close points would overlap
     while len(chosen) < min(count, len(points)):
@@ -132,7 +132,10 @@ def _spread(points, count=6):
 
 
 def _scaled(distances, rounds=300):
-    """Return points (row, 2) with roughly these distances: classical scaling, then SMACOF."""
+    """Return points (row, 2) with approximately the given distances.
+
+    The method is SMACOF, which starts from classical multidimensional scaling.
+    """
     count = len(distances)
     center = np.eye(count) - 1 / count
     values, directions = np.linalg.eigh(-0.5 * center @ distances**2 @ center)

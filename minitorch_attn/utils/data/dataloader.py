@@ -30,16 +30,16 @@ class DataLoader(NamedErrors):
     shuffle : bool, default False
         Whether to visit the examples in a new random order in every epoch.
     sampler : iterable of int, optional
-        Order of the examples, instead of `shuffle`.
+        Indices of the examples in the order in which to visit them; replaces `shuffle`.
     batch_sampler : iterable of list of int, optional
-        Indices of the examples in each batch, instead of `batch_size`, `shuffle`, `sampler` and
+        Indices of the examples in each batch; replaces `batch_size`, `shuffle`, `sampler` and
         `drop_last`.
     num_workers : int
         Must be 0: examples are loaded in the calling process.
     collate_fn : callable, optional
         Function that combines a list of examples into a batch; by default `default_collate`.
     pin_memory, timeout, worker_init_fn, prefetch_factor, persistent_workers : optional
-        Accepted for compatibility with PyTorch; ignored, because there are no workers.
+        Ignored; for compatibility with PyTorch. There are no worker processes.
     drop_last : bool, default False
         Whether to omit the last batch if it is smaller.
     generator : Generator, optional
@@ -89,7 +89,7 @@ class DataLoader(NamedErrors):
         self.collate_fn = collate_fn or (_converted if one_by_one else default_collate)
 
     def _check_one_order(self, shuffle, sampler, batch_sampler):
-        """Reject combinations in which one argument would be silently ignored."""
+        """Raise an error for combinations of arguments in which one would have no effect."""
         given = {
             "shuffle": bool(shuffle), "sampler": sampler is not None,
             "batch_sampler": batch_sampler is not None,
@@ -118,7 +118,7 @@ class DataLoader(NamedErrors):
             yield from map(self._fetcher(), self.batch_sampler)
 
     def _fetcher(self):
-        """Return a function that takes the indices of a batch's examples and returns the batch."""
+        """Return a function that returns a batch, given the indices of its examples."""
         whole = type(self.dataset) is TensorDataset and self.collate_fn is default_collate
         if whole:
             return self.dataset.batch
@@ -139,7 +139,7 @@ class DataLoader(NamedErrors):
             return len(self.batch_sampler)
         if self.batch_size is None and self.sampler is not None:
             return len(self.sampler)
-        count = len(self.dataset)  # of an IterableDataset that knows its length
+        count = len(self.dataset)  # an IterableDataset may have a length
         if self.batch_size is None:
             return count
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)

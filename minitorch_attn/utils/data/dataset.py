@@ -1,4 +1,4 @@
-"""Dataset: examples by index. TensorDataset, Subset, ConcatDataset and random_split."""
+"""Dataset, TensorDataset, Subset, ConcatDataset and random_split: data sets of indexed examples."""
 
 import math
 from bisect import bisect_right
@@ -37,7 +37,7 @@ class Dataset(NamedErrors):
 
 
 class IterableDataset(Dataset):
-    """Base class of data sets that are only iterated over; subclasses define `__iter__`."""
+    """Base class of data sets that have no index; subclasses define `__iter__`."""
 
     def __iter__(self):
         raise MissingMethodError(f"{type(self).__name__} does not define __iter__")
@@ -72,7 +72,7 @@ class TensorDataset(Dataset):
         return tuple([tensor[index] for tensor in self.tensors])
 
     def batch(self, indices):
-        """Return the same batch as `default_collate`, but with a single look-up per tensor."""
+        """Return the batch that `default_collate` returns, but index each tensor only once."""
         return [tensor[indices] for tensor in self.tensors]
 
     def __len__(self):
@@ -101,7 +101,7 @@ class Subset(Dataset):
 
 
 class ConcatDataset(Dataset):
-    """Several data sets, one after the other.
+    """Concatenation of several data sets.
 
     Parameters
     ----------
@@ -132,14 +132,15 @@ class ConcatDataset(Dataset):
 
 @names_arguments
 def random_split(dataset, lengths, generator=None):
-    """Split a data set at random into subsets that do not overlap.
+    """Split a data set randomly into subsets that do not overlap.
 
     Parameters
     ----------
     dataset : Dataset
     lengths : sequence of int or of float
-        Sizes that add up to the size of the data set, or fractions that add up to 1. With
-        fractions, sizes are rounded down, and left-over examples go to the first subsets, one each.
+        Sizes that add up to the size of the data set, or fractions that add up to 1. Sizes computed
+        from fractions are rounded down. Each of the first subsets then gets one of the examples
+        that are left over.
     generator : Generator, optional
         Generator of the random order; by default the one that `mt.manual_seed` seeds.
 

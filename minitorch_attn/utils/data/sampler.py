@@ -38,7 +38,7 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """Indices of examples in a random order that is drawn again in every epoch.
+    """Indices of examples in a random order, which changes in every epoch.
 
     Parameters
     ----------
@@ -79,7 +79,8 @@ class RandomSampler(Sampler):
 class EpochSampler(Sampler):
     """Indices of examples in a random order that depends only on a seed and the epoch's number.
 
-    A program that stores the seed and this number can continue in the middle of an epoch.
+    A program that stores the seed and the number of the epoch can later continue in the middle of
+    this epoch.
 
     Parameters
     ----------
@@ -100,7 +101,7 @@ class EpochSampler(Sampler):
         self.epoch = self.start = 0
 
     def set_epoch(self, epoch, start=0):
-        """Set the epoch for the next iteration, which skips its first `start` examples."""
+        """Set the epoch of the next iteration, and skip the epoch's first `start` examples."""
         self.epoch, self.start = epoch, start
 
     def __iter__(self):
