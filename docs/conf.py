@@ -43,7 +43,7 @@ templates_path = ["_templates"]
 suppress_warnings = ["config.cache"]  # the gallery's settings contain classes
 default_role = "literal"  # `x` in docstrings
 
-# Lessons. MTA_FAST=1 runs them at small sizes.
+# Lessons. MTA_FAST=1 runs them with small sizes.
 sphinx_gallery_conf = {
     "examples_dirs": ["_build/lessons"],
     "gallery_dirs": ["lessons"],
@@ -55,7 +55,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": False,
     "reset_argv": lambda gallery_conf, script_vars: [],
-    "write_computation_times": False,  # the page of times loads scripts from the network
+    "write_computation_times": False,  # the page of times needs scripts from the network
     "show_signature": False,
     "thumbnail_size": (400, 280),
 }
@@ -80,7 +80,7 @@ WIDE = (
     "search", "genindex", "py-modindex",
 )  # fmt: skip
 
-# HTML: pages load nothing from the network, and open with a double click.
+# HTML: pages do not load anything from the network, and open with a double click.
 html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = "minitorch-attn"
@@ -104,7 +104,7 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 
-# Links to files outside this folder -> links to the pages of the site that show them.
+# Pattern of a link to a file outside this folder -> link to the page of the site that shows it.
 ELSEWHERE = {
     r"\]\(\.\./README\.md[^)]*\)": "](index.md)",
     r"\]\(\.\./benchmarks/README\.md": "](benchmarks.md",
@@ -120,5 +120,5 @@ def _links_to_pages(app, docname, source):
 
 
 def setup(app):
-    """Rewrite links, so that they work both in the repository and on the site."""
+    """Rewrite the links of every page, so that links for the repository also work on the site."""
     app.connect("source-read", _links_to_pages)

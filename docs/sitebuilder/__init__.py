@@ -1,1 +1,1 @@
-"""Site builder: Sphinx extensions of this project, and the functions that they use."""
+"""Site builder: this project's Sphinx extensions, and the functions that the extensions use."""

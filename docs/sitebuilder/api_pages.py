@@ -44,7 +44,7 @@ NAMESPACES = {
     "backend": "minitorch_attn.backend: NumPy, CuPy and the strict device",
     "serialization": "minitorch_attn.serialization: mt.save and mt.load",
     "cuda": "mt.cuda: CUDA devices",
-    "amp": "mt.amp: stand-ins for mixed precision",
+    "amp": "mt.amp: mixed precision",
     "backends": "mt.backends: stand-ins for settings of compute libraries",
     "jit": "mt.jit: stand-ins for the compiler",
     "errors": "minitorch_attn.errors: error classes",
@@ -52,12 +52,16 @@ NAMESPACES = {
 
 
 def _module(dotted):
-    """A module of the package; "" and "__init__" are the package itself."""
+    """Import a module of the package; "" and "__init__" stand for the package itself."""
     return importlib.import_module(f"{PACKAGE}.{dotted.replace('__init__', '')}".rstrip("."))
 
 
 def public_names(namespace):
-    """Public names of a namespace: `__all__`, or without it, names that do not start with `_`."""
+    """Return the public classes and functions of a namespace, as a dict from name to object.
+
+    The public names are those in `__all__`. Without `__all__`, they are the names that do not
+    start with `_`.
+    """
     module = _module(namespace)
     names = getattr(module, "__all__", None) or [n for n in vars(module) if n[0] != "_"]
     found = {name: getattr(module, name) for name in names}
@@ -70,7 +74,7 @@ def public_names(namespace):
 
 
 def existing_namespaces():
-    """The namespaces that exist in this version of the package."""
+    """Yield the names of the namespaces that exist in this version of the package."""
     for namespace in NAMESPACES:
         parts = (ROOT / PACKAGE).joinpath(*namespace.split("."))
         if parts.is_dir() or parts.with_suffix(".py").exists():
@@ -93,7 +97,7 @@ def plan():
 
 
 def _own_name(value, name):
-    """Return the name for a value's documentation: a class's own `__name__` if it is public."""
+    """Return the name under which a value is documented: a class has its `__name__` if public."""
     if not inspect.isclass(value) or name.rpartition(".")[2] == value.__name__:
         return name
     for namespace in existing_namespaces():
@@ -103,12 +107,12 @@ def _own_name(value, name):
 
 
 def title(text, underline="="):
-    """Lines of a heading."""
+    """Return the lines of a heading."""
     return [text, underline * len(text), ""]
 
 
 def namespace_page(namespace, table):
-    """Return the table of a namespace: its names, file by file, with the first line of each."""
+    """Return the lines of a namespace's page: its names by file, each with its summary line."""
     module = _module(namespace)
     lines = title(NAMESPACES[namespace])
     lines += [f".. py:module:: {module.__name__}", "", ".. py:currentmodule:: None", ""]
@@ -141,7 +145,7 @@ def _dtypes(module):
 
 
 def file_page(file, names):
-    """Return the page of a file: its public definitions, in order, then its operations."""
+    """Return the lines of a file's page: its public definitions in order, then its operations."""
     module = _module(file)
     lines = title(file) + [*_docstring(module), ""]
     for name in sorted(sorted(names), key=_line_of):
@@ -195,7 +199,7 @@ def pages():
 
 
 def write(app):
-    """Write the pages that have changed; remove pages of files that no longer exist."""
+    """Write the pages that have changed, and remove pages of files that no longer exist."""
     folder = Path(app.srcdir) / "api"
     texts = {folder / name: text for name, text in pages().items()}
     for path in folder.rglob("*.rst"):
@@ -208,6 +212,6 @@ def write(app):
 
 
 def setup(app):
-    """Write the pages as soon as the source folder is known."""
+    """Write the pages when the build starts, before Sphinx reads its sources."""
     app.connect("builder-inited", write, priority=100)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

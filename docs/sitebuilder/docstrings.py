@@ -46,14 +46,14 @@ def prepared(lines):
 
 
 def _begins_block(before):
-    """Whether an indented line after `before` is a formula, not part of a list item."""
+    """Return whether an indented line after `before` is a formula, not part of a list item."""
     last = next((line for line in reversed(before) if line.strip()), "")
     is_item = re.match(r"\s*([*-]|\d+\.|\.\.)\s", last) or last.startswith(" ")
     return bool(before) and not is_item and not last.endswith("::")
 
 
 def _listed(line, section):
-    """Convert a line of a list section: escape types and descriptions, but not names."""
+    """Escape a line of a section such as Parameters: types and descriptions, but not names."""
     if section in ("Examples", "References", "See Also"):
         return line
     name, colon, kind = line.partition(" : ")
@@ -63,7 +63,7 @@ def _listed(line, section):
 
 
 def _escaped(line):
-    """Escape `*` and `|`, except within backticks and at the start of list items."""
+    """Escape `*` and `|`, except within backticks and at the start of a list item."""
     parts = re.split(r"(``.*?``|`[^`]*`)", line)
     for i in range(0, len(parts), 2):
         item = re.match(r"\s*\* ", parts[i]) if i == 0 else None
@@ -73,7 +73,7 @@ def _escaped(line):
 
 
 def setup(app):
-    """Prepare every docstring before numpydoc sees it."""
+    """Convert every docstring with `prepared` before numpydoc reads it."""
 
     def prepare(app, what, name, obj, options, lines):
         lines[:] = prepared(lines)

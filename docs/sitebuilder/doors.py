@@ -1,7 +1,7 @@
 """Doors of the home page: the entries under "Where to start" in README.md.
 
-An entry is a paragraph that starts with a link in bold. `door_cards.py` shows the link and the
-sentence that follows it.
+An entry is a paragraph that starts with a link in bold. `door_cards.py` shows this link and the
+first sentence after it.
 """
 
 import re
@@ -13,7 +13,7 @@ _ENTRY = re.compile(
     r"^\*\*\[(?P<title>[^\]]+)\]\((?P<target>[^)]+)\)\.?\*\*\s+(?P<sentence>.+?\.)(?=\s|$)",
     re.M | re.S,
 )
-# Target in README.md -> page of the site, where the two differ.
+# Link target in README.md -> page of the site, if the names differ.
 PAGES = {
     "lessons/README.md": "lessons/index.rst",
     "exercises": "exercises.rst",
@@ -22,7 +22,7 @@ PAGES = {
 
 
 def doors(readme):
-    """Return the title, the page and the sentence of every entry under "Where to start"."""
+    """Return (title, page, first sentence) of every entry under "Where to start"."""
     start = readme.index("## Where to start")
     section = readme[start : readme.index("\n## ", start)]
     return [

@@ -26,7 +26,7 @@ class Executed(SphinxDirective):
 
     def run(self):
         """Return nodes for the code and for its output."""
-        self.env.note_reread()  # at every build: anything in the package may have changed
+        self.env.note_reread()  # reread at every build, because the package may have changed
         code = "\n".join(self.content) + "\n"
         shown = [nodes.literal_block(code, code, language="python")]
         try:

@@ -30,15 +30,15 @@ KINDS = {
 }
 INTRODUCTION = """\
 Each exercise is a short Python file. ``mta exercise start 03`` copies one into the folder
-``exercises-work``. Change it in your editor, then run ``mta exercise check 03``: the check compares
-your gradients with those of the library, on small and on large inputs. ``mta exercise`` alone
-continues where you stopped and checks the file whenever you save it; ``mta exercise hint 03`` shows
-the next hint."""
+``exercises-work``. Change it in your editor, then run ``mta exercise check 03``. This command
+compares your gradients with those of the library on small and on large inputs. ``mta exercise``
+without a number continues where you stopped, and checks the file whenever you save it.
+``mta exercise hint 03`` shows the next hint."""
 _STARTS = re.compile(r"```sh\n((?:mta exercise start \d\d\n)+)```")
 
 
 def page(known, book):
-    """The lines of the page, from the exercises and the lessons."""
+    """Return the lines of the page, given all exercises and all lessons."""
     lines = ["Exercises", "=========", "", INTRODUCTION, ""]
     pages = {lesson.number: lesson for lesson in book}
     for kind, (heading, introduction) in KINDS.items():
@@ -63,9 +63,10 @@ def _section(exercise, lesson):
 
 
 def with_links(markdown, known):
-    """Add the titles of exercises, as links, to the commands that start them in a lesson's text.
+    """Replace the commands that start exercises in a lesson's text with lists of links.
 
-    The links are Markdown with the target `exercise-NN`, which `restructured.to_rst` understands.
+    Each item has the title of the exercise, as a link, and the command. The target of the link is
+    `exercise-NN`, which `restructured.to_rst` converts.
     """
     titles = {exercise.number: exercise.title for exercise in known}
 

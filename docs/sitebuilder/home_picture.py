@@ -4,7 +4,7 @@
     cd docs && python -m sitebuilder.home_picture ../runs/dates
 
 draws `docs/images/attention.svg`. The repository contains the picture, so building the site does
-not require training. A test draws the picture again from the weights that the file contains.
+not require training. A test draws the picture again from the attention weights in the SVG file.
 """
 
 import inspect
@@ -41,20 +41,20 @@ html[data-theme="dark"] .attention { --ink: #e6edf3; --quiet: #9aa4af; --blue: #
 
 
 def formulas():
-    """The formulas of softmax's forward and backward, from its docstring."""
+    """Return the formulas of softmax's forward and backward pass, from its docstring."""
     text = inspect.getdoc(Softmax)
     return [re.search(rf"^{name}: +(.+)$", text, re.M)[1] for name in ("Forward", "Backward")]
 
 
 def verdict():
-    """Return "ok" if softmax passes the gradient check, otherwise "WRONG"."""
+    """Run the gradient check of softmax; return "ok" or "WRONG"."""
     mt.manual_seed(0)
     x = mt.randn(3, 5, dtype=mt.float64, requires_grad=True)
     return "ok" if mt.gradcheck.gradcheck_report(lambda x: mt.softmax(x, -1), (x,)).ok else "WRONG"
 
 
 def svg(source, answer, weights):
-    """Return the picture as SVG; `weights` has a row of percentages for each answer character."""
+    """Return the picture as SVG; `weights[i]` is the attention of `answer[i]`, in percent."""
     width = LEFT + CELL * len(source) + 12
     bottom = TOP + CELL * len(answer)
     height = bottom + 114
@@ -95,7 +95,7 @@ def _text(x, y, text, kind="", middle=False):
 
 
 def attention(run, source):
-    """The answer of a trained `dates` model, and its cross-attention in percent, row by row."""
+    """Return a trained `dates` model's answer, and its cross-attention in percent, row by row."""
     folder = RunFolder.open(run)
     recipe = load_recipe("dates")(folder.config["options"])
     _, state = folder.checkpoints.load()

@@ -1,7 +1,7 @@
 """Architecture picture: which part of the package imports which.
 
 `python -m sitebuilder.import_graph` in `docs/` draws `docs/images/architecture.svg` with Graphviz's
-`dot`. The repository contains the picture, so that building the site does not need Graphviz. A test
+`dot`. The repository contains the picture, so building the site does not need Graphviz. A test
 compares the arrows of the picture with the imports.
 """
 
@@ -15,7 +15,7 @@ from .names import PACKAGE, ROOT
 
 PICTURE = ROOT / "docs" / "images" / "architecture.svg"
 
-# Part -> its contents. Helper modules are not listed here, and are left out of the picture.
+# Part -> its contents. Helper modules are not listed, so the picture omits them.
 PARTS = {
     "errors": "got / expected / try",
     "backend": "NumPy, CuPy, strict",
@@ -39,21 +39,21 @@ PARTS = {
     "grader": "build, grade, report",
     "cli": "mta ...",
 }
-# The only circular imports: operators and `backward` need modules that need Tensor.
+# The only circular imports: the operators of Tensor and `backward` need modules that need Tensor.
 KNOT = {("tensor", "ops"), ("tensor", "autograd")}
 
 
 def part_of(parts):
-    """Return the part of a module path: its first folder or file, or "pretrained"."""
+    """Return the part that a module path belongs to: its first folder or file, or "pretrained"."""
     if parts[:2] == ("models", "pretrained"):
         return "pretrained"
     first = parts[0].removesuffix(".py")
-    return "tensor" if first == "methods" else first  # the methods of Tensor
+    return "tensor" if first == "methods" else first  # methods.py adds methods to Tensor
 
 
 @cache  # reads every file of the package
 def edges():
-    """Return a pair (importing part, imported part) for every import, also within functions."""
+    """Return the pairs (importing part, imported part) of all imports, also within functions."""
     found = set()
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
         parts = path.relative_to(ROOT / PACKAGE).parts
@@ -66,7 +66,7 @@ def edges():
 
 
 def _imports(tree, parts):
-    """The names of the package that a file imports, split at the dots."""
+    """Yield the names that a file imports from the package, each as a tuple split at the dots."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             module = tuple((node.module or "").split(".")) if node.module else ()
@@ -86,7 +86,7 @@ def _imports(tree, parts):
 
 
 def drawn_edges():
-    """Return the arrows that do not follow from others, and those of the circular imports."""
+    """Return the arrows to draw: all that do not follow from others, and the circular imports."""
     down = edges() - KNOT
     reach = {part: _reached(part, down) for part in PARTS}
     return {
@@ -107,7 +107,7 @@ def _reached(start, graph):
 
 
 def dot():
-    """The picture in the DOT language of Graphviz."""
+    """Return the picture in DOT, the language of Graphviz."""
     lines = [
         "digraph architecture {",
         '  graph [rankdir=BT, nodesep=0.25, ranksep=0.35, bgcolor="transparent", margin=0]',
@@ -126,7 +126,7 @@ def dot():
 
 
 def edges_of_picture(svg):
-    """The arrows of a picture that `dot` has drawn."""
+    """Return the arrows of a picture that Graphviz's `dot` has drawn."""
     arrows = re.findall(r"<title>(\w+)&#45;&gt;(\w+)</title>", svg)
     return set(arrows)
 

@@ -1,7 +1,8 @@
-"""Folds of lesson pages: hide code and output until a click, and put captions below figures.
+"""Folds of lesson pages: hide code or output until a click, and put captions below figures.
 
-sphinx-gallery puts the code of a cell and its output on the page. `marker` leaves a note before a
-cell, and `fold` moves the code or output that the note names into a <details> element.
+sphinx-gallery puts the code and the output of each cell on the page. `marker` returns a note, which
+is put before a cell that is to be folded. `fold` replaces the note with a <details> element around
+the code or the output.
 """
 
 import re
@@ -13,12 +14,16 @@ _CAPTION = re.compile(r"Figure \d+\.\d+: .*")
 
 
 def marker(what, summary):
-    """Return a reStructuredText note: fold the next cell's "code" or "output", or "end" a fold."""
+    """Return a note as reStructuredText; `what` is "code", "output" or "end".
+
+    "code" folds the code of the next cell. "output" folds its output and everything up to the note
+    "end".
+    """
     return f".. raw:: html\n\n   <!-- fold {what}: {summary} -->"
 
 
 def fold(app, doctree):
-    """Fold the code and output that the notes of a page name, and put captions below figures."""
+    """Replace the notes of a lesson page with <details> elements; put captions below figures."""
     if not app.env.docname.startswith("lessons/"):
         return
     for note in list(doctree.findall(nodes.raw)):
@@ -31,7 +36,7 @@ def fold(app, doctree):
 
 
 def _fold(note, what, summary):
-    """Replace a note by the beginning or the end of a <details> element."""
+    """Replace a note with the beginning or the end of a <details> element."""
     end = nodes.raw("", "</details>", format="html")
     if what == "end":
         note.parent.replace(note, end)
@@ -48,7 +53,7 @@ def _fold(note, what, summary):
 
 
 def _put_captions_below_figures(output):
-    """Move the lines "Figure 9.2: ..." of an output below the figures, which precede it."""
+    """Move the lines "Figure 9.2: ..." of an output below the figures, which precede the output."""
     lines = output.astext().splitlines()
     captions = [line for line in lines if _CAPTION.fullmatch(line)]
     if not captions:

@@ -1,6 +1,7 @@
-"""Lesson pages: convert lessons for sphinx-gallery, with their Markdown as reStructuredText.
+"""Lesson pages: convert lessons to scripts for sphinx-gallery, and Markdown to reStructuredText.
 
-Readers download the lesson itself, and its notebook, in which they write the functions.
+Readers do not download these scripts. They download the lesson itself, and its notebook, in which
+the functions of "Your turn" are empty.
 """
 
 import re
@@ -22,18 +23,18 @@ Lessons
 =======
 
 Each lesson starts with a question, answers it with minimal code and a figure, and shows what goes
-wrong if you leave out the lesson's idea. Read the pages here, or download the script or the
-notebook at the end of a page and change it. Many lessons end with :doc:`exercises </exercises>`.
-Eight lessons form :doc:`the path to a GPT of your own </path>`.
+wrong without the lesson's idea. You can read the pages here, or download the script or the notebook
+at the end of a page and change it. Many lessons end with :doc:`exercises </exercises>`.
+Eight of them are :doc:`the path to a GPT of your own </path>`.
 """
 
 
 def gallery_script(lesson):
     """Convert a lesson to the text of a script in sphinx-gallery's format.
 
-    Answers are filled in and folded, like hints, checks and the code of figures. The output that a
-    reader should predict appears after a click on "Run". Markers in the text tell `lesson_folds.py`
-    what to fold.
+    The script contains the answers. On the page, answers, hints, checks and the code of figures are
+    folded, and so is an output that the reader is to predict, until a click on "Run". The markers
+    in the script tell `lesson_folds.py` what to fold.
     """
     first, *cells = lesson.cells
     _, _, opening = first.text.partition("\n")
@@ -42,8 +43,8 @@ def gallery_script(lesson):
     parts = ['r"""\n' + header.replace('"""', '"\\""') + '\n"""\n']
     turns = {turn.at: turn for turn in lesson.turns}
     known = exercises()
-    to_run = False  # whether the next cell's output is to be predicted
-    is_open = False  # whether the text that explains it follows
+    to_run = False  # whether the reader is to predict the next cell's output
+    is_open = False  # whether the explanation of that output is still to come
     for at, cell in enumerate(cells, 1):
         if cell.kind == "code":
             if is_open and "plot" not in cell.tags:
@@ -80,14 +81,14 @@ def gallery_script(lesson):
 
 
 def _until_heading(markdown):
-    """Split Markdown before its first heading."""
+    """Split Markdown before its first heading, and return both parts."""
     lines = markdown.split("\n")
     at = next((i for i, line in enumerate(lines) if line.startswith("#")), len(lines))
     return "\n".join(lines[:at]).strip(), "\n".join(lines[at:])
 
 
 def _folded(markdown, kind):
-    """Text that is hidden until the reader clicks on its heading."""
+    """Return reStructuredText that is hidden until the reader clicks on its heading."""
     heading, _, text = markdown.partition("\n")
     summary = heading.lstrip("# ")
     start = f".. raw:: html\n\n   <details class='{kind}'><summary>{summary}</summary>\n\n"
@@ -100,7 +101,7 @@ def _comment(rst):
 
 
 def path_page(readme):
-    """The page of the path to a GPT, from that section of lessons/README.md."""
+    """Return the page "The path to a GPT", made from that section of lessons/README.md."""
     start = readme.index("## The path to")
     section = readme[start + 1 : readme.index("\n## ", start)]  # its heading is the page's title
     section = section.replace("[docs/build.md](../docs/build.md)", "[the guide](build.html)")

@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 LETTERS = {"∂": "&#x02202;", "∞": "&#x0221E;"}
 SLASH = "<mo>&#x0002F;</mo>"
 
-# The browser's fonts may lack mathematical characters, so this font is copied to the site.
+# The fonts of a browser may lack mathematical characters, so the site contains this font.
 FONT = Path(ziamath.__file__).parent / "fonts" / "STIXTwoMath-Regular.ttf"
 
 
@@ -27,7 +27,7 @@ def to_mathml(latex, display=False):
     latex = re.sub(r"\s+", " ", latex).strip()
     if display and r"\\" in latex and r"\begin" not in latex:
         latex = rf"\begin{{align*}}{latex}\end{{align*}}"
-    latex = re.sub(r"(\\(?:begin|end)){aligned}", r"\1{align*}", latex)  # which it supports
+    latex = re.sub(r"(\\(?:begin|end)){aligned}", r"\1{align*}", latex)  # which is supported
     mathml = latex2mathml.converter.convert(latex, display="block" if display else "inline")
     for letter in LETTERS.values():
         mathml = mathml.replace(f"<mo>{letter}</mo>", f"<mi>{letter}</mi>")
@@ -53,7 +53,7 @@ def visit_inline(translator, node):
 
 
 def visit_display(translator, node):
-    """Write a displayed formula; a wide formula scrolls within its box."""
+    """Write a displayed formula, in a box that scrolls if the formula is too wide."""
     translator.body.append(f'<div class="formula">{_convert(node, display=True)}</div>\n')
     raise nodes.SkipNode
 

@@ -20,7 +20,7 @@ ROOT = Path(importlib.import_module(PACKAGE).__file__).resolve().parent.parent
 
 
 class UnknownNameError(LookupError):
-    """A name that is not in the package, or that does not have a line."""
+    """Raised for a name that is not in the package, or whose line cannot be found."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Place:
 
     @property
     def short(self):
-        """File and line without the folder of the package."""
+        """File and line, such as "ops/softmax.py:36", without the folder of the package."""
         return str(self).removeprefix(f"{PACKAGE}/")
 
     @property
@@ -49,8 +49,9 @@ class Place:
 def locate(name):
     """Find the line of `name`, such as "nn.Linear" or "ops.softmax.Softmax.backward".
 
-    For classes, functions, methods and properties this is the line of the definition, even if
-    `name` is an imported name. For other values it is the assignment, and for modules line 1.
+    For classes, functions, methods and properties, this is the line of the definition, even if
+    another module imports the name. For other values, it is the line of the assignment, and for
+    modules line 1.
     """
     module, rest = _module(f"{PACKAGE}.{name}")
     found, owner, last = module, None, name.rpartition(".")[2]
@@ -101,7 +102,7 @@ def _definition(found, name):
     except (OSError, TypeError):
         raise UnknownNameError(f"the source of {name} is unavailable") from None
     for number, line in enumerate(lines, first):
-        if re.match(r"\s*(async def|def|class) ", line):  # below the decorators
+        if re.match(r"\s*(async def|def|class) ", line):  # after the decorators
             return _place(inspect.getsourcefile(found), number)
     raise UnknownNameError(f"{name} is defined without def or class")
 

@@ -1,4 +1,4 @@
-"""numpydoc's template: compile it once, not again for each of 6,000 docstrings."""
+"""Compile numpydoc's template once; numpydoc itself compiles it for each of 6,000 docstrings."""
 
 import functools
 
@@ -8,23 +8,23 @@ from numpydoc import docscrape_sphinx
 
 
 class CompiledOnce(BytecodeCache):
-    """Compiled templates, kept in memory."""
+    """Cache of compiled templates in memory."""
 
     def __init__(self):
         self.code = {}
 
     def load_bytecode(self, bucket):
-        """Give a template its code if it has been compiled before."""
+        """Load the code of a template if it has been compiled before."""
         if bucket.key in self.code:
             bucket.bytecode_from_string(self.code[bucket.key])
 
     def dump_bytecode(self, bucket):
-        """Keep the code of a template."""
+        """Store the code of a template."""
         self.code[bucket.key] = bucket.bytecode_to_string()
 
 
 def setup(app):
-    """Give the cache to every environment that numpydoc makes."""
+    """Make numpydoc create its template environments with this cache."""
     docscrape_sphinx.SandboxedEnvironment = functools.partial(
         SandboxedEnvironment, bytecode_cache=CompiledOnce()
     )

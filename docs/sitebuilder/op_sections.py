@@ -1,6 +1,6 @@
 """Sections on API pages for the operations of a file: formulas, and links to forward and backward.
 
-Their classes are not public names, but their docstrings contain the derivations.
+The classes of operations are not public names, but their docstrings contain the derivations.
 """
 
 import importlib
@@ -14,14 +14,14 @@ from .names import PACKAGE
 
 
 def _modules():
-    """Names of the modules with operations, without the package."""
+    """Yield the names of the modules in `ops`, without the name of the package."""
     ops = importlib.import_module(f"{PACKAGE}.ops")
     for module in pkgutil.walk_packages(ops.__path__, f"{ops.__name__}."):
         yield module.name.removeprefix(f"{PACKAGE}.")
 
 
 def operations(file):
-    """The operations that a file defines, in order: subclasses of Function with formulas."""
+    """Return a file's operations in order: its subclasses of Function that state a "Backward:"."""
     module = importlib.import_module(f"{PACKAGE}.{file}".rstrip("."))
     found = [
         value
@@ -33,12 +33,12 @@ def operations(file):
 
 
 def files():
-    """The files that define operations."""
+    """Return the names of the files that define operations."""
     return [file for file in _modules() if operations(file)]
 
 
 def section(operation):
-    """The lines of an operation's section."""
+    """Return the lines of an operation's section."""
     name = f"{operation.__module__.removeprefix(PACKAGE + '.')}.{operation.__name__}"
     first, *rest = inspect.getdoc(operation).split("\n")
     heading = f"Backward of {operation.__name__}"

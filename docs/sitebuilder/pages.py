@@ -9,7 +9,7 @@ EXECUTED = re.compile(r"^```\{executed\}\n(.*?)^```$", re.M | re.S)
 
 
 def blocks(page):
-    """The executed code of a Markdown page, block by block."""
+    """Return the code of all {executed} blocks of a Markdown page."""
     return EXECUTED.findall(page)
 
 

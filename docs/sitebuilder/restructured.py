@@ -15,7 +15,7 @@ from mistune.plugins import math
 # Underlines of headings, level by level.
 UNDERLINES = "=-~^"
 
-# A formula within text; as in a notebook, it may continue on the next line.
+# A formula within text. As in a notebook, the formula may continue on the next line.
 MATH = (
     r"\$\$(?P<display_formula>(?:[^$\\]|\\.)+?)\$\$|"
     r"\$(?!\s)(?P<formula>(?:[^$\\]|\\.)+?)(?<!\s)\$(?!\d)"
@@ -23,7 +23,7 @@ MATH = (
 
 
 def _mathematics(markdown):
-    """Plugin for mistune: displayed formulas, and formulas within text."""
+    """Add displayed formulas and formulas within text to mistune, as a plugin."""
 
     def parse(inline, match, state):
         display = match["display_formula"]
@@ -44,7 +44,7 @@ def to_rst(markdown):
 
 
 def plain(markdown):
-    """The words of a Markdown text without markup, on one line."""
+    """Return the words of a Markdown text without markup, on one line."""
 
     def words(tokens):
         for token in tokens:
@@ -59,11 +59,11 @@ def plain(markdown):
 
 
 class UnknownMarkdownError(ValueError):
-    """A Markdown element that is not supported here, such as HTML."""
+    """Raised for a Markdown element that lessons may not use, such as HTML."""
 
 
 def _chosen(kinds, token):
-    """The function that converts a token."""
+    """Return the function in `kinds` that converts a token."""
     if token["type"] not in kinds:
         raise UnknownMarkdownError(f"{token['type']}: {token.get('raw', token)!r}")
     return kinds[token["type"]]
@@ -87,7 +87,7 @@ def _heading(token):
 
 
 def _paragraph(token):
-    """Running text; a formula in `$$` within it becomes a displayed formula."""
+    """Yield the lines of a paragraph; a formula in `$$` becomes a displayed formula."""
     row = []
     for child in token["children"]:
         if child["type"] == "block_math":
@@ -158,7 +158,7 @@ _BLOCKS = {
 
 
 def _inline(tokens):
-    r"""Text with markup; remove `\ ` at the ends of lines, where it would join the lines."""
+    r"""Return text with markup, without `\ ` at the ends of lines, where it would join lines."""
     text = "".join(_chosen(_INLINE, token)(token) for token in tokens)
     return re.sub(r"^\\ |\\ $", "", text, flags=re.M)
 
@@ -168,17 +168,17 @@ def _escaped(text):
 
 
 def _markup(text):
-    r"""Inline markup with `\ ` on both sides, so that letters may directly adjoin it."""
+    r"""Return inline markup with `\ ` on both sides, so that letters may directly adjoin it."""
     return rf"\ {text}\ "
 
 
 def _words(token):
-    """Only the words of the children, because emphasis cannot contain other markup."""
+    """Return the words of the children without markup, which emphasis cannot contain."""
     return _escaped("".join(child.get("raw", " ") for child in token["children"]))
 
 
 def _link(token):
-    """A link; the file of another lesson and `exercise-NN` become links to their pages."""
+    """Convert a link; a lesson's file and `exercise-NN` become links to pages of the site."""
     text, url = _words(token), token["attrs"]["url"]
     lesson = re.fullmatch(r"(?:\./)?(\d\d_\w+)\.py", url)
     if re.fullmatch(r"exercise-\d\d", url):

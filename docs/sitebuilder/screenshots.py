@@ -17,7 +17,7 @@ SITE = ROOT / "docs" / "_build" / "html"
 IMAGES = ROOT / "docs" / "images"
 WIDTH, HEIGHT, SHOWN = 1200, 760, 960
 
-# Picture -> page, and the distance in pixels by which it is scrolled down.
+# Picture -> (page, distance in pixels by which the page is scrolled down).
 PAGES = {
     "lessons": ("lessons/index.html", 0),
     "lesson": ("lessons/09_why_sqrt_d.html", 1560),
@@ -29,7 +29,7 @@ PAGES = {
 
 
 def saved(png, path):
-    """Write a picture with width SHOWN, and at most as many colors as fit into 150 kB."""
+    """Scale a picture to the width SHOWN, and write it with as many colors as fit into 150 kB."""
     image = Image.open(io.BytesIO(png)).convert("RGB")
     image = image.resize((SHOWN, image.height * SHOWN // image.width), Image.Resampling.LANCZOS)
     rare_ones_too = Image.Quantize.MAXCOVERAGE
@@ -42,7 +42,7 @@ def saved(png, path):
 
 
 def main(names):
-    """Take the named screenshots, or all of them."""
+    """Take the named screenshots, or all if there are no names."""
     from playwright.sync_api import sync_playwright
 
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")

@@ -1,4 +1,4 @@
-"""Search: terms of "Where is it?" as index entries, and a search that finds names first.
+"""Search: add the terms of "Where is it?" to the index, and show matching names first.
 
 `_static/find_by_name.js` compares a query with headings, index entries and names of the API.
 """
@@ -11,12 +11,12 @@ OPS = "api/files/ops."  # pages with the entries of `op_sections.py`
 
 
 class IndexedTerms(SphinxTransform):
-    """Make an index entry of every term in the tables of "Where is it?"."""
+    """Add an index entry for every term in the tables of "Where is it?"."""
 
     default_priority = 700  # before Sphinx collects the index entries
 
     def apply(self):
-        """Put the entries and their targets into the rows."""
+        """Put the index entries and their link targets into the rows."""
         if self.env.docname != "where_is_it":
             return
         for row in self.document.findall(nodes.row):
@@ -26,7 +26,7 @@ class IndexedTerms(SphinxTransform):
 
 
 def _add_entries(term, number):
-    """Add an index entry for each comma-separated term of a row, and their common target."""
+    """Add an index entry for each comma-separated term of a row, and a target before the terms."""
     anchor = f"term-{number}"
     entries = [("single", word.strip(), anchor, "main", None) for word in term.astext().split(",")]
     place = term.parent.index(term)
@@ -35,12 +35,12 @@ def _add_entries(term, number):
 
 
 def pages_with_entries(app, env):
-    """Return pages that Sphinx must write again, because it loses entries of unchanged pages."""
+    """Return pages to write again: Sphinx drops the index entries of pages that did not change."""
     return [page for page in env.found_docs if page == "where_is_it" or page.startswith(OPS)]
 
 
 def add_script(app, pagename, templatename, context, doctree):
-    """Load the script on the search page, before Sphinx's own."""
+    """Load the script on the search page, before Sphinx's own search scripts."""
     if pagename == "search":
         app.add_js_file("find_by_name.js")
 

@@ -1,11 +1,11 @@
-"""Links from Markdown pages to lines of the source, which a program updates.
+"""Source links: update the links from Markdown pages to lines of the source.
 
-The title of a link is the name of its target:
+The title of each link is the dotted name of its target:
 
     [`ops/softmax.py:52`](../minitorch_attn/ops/softmax.py#L52 "ops.softmax.Softmax.forward")
 
-`make -C docs links` looks up every name and updates file and line. A test fails if a link is out of
-date. On the site these links point to the pages of the source files.
+`make -C docs links` looks up every name, and updates the file and the line of its link. A test
+fails if a link is out of date. On the site, these links point to the pages of the source files.
 """
 
 import os
@@ -21,18 +21,18 @@ _PLACE = re.compile(r"`[\w/]+\.py:\d+`")  # a label that is a file and a line
 
 
 def pages():
-    """The Markdown pages that may contain links to the source."""
+    """Return the paths of the Markdown pages that may contain links to the source."""
     found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "lessons" / "README.md"]
     return [page for page in found if page.exists()] + sorted((ROOT / "docs").glob("*.md"))
 
 
 def names(text):
-    """The names that a page links to."""
+    """Return the dotted names that the text of a page links to."""
     return [match["name"] for match in LINK.finditer(text)]
 
 
 def refreshed(text, folder):
-    """Return the text of a page in `folder`, with the current file and line in every link."""
+    """Return the text of a page in `folder` with the current file and line in every link."""
     text = ROLE.sub(lambda match: _link(match["name"], match["label"], folder), text)
     return LINK.sub(lambda match: _link(match["name"], match["label"], folder), text)
 
@@ -48,7 +48,7 @@ def _link(name, label, folder):
 
 
 def as_roles(text):
-    """Replace links by the role {where}, which the site turns into links to its own pages."""
+    """Replace links with the role {where}, which the site turns into links to its own pages."""
 
     def role(match):
         label = match["label"].strip("`")
@@ -59,7 +59,7 @@ def as_roles(text):
 
 
 def main():
-    """Update every link; report names that no longer exist."""
+    """Update every link, and report names that no longer exist."""
     failed = False
     for page in pages():
         before = page.read_text(encoding="utf-8")

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def link(builder, docname, place, text=None):
-    """A link from the page `docname` to a line of the source."""
+    """Return a link from the page `docname` to a line of the source."""
     uri = f"{builder.get_relative_uri(docname, place.page)}#L-{place.line}"
     label = nodes.literal("", text or place.short, classes=["place"])
     return nodes.reference("", "", label, refuri=uri, internal=True)
@@ -40,7 +40,7 @@ class Where(SphinxRole):
         except UnknownNameError as error:
             logger.warning("where: %s", error, location=self.get_location())
             return [nodes.literal("", name)], []
-        self.env.note_dependency(str(ROOT / place.file))  # if the file changes, so may the line
+        self.env.note_dependency(str(ROOT / place.file))  # if the file changes, the line may change
         return [link(self.env.app.builder, self.env.docname, place, shown or None)], []
 
 
@@ -59,13 +59,13 @@ def _add_source_link(app, signature):
     try:
         place = locate(name)
     except UnknownNameError:
-        return  # a documented value that is defined in a table and does not have a line
+        return  # a value that is defined in a table does not have a line of its own
     reference = link(app.builder, app.env.docname, place, "source")
     signature += nodes.inline("", "", reference, classes=["viewcode-link"])
 
 
 def link_printed_places(app, pagename, templatename, context, doctree):
-    """Turn places that code has printed, such as `file.py:12` in a lesson, into links."""
+    """Turn file names with lines that code has printed, such as `file.py:12`, into links."""
     if doctree is not None:
         source = app.builder.get_relative_uri(pagename, f"source/{PACKAGE}/")
 

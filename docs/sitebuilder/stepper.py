@@ -8,7 +8,7 @@ FILE = "stepper_gpt.html"
 
 
 def record(text="attention"):
-    """Record a GPT with two layers that reads a word: the loss and all gradients."""
+    """Record the forward and the backward pass of a GPT with two layers on one word."""
     mt.manual_seed(0)
     tokenizer = mt.data.CharTokenizer.from_text(text)
     ids = mt.tensor(tokenizer.encode(text)[None])  # (batch, token)
