@@ -345,6 +345,7 @@ class TestViT:
         return Summary(model, (1, 3, side, side))
 
     @pytest.mark.parametrize("name", SIZES)
+    @pytest.mark.slow
     def test_sizes_and_flops(self, name):
         width, *_, parameters, at_224, at_384 = self.SIZES[name]
         found = self.counted(name, 224)

@@ -124,6 +124,7 @@ def test_the_page_needs_nothing_else_and_runs_nothing_of_the_text(mta, tiny, tmp
 
 
 @pytest.mark.parametrize("name", ["dates", "t5", "bert"])
+@pytest.mark.slow
 def test_runs_of_the_other_recipes_for_text(mta, name):
     text = {"dates": "3 July 1987", "t5": "sort: bca", "bert": "the class is defined"}[name]
     assert mta("train", name, *SMALL, "--out", "run")[0] in (0, 1)
@@ -142,6 +143,7 @@ def test_runs_of_the_other_recipes_for_text(mta, name):
     assert mta("attn", "run", "--image", __file__)[0] == 1
 
 
+@pytest.mark.slow
 def test_a_run_of_recurrent_models(mta):
     small = [part for part in SMALL if part not in ("--heads", "2")]
     assert mta("train", "seq2seq", *small, "--out", "run")[0] in (0, 1)
@@ -158,6 +160,7 @@ def test_a_run_of_recurrent_models(mta):
 
 
 @pytest.mark.parametrize("name", ["vit", "swin", "mae"])
+@pytest.mark.slow
 def test_runs_on_pictures(mta, name, picture):
     pytest.importorskip("sklearn")
     assert mta("train", name, *SMALL, "--out", "run")[0] in (0, 1)

@@ -65,6 +65,7 @@ def test_a_folder_that_cannot_be_made(code, mta, tiny, monkeypatch, tmp_path):
     assert err.count("\n") == 3 and "  try  " in err
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_during_the_run(mta, tiny, monkeypatch, tmp_path):
     """The third checkpoint does not fit; the first two are there, and the run goes on later."""
     real, calls = os.fsync, []

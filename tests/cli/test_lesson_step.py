@@ -77,6 +77,7 @@ def test_a_number_jumps_and_what_lies_between_runs_once(step):
     assert screen.close() == 0
 
 
+@pytest.mark.slow
 def test_a_slow_cell_is_said_to_be_running(step, tmp_path):
     text = LESSON.replace('print("cell 3', 'import time\ntime.sleep(2.6)\nprint("cell 3')
     (tmp_path / "course" / "01_one.py").write_text(text)

@@ -97,6 +97,7 @@ def test_ctrl_c_after_the_training(mta, tiny, monkeypatch):
 
 
 @posix
+@pytest.mark.slow
 def test_killed_at_any_moment(start, mta, tiny, tmp_path, rng):
     """kill -9 while Python starts, while the run is made, in steps, evaluations and saves."""
     assert mta(*tiny, "--steps", 150, "--out", "whole")[0] == 0
@@ -124,6 +125,7 @@ def test_killed_at_any_moment(start, mta, tiny, tmp_path, rng):
     assert not list(Path("a").rglob(".step-*.tmp"))
 
 
+@pytest.mark.slow
 def test_a_finished_run_can_be_made_longer(mta, tiny):
     assert mta(*tiny, "--steps", 20)[0] == 0
     code, out, err = mta("train", "gpt", "--resume")

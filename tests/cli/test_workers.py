@@ -52,6 +52,7 @@ def test_trains_as_one_process_does(start, mta, text, tmp_path):
 
 
 @needs_mpi
+@pytest.mark.slow
 def test_other_splits_train_as_one_process_does(start, mta, text, tmp_path):
     """A run by tensor goes on by data, in one process, and by sequence."""
     command = ["train", "gpt", "--text", text, *SMALL, "--layers", 2]
@@ -122,6 +123,7 @@ sys.exit(main(sys.argv[1:]))
 
 @needs_mpi
 @pytest.mark.parametrize("error", ["ZeroDivisionError('drawn')", "NumericError('drawn')"])
+@pytest.mark.slow
 def test_an_exception_in_one_worker_ends_all(error, text, tmp_path):
     """It prints the rank and the traceback; what was saved stays."""
     script = tmp_path / "broken.py"
@@ -171,6 +173,7 @@ def test_recipes_refuse_other_splits(recipe, split, possible, mta):
 
 
 @needs_mpi
+@pytest.mark.slow
 def test_errors_are_reported_once(start, text, tmp_path):
     command = ["train", "gpt", "--text", text, *SMALL, "--workers", 3]
     for more, code, message in (

@@ -442,6 +442,7 @@ def test_a_file_that_does_not_run_is_explained(text, name, words, checked):
     assert outcome.wrong.name == name and re.search(words, outcome.wrong.text, re.S)
 
 
+@pytest.mark.slow
 def test_an_endless_loop_ends(tmp_path):
     path = tmp_path / "my_gpt.py"
     step = STEPS[0]

@@ -186,6 +186,7 @@ def shell():
 
 
 @pytest.mark.kernel
+@pytest.mark.slow
 def test_a_check_says_that_the_last_run_of_a_cell_failed(shell, file, capsys, monkeypatch):
     file.write_text(up_to(STEPS[6]), encoding="utf-8")
     shell.run_cell(START)
@@ -225,6 +226,7 @@ def test_a_stub_whose_cell_has_a_syntax_error_is_not_only_called_unwritten(shell
 # Cells run in any order, twice, or in a new kernel
 
 
+@pytest.mark.slow
 def test_cells_run_in_any_order_and_twice(kernel, file, capsys):
     run, names = kernel()
     given = f"@given\n{STEPS[0].given['Value']}"
@@ -363,6 +365,7 @@ def test_functions_of_the_library_do_not_count(kernel):
 
 
 @pytest.mark.parametrize(("number", "old", "new", "name", "words"), SOME_WRONG)
+@pytest.mark.slow
 def test_a_wrong_answer_is_caught(number, old, new, name, words, kernel, file, forks):
     step = STEPS[number - 1]
     file.write_text(up_to(step), encoding="utf-8")
@@ -423,6 +426,7 @@ def test_stopping_the_training_ends_its_process(kernel, file, monkeypatch, capsy
 
 
 @pytest.mark.kernel
+@pytest.mark.slow
 def test_the_unanswered_notebook_says_what_to_write(tmp_path):
     pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")

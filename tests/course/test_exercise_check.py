@@ -99,6 +99,7 @@ return grad_x
 """
 
 
+@pytest.mark.slow
 def test_differences_of_every_entry_do_not_end_on_large_inputs(attempt):
     started = time.monotonic()
     outcome = attempt("26", SOFTMAX_BACKWARD, body(NAIVE), limit=8)
@@ -190,6 +191,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("how", ENDS)
+@pytest.mark.slow
 def test_a_file_that_ends_its_process_or_hangs_fails(how, attempt, no_rules):
     code, words = ENDS[how]
     limit = 2 if how == "hangs" else LIMIT

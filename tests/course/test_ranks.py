@@ -59,6 +59,7 @@ def test_results_and_messages(ranks, capfd):
 
 
 @needs_mpi
+@pytest.mark.slow
 def test_errors_name_the_rank_and_what_to_do():
     with pytest.raises(CommunicationError, match="plus_rank.*is not defined") as caught:
         run_ranks(2, calls_a_function_that_is_not_there)

@@ -9,6 +9,7 @@ PAGE = (ROOT / "docs" / "distributed.md").read_text(encoding="utf-8")
 
 
 @needs_mpi
+@pytest.mark.slow
 def test_the_example_prints_what_the_page_says(tmp_path):
     code, training, split = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
     said, of_splits = re.findall(r"^```text\n(.*?)^```$", PAGE, re.M | re.S)

@@ -69,6 +69,7 @@ def test_an_exception_ends_all_ranks_with_its_traceback_and_rank():
      ("import click; click.command()(lambda: 1 / 0)()", "ZeroDivisionError"),
      ("import click; click.command()(click.Abort)(['--nothing'])", "No such option")],
 )  # fmt: skip
+@pytest.mark.slow
 def test_an_exit_status_ends_all_ranks(leave, text):
     done, _ = ended(f"if d.get_rank() == 2: {leave}\n" + WAIT)
     assert done.returncode != 0 and text in done.stderr
@@ -143,6 +144,7 @@ def processes():
     return os.getpid()
 
 
+@pytest.mark.slow
 def test_run_ranks_fails_with_the_traceback_of_the_rank():
     before = run_ranks(2, processes)
     assert run_ranks(2, processes) == before

@@ -274,6 +274,7 @@ def test_parameter_counts():
             assert sum(p.array.size for p in model.parameters()) == count, name
 
 
+@pytest.mark.slow
 def test_gradients():
     mt.manual_seed(3)
     for training in (False, True):

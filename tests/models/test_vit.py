@@ -68,8 +68,8 @@ def test_parameter_counts(name, count):
         ("B/28", 87, 11.3, 30.5),
         ("B/16", 86, 35.1, 111.3),
         ("L/16", 303, 122.9, 382.8),
-        ("g/14", 1011, 533.1, 1596.4),
-        ("G/14", 1843, 965.3, 2859.9),
+        pytest.param("g/14", 1011, 533.1, 1596.4, marks=pytest.mark.slow),
+        pytest.param("G/14", 1843, 965.3, 2859.9, marks=pytest.mark.slow),
     ],
 )
 def test_table_of_sizes(name, millions, at_224, at_384):

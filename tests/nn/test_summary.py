@@ -102,6 +102,7 @@ VIT = [
 
 
 @pytest.mark.parametrize("name, at_224, at_384", VIT)
+@pytest.mark.slow
 def test_flops_of_vit(name, at_224, at_384):
     build = getattr(mt.models, name)
     for size, published in ((224, at_224), (384, at_384)):

@@ -105,6 +105,7 @@ def test_mutations_differ_and_follow_from_the_seed(kind, tmp_path):
     assert len(set(made)) > 30
 
 
+@pytest.mark.slow
 def test_the_readers_of_the_package():
     """A small part of the campaign: five files for each reader."""
     command = [sys.executable, "-W", "ignore", "-m", "tools.fuzz", "readers"]

@@ -33,6 +33,7 @@ def test_every_builder_has_a_line():
 
 
 @pytest.mark.parametrize("name", [n for n, line in STORED.items() if parameters(line) < LARGE])
+@pytest.mark.slow
 def test_the_table_is_what_the_models_have(name):
     found = model_sizes.row(name)
     assert STORED[name] == f"| `{name}` | " + " | ".join(found[1:]) + " |"

@@ -202,6 +202,7 @@ loop.train(250)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
+@pytest.mark.slow
 def test_killed_at_random_moments_it_ends_as_if_never_interrupted(tmp_path, rng):
     whole = RunFolder.create(tmp_path / "whole", {})
     make_loop(whole).train(250)

@@ -176,6 +176,7 @@ def trains_recipes(names):
 
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.slow
 def test_trains_as_one_process(ranks, split):
     run_ranks(ranks, trains_as_one_process, split)
 
@@ -199,6 +200,7 @@ def test_what_each_worker_keeps(split):
     run_ranks(2, divides, split)
 
 
+@pytest.mark.slow
 def test_recipes_with_a_tensor_split():
     names = {name for name in RECIPES if "tensor" in load_recipe(name).splits}
     assert names == {"gpt", "dates", "t5", "vit", "swin", "mae", "igpt", "mask-predict"}

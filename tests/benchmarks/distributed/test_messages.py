@@ -14,6 +14,7 @@ STORED = command.RESULTS / "distributed-messages.json"
 
 @needs_mpi
 @pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.slow
 def test_a_step_sends_what_the_formulas_say(ranks):
     found = messages.count("w1", (ranks,))["ranks"][str(ranks)]  # compares them
     assert list(found) == list(SCHEMES)

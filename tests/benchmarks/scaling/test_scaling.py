@@ -63,6 +63,7 @@ def test_attention_is_chosen_and_put_back():
     assert (attention_tiled.FROM_SCORES, attention_tiled.FROM_TOKENS) == before
 
 
+@pytest.mark.slow
 def test_memory_of_full_attention_grows_with_the_square_and_of_tiles_does_not():
     def exponent(kind):
         curve = Curve("", "", (), lambda n: gpt_step(context=n, batch=1, width=8, layers=1), kind)

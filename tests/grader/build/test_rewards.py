@@ -23,6 +23,7 @@ def run(folder, *words):
 
 
 @MADE
+@pytest.mark.slow
 def test_before_the_work_is_done_it_says_what_is_missing_in_two_lines(made, tmp_path):
     write_release(made, tmp_path / "release")
     done = run(tmp_path / "release", "reward.py")

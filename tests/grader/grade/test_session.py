@@ -53,6 +53,7 @@ def verdicts(task, code, limit=2.0):
         (b"import ctypes; ctypes.string_at(0)\n", "crashed", "SIGSEGV"),
     ],
 )
+@pytest.mark.slow
 def test_what_cannot_be_imported_costs_two_workers(task, started, code, status, why):
     start = time.monotonic()
     found = verdicts(task, code + RIGHT)

@@ -58,6 +58,7 @@ time.sleep(100)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+@pytest.mark.slow
 def test_no_worker_outlives_a_grader_that_is_killed(number, task, level):
     paths = [str(Path(__file__).resolve().parents[2]), *sys.path]
     command = [sys.executable, "-c", GRADER, str(level), str(task.package_folder)]

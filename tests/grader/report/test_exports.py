@@ -94,6 +94,7 @@ def test_no_hidden_check_is_exported(made):
     assert hidden and not [name for name in hidden if repr(name) in texts]
 
 
+@pytest.mark.slow
 def test_otter_s_cases_pass_with_the_solution_and_fail_without(made, release):
     (release / "tests").mkdir(exist_ok=True)
     for name, text in otter(made.checks).items():
@@ -160,6 +161,7 @@ def test_the_notebook_is_valid(made):
     nbformat.validate(nbformat.from_dict(nbgrader(made)))
 
 
+@pytest.mark.slow
 def test_nbgrader_s_cells_pass_with_the_solution_and_fail_without(made, release):
     cells = [cell for cell in nbgrader(made)["cells"] if cell["cell_type"] == "code"]
     for files, wanted in ((starter_files(made), False), (solution_files(made), True)):

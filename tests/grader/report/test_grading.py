@@ -154,6 +154,7 @@ def start(task, folder, out):  # noqa: F811
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_kill_9_half_way_loses_none(task, tmp_path):  # noqa: F811
     names = {f"student{k:02d}": RIGHT if k % 3 else WRONG for k in range(12)}
     folder, out = hand_in(tmp_path / "in", **names), tmp_path / "out"

@@ -121,6 +121,7 @@ def test_the_csv_says_which_folder_it_was(mta, tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_other_checks_grade_everybody_again(mta, task, folder, tmp_path):  # noqa: F811
     out = tmp_path / "out"
     mta.made["task"] = replace(task, digest="one")

@@ -106,6 +106,7 @@ def refused(mta, tmp_path, *folders, told):
 
 
 @pytest.mark.parametrize("of", [1, 2, 3, 11])
+@pytest.mark.slow
 def test_the_merged_files_are_those_of_one_run(of, course, mta, tmp_path):
     one, out = course.grade("one"), tmp_path / "merged"
     shards = course.shards(of)
@@ -424,6 +425,7 @@ def test_the_run_of_an_earlier_class_is_a_seed_file(course, mta, tmp_path):
     assert compare(one, tmp_path / "m")["different"] == []
 
 
+@pytest.mark.slow
 def test_every_submission_is_in_exactly_one_shard():
     slugs = [run.slug(f"student {number}") for number in range(2_000)]
     for of in (1, 2, 3, 8, 2_500):

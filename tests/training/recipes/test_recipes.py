@@ -140,6 +140,7 @@ def test_a_run_from_beginning_to_end(name, tmp_path):
     assert recipe.last_words(run.path) and recipe.facts()
 
 
+@pytest.mark.slow
 def test_a_resumed_run_equals_an_unbroken_one(name, tmp_path):
     whole = RunFolder.create(tmp_path / "whole", {})
     recipe = make(name, dropout=0.1)
