@@ -357,9 +357,9 @@ assert ranks[0]["owners"] == [owner_of(i, sizes, 3) for i in range(len(sizes))]
 
 # %% [markdown]
 # The resulting weights equal those of one process with AdamW. The shares are unequal: this small
-# model has one matrix that is larger than all other parameters together, and the library does not
-# cut parameters. The paper cuts the parameters at any place, which would give equal shares. A deep
-# model has many matrices of equal size, so the imbalance does not matter.
+# model has one matrix that is larger than all other parameters combined, and the library does not
+# split a parameter. The paper splits the parameters at arbitrary points, so its shares are equal.
+# A deep model has many matrices of equal size, so the imbalance does not matter.
 #
 # `DistributedDataParallel` averages *all* gradients on all ranks, and then each owner broadcasts
 # its new weights. This is simpler than an update between two halves of an all-reduce, and works

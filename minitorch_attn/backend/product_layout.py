@@ -161,7 +161,7 @@ def plan(a_shape, a_steps, b_shape, b_steps):
 
 
 def _broadcast(a_lead, a_steps, b_lead, b_steps):
-    """Return the shape to which two batches broadcast, and the strides of each along its axes."""
+    """Return the broadcast shape of two batches, and the strides of each batch in this shape."""
     ndim = max(len(a_lead), len(b_lead))
     pairs = []
     for lead, steps in ((a_lead, a_steps), (b_lead, b_steps)):

@@ -177,7 +177,7 @@ def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_
 
 @names_arguments
 def broadcast(tensor, src=None, group=None, async_op=False, group_src=None):
-    """Copy the tensor of rank `src` into the tensor of every rank.
+    """Copy the tensor on rank `src` into the tensor of every rank.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def all_gather_into_tensor(output, input, group=None, async_op=False):
     Parameters
     ----------
     output : Tensor of shape (ranks * n, ...) or (ranks, n, ...)
-        Receives the tensor of rank 0, then the tensor of rank 1, and so on.
+        Receives the tensor on rank 0, then the tensor on rank 1, and so on.
     input : Tensor of shape (n, ...)
         This rank's tensor.
     group : ProcessGroup, optional
@@ -249,7 +249,7 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
     Parameters
     ----------
     tensor_list : list of Tensor
-        Outputs; entry r receives the tensor of rank r.
+        Outputs; entry r receives the tensor on rank r.
     tensor : Tensor
         This rank's tensor.
     group : ProcessGroup, optional

@@ -310,13 +310,13 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None):
 
 @names_arguments
 def broadcast(tensor, src=None, group=None, group_src=None):
-    """Return a copy of the tensor of rank `src`. The graph records the operation.
+    """Return a copy of the tensor on rank `src`. The graph records the operation.
 
     Parameters
     ----------
     tensor : Tensor
-        Values on rank `src`. On the other ranks, a tensor of the same shape, which gets the
-        gradient 0.
+        Tensor to copy, on rank `src`. On the other ranks, a tensor of the same shape, whose
+        gradient is 0.
     src : int, optional
         Sender's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional

@@ -177,7 +177,7 @@ class MpiEngine:
         return self._run("Reduce_scatter_block", array, output, self._op(op), later=later)
 
     def broadcast(self, array, src, later=False):
-        """Replace `array` on every rank with the array of rank `src`."""
+        """Replace `array` on every rank with the array on rank `src`."""
         return self._run("Bcast", self._bytes(array), src, later=later)
 
     def all_gather(self, output, array, later=False):

@@ -167,7 +167,7 @@ class NcclEngine:
         return self._run("reduceScatter", *what, later=later)
 
     def broadcast(self, array, src, later=False):
-        """Replace `array` on every rank with the array of rank `src`."""
+        """Replace `array` on every rank with the array on rank `src`."""
         place, byte = address(array), self.nccl.NCCL_UINT8
         return self._run("broadcast", place, place, array.nbytes, byte, src, later=later)
 

@@ -56,7 +56,7 @@ def all_gather_object(object_list, obj, group=None):
 
 @names_arguments
 def broadcast_object_list(object_list, src=None, group=None, group_src=None):
-    """Copy the objects in the list of rank `src` into the list of every rank.
+    """Copy the objects in the list on rank `src` into the list of every rank.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ class Ring:
             self.rank, self.size = get_rank(group), get_world_size(group)
 
     def visit(self, *arrays):
-        """Yield (source, arrays of rank `source`) for every rank, starting with this rank.
+        """Yield (source, arrays on rank `source`) for every rank, starting with this rank.
 
         While the caller computes with these arrays, `visit` sends them to the next rank and
         receives the next arrays. One message contains all arrays of a rank. The arrays must have
