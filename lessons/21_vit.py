@@ -248,7 +248,7 @@ assert (mine - library).abs().max().item() < 1e-5
 #
 # ## Training on digits
 #
-# The next cell trains this small model on the digits of 8 x 8 pixels.
+# The next cell trains this small model on images of digits, 8 x 8 pixels each.
 
 # %%
 steps = pick(300, 200)

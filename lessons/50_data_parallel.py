@@ -201,9 +201,10 @@ def all_steps(function, held):
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: a step of the reduce-scatter
 #
-# Write `reduce_step(held, step)` with NumPy. `held` of shape (rank, part, number) has what every
-# rank holds before this step. Return what every rank holds after it, in the same shape. All ranks
-# send at the same time, and a rank keeps the part that it sends. `held` must not change.
+# Write `reduce_step(held, step)` with NumPy. `held` contains the parts of all ranks before this
+# step, and has the shape (rank, part, number). Return the parts of all ranks after the step, in an
+# array of the same shape. All ranks send at the same time, and a rank keeps a copy of the part that
+# it sends. `held` must not change.
 #
 # *Hint:* Rank $r$ sends part $(r - 1 - s) \bmod N$ to rank $(r + 1) \bmod N$. Read from the old
 # array, and add to a copy.
@@ -211,7 +212,7 @@ def all_steps(function, held):
 
 # %% tags=["answer"]
 def reduce_step(held, step):
-    """Return what every rank holds after a step, shape (rank, part, number)."""
+    """Return the parts of all ranks after a step, in an array (rank, part, number)."""
     ranks, after = len(held), held.copy()
     for rank in range(ranks):
         part = (rank - 1 - step) % ranks

@@ -33,10 +33,14 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def parsed(site):
+def pages(site):
     files = sorted(site.rglob("*.html"))
-    files = [path for path in files if "_static" not in path.relative_to(site).parts]
-    return {path: Page(path.read_text(encoding="utf-8")) for path in files}
+    return [path for path in files if "_static" not in path.relative_to(site).parts]
+
+
+@pytest.fixture(scope="module")
+def parsed(pages):
+    return {path: Page(path.read_text(encoding="utf-8")) for path in pages}
 
 
 def test_the_pages_are_there(site, parsed):
@@ -120,7 +124,7 @@ def test_places_that_a_lesson_prints_are_links(site):
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_every_page_in_a_browser(site, parsed, browser, part):
+def test_every_page_in_a_browser(site, pages, browser, part):
     """It loads, complains about nothing, asks for nothing but files, and fits 400 pixels."""
     tab = new_tab(browser, viewport={"width": 400, "height": 800})
     problems, requests, name = [], [], None
@@ -132,7 +136,7 @@ def test_every_page_in_a_browser(site, parsed, browser, part):
             message.type in ("error", "warning") and problems.append((name, message.text))
         ),
     )
-    for path in list(parsed)[part::PARTS]:
+    for path in pages[part::PARTS]:
         name = path.relative_to(site).as_posix()
         tab.goto(path.as_uri(), wait_until="load")
         width = tab.evaluate("document.documentElement.scrollWidth")
