@@ -211,7 +211,7 @@ def all_steps(function, held):
 
 # %% tags=["answer"]
 def reduce_step(held, step):
-    """Return what every rank holds after a step, shape (rank, part, number)."""
+    """Return the parts of every rank after a step, shape (rank, part, number)."""
     ranks, after = len(held), held.copy()
     for rank in range(ranks):
         part = (rank - 1 - step) % ranks
