@@ -193,7 +193,7 @@ with fails(mt.errors.ShapeError):
 
 # %% tags=["answer"]
 def expanded_strides(x, new_shape):
-    """Return the strides, one for each axis of new_shape, that repeat x without a copy."""
+    """Return strides that repeat x without a copy, one stride for each axis of new_shape."""
     missing = len(new_shape) - x.ndim
     result = [0] * missing
     for size, step, new_size in zip(x.shape, strides(x), new_shape[missing:], strict=True):
@@ -272,7 +272,7 @@ assert wrong.shape == (4,) and not np.allclose(wrong, g.numpy().sum(axis=0))
 
 # %% tags=["answer"]
 def unbroadcast(grad, shape):
-    """Return grad, summed over the axes that broadcasting repeated, as an array of this shape."""
+    """Sum grad over the axes that broadcasting repeated. Return an array with the given shape."""
     missing = grad.ndim - len(shape)
     repeated = list(range(missing))
     for axis, size in enumerate(shape):

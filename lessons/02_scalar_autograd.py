@@ -103,7 +103,7 @@ print("3 * -2: the product and its two slopes", library_slopes(lambda a, b: a * 
 
 # %% tags=["answer"]
 def divide(a, b):
-    """Return the quotient, its slope with respect to a, and its slope with respect to b."""
+    """Return a / b, and the slopes of a / b with respect to a and b."""
     y = a / b
     slope_a = 1 / b
     slope_b = -y / b
@@ -155,7 +155,7 @@ print(f"loss = a b + a a = {loss.data}   d loss/d a = b + 2 a = {by_hand[loss, a
 
 # %% tags=["answer"]
 def slope_by_paths(end, source):
-    """Return the derivative of end with respect to source, both Values, as a number."""
+    """Return the derivative of the Value `end` with respect to the Value `source`, as a number."""
     if end is source:
         return 1.0
     total = 0.0
@@ -258,7 +258,7 @@ def train_step(network, examples, rate):
 
 # %%
 def code_lines(thing):
-    """Count the lines of a function, or of a class: its `class` line and its methods."""
+    """Count the nonempty lines of a function, or of a class (`class` line and methods)."""
     is_class = inspect.isclass(thing)
     functions = set(filter(inspect.isfunction, vars(thing).values())) if is_class else {thing}
     lines = [line for function in functions for line in inspect.getsourcelines(function)[0]]
@@ -309,7 +309,7 @@ assert np.allclose(mine, library, rtol=1e-9, atol=1e-12)
 
 # %%
 def slope_by_backward(end, source):
-    """Return the derivative of end with respect to source, computed from the end."""
+    """Return the derivative of end with respect to source, computed backward from `end`."""
     for value in [source, *in_order(end)]:
         value.grad = 0.0
     backward(end)
@@ -336,7 +336,7 @@ print(f"{len(chain)} values, dy/dx = {slope_by_backward(y, x):.4f}")
 
 # %% tags=["answer"]
 def forward_slopes(order, source):
-    """Return the derivative of each Value of order with respect to source, a list of numbers."""
+    """Return a list with the derivative of each Value in `order` with respect to `source`."""
     slopes = {}
     for value in order:
         total = 0.0
@@ -371,7 +371,7 @@ check(
 
 # %%
 def scalar_product(n):
-    """Run forward and backward of sum(A B); return the number of operations."""
+    """Run the forward and backward pass of sum(A B). Return the number of operations."""
     A = [[Value(random.random()) for _ in range(n)] for _ in range(n)]
     B = [[Value(random.random()) for _ in range(n)] for _ in range(n)]
     total = Value(0.0)
@@ -390,7 +390,7 @@ def array_product(n):
 
 
 def speed(product, n, repeats):
-    """Return the product's operations per second in both passes, the best of several runs."""
+    """Time both passes of a product. Return the operations per second of the fastest run."""
     best = math.inf
     for _ in range(repeats):
         start = time.perf_counter()

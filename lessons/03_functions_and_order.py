@@ -94,7 +94,7 @@ def library_gradients(f, grad_y, *arrays):
 
 # %% tags=["answer"]
 def matmul_backward(grad_y, a, b):
-    """Return dL/da and dL/db of y = a @ b, arrays of the shapes of a and b."""
+    """Return dL/da and dL/db for y = a @ b. The gradients have the shapes of a and b."""
     grad_a = grad_y @ b.swapaxes(-1, -2)
     grad_b = a.swapaxes(-1, -2) @ grad_y
     return grad_a, grad_b
@@ -243,7 +243,7 @@ POSITIONS |= {"s": (4, 1), "L": (5, 1)}
 
 
 def draw_graph(axes, order, title):
-    """Draw the graph with the position of each node in the order, counted from 1."""
+    """Draw the graph. Label each node with its position in `order`, counted from 1."""
     turn = {names[node]: number for number, node in enumerate(order, 1)}
     for node in order:
         for edge in node.edges:
@@ -310,7 +310,7 @@ assert np.allclose(wrong[h.grad_fn], grads[h.grad_fn])  # complete in the end, b
 
 # %%
 def backward_by_paths(node, grad, grads):
-    """Compute the same gradients path by path; return the number of backward calls."""
+    """Compute the gradients path by path into `grads`. Return the number of backward calls."""
     grads[node] = grads.get(node, 0.0) + grad
     if not node.edges:
         return 0

@@ -86,7 +86,7 @@ def library_gradients(f, *inputs):
 
 # %% tags=["answer"]
 def numeric_gradient(f, x, h):
-    """Return the gradient of the number f(x), an array of the shape of x."""
+    """Return the gradient of the number f(x). The gradient has the shape of x."""
     gradient = np.empty_like(x)
     for place in np.ndindex(x.shape):
         above, below = x.copy(), x.copy()
@@ -166,7 +166,7 @@ check(
 
 # %%
 def tensor_gradient(fn, inputs, which, cotangent, h):
-    """Return central differences of sum(cotangent * fn(*inputs)) for one of the inputs."""
+    """Return central differences of sum(cotangent * fn(*inputs)) with respect to inputs[which]."""
     entries = inputs[which].numpy().reshape(-1)  # shares memory with the tensor
     found = np.empty_like(entries)
     for i, start in enumerate(entries.copy()):
@@ -212,7 +212,7 @@ def gradient_errors(fn, inputs, h=1e-5, plain_sum=False):
 
 # %% tags=["answer"]
 def slope_along(f, inputs, directions, h):
-    """Return how fast the number f(*inputs) changes if all inputs move along their directions."""
+    """Return the slope of the number f(*inputs) when each input moves along its direction."""
     above = [x + h * d for x, d in zip(inputs, directions, strict=True)]
     below = [x - h * d for x, d in zip(inputs, directions, strict=True)]
     return (f(*above) - f(*below)) / (2 * h)

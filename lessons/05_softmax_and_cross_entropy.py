@@ -128,7 +128,7 @@ check(
 
 # %%
 def through_jacobian(p, grad_p):
-    """Return J grad_p for each row of p (..., class), with the full matrices J."""
+    """Return J grad_p for each row of p (..., class). This builds the full Jacobian matrices J."""
     jacobian = np.eye(p.shape[-1]) * p[..., None] - p[..., :, None] * p[..., None, :]
     return (jacobian @ grad_p[..., None])[..., 0]
 
@@ -162,7 +162,7 @@ print(f"a row of 1024 weights: J has {1024**2:,} entries, p has {1024:,}")
 
 # %% tags=["answer"]
 def softmax_backward(p, grad_p):
-    """Return dL/dx for p = softmax(x) along the last axis, an array of the shape of p."""
+    """Return dL/dx for p = softmax(x) along the last axis. The gradient has the shape of p."""
     weighted = p * grad_p
     mean = weighted.sum(axis=-1, keepdims=True)  # (..., 1)
     return p * (grad_p - mean)

@@ -135,7 +135,7 @@ def train(hidden, own_context, steps, rate=5e-3):
 
 
 def right_digits(model, length, size=400):
-    """Return a (size, length) array, True where a digit of a new source is written correctly."""
+    """Test the model on new sources. Return a (size, length) array: True for correct digits."""
     source, given, target = digit_batch(np.random.default_rng(1), length, size)
     with mt.no_grad():
         return (model(source, given).argmax(-1) == target).numpy()
@@ -214,7 +214,7 @@ assert whole[0] < 0.05 and whole[2] > 0.8
 
 # %%
 def change_of_context(model, position, length=12, size=400):
-    """Return how far c moves on average if the digit at `position` is replaced."""
+    """Return the mean distance that c moves when the digit at `position` is replaced."""
     source = np.random.default_rng(2).integers(0, 10, (size, length))
     other = source.copy()
     other[:, position] = (other[:, position] + np.random.default_rng(3).integers(1, 10, size)) % 10
@@ -257,7 +257,7 @@ show(
 
 # %%
 def last_state(z, candidates):
-    """Return the last state for gates z (token,) and candidates (token, features), from 0."""
+    """Start at 0. Return the last state for gates z (token,) and candidates (token, features)."""
     h = 0 * candidates[0]
     for gate, candidate in zip(z.unbind(0), candidates.unbind(0), strict=True):
         h = (1 - gate) * candidate + gate * h

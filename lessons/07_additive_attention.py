@@ -241,7 +241,7 @@ model = train(pick(600, 350))
 
 
 def on_antidiagonal(weights):
-    """Return the mean anti-diagonal weight and the share of rows with their maximum there."""
+    """Return the mean weight on the anti-diagonal, and the share of rows with the maximum on it."""
     flipped = weights[:, ::-1]
     hits = flipped.argmax(axis=1) == np.arange(len(weights))
     return np.trace(flipped) / len(weights), hits.mean()
@@ -336,7 +336,7 @@ assert right > 0.85 and weight < 0.5
 
 # %%
 def share_changed(model, place=5, size=300):
-    """Return, for each j, how often patching h_j changes the digit written for `place`."""
+    """For each j, return the share of sources where patching h_j changes the digit for `place`."""
     source, given, _ = digit_batch(np.random.default_rng(4), LONGEST, size)
     other = source.clone()
     other[:, place - 1] = (other[:, place - 1] + 3) % 10

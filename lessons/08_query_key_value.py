@@ -188,7 +188,7 @@ check(
 
 # %%
 def causal_softmax(scores):
-    """Return the softmax along the last axis with all later keys masked, for a tensor."""
+    """Return the softmax of a tensor along the last axis, with later keys masked."""
     future = mt.ones(scores.shape[-2:]).triu(1) == 1  # True above the diagonal
     return mt.softmax(scores.masked_fill(future, -math.inf), -1)
 
@@ -214,7 +214,7 @@ assert np.allclose(library.numpy(), causal @ V)
 
 # %% tags=["answer"]
 def hide_future(weights):
-    """Return the weights without the future, each row with the sum 1, shape (..., word, word)."""
+    """Set the weights of later words to 0, and make each row sum to 1. Shape: (..., word, word)."""
     visible = weights.tril()
     total = visible.sum(-1, keepdim=True)  # (..., word, 1)
     return visible / total
@@ -364,7 +364,7 @@ assert np.diag(deck_softmax).min() > 0.93  # the deck's largest weight is 0.7
 
 # %% tags=["answer"]
 def divisor(scores, weights):
-    """Return c with weights = softmax(scores / c) for each row, shape (row,)."""
+    """Return the number c of each row for which weights = softmax(scores / c), shape (row,)."""
     spread = scores.max(axis=-1) - scores.min(axis=-1)
     ratio = weights.max(axis=-1) / weights.min(axis=-1)
     return spread / np.log(ratio)

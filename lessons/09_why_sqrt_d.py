@@ -145,7 +145,7 @@ check(
 
 # %%
 def measures(p):
-    """Return mean largest weight, mean effective number of keys, median norm of the Jacobian."""
+    """Return mean largest weight, mean effective number of keys, and median Jacobian norm."""
     entropy = -(p * np.log(p + 1e-300)).sum(axis=-1)
     # |diag(p) - p p^T|^2 = sum p^2 - 2 sum p^3 + (sum p^2)^2, without building the matrix
     squares = (p**2).sum(axis=-1)

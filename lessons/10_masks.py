@@ -96,7 +96,7 @@ def attention(x, mask):
 
 
 def leak(run, x):
-    """Return how far the outputs before the last one move when the last token changes."""
+    """Change the last token. Return the largest change of the outputs at earlier tokens."""
     changed = x.clone()
     changed[-1] = 5.0
     return (run(x) - run(changed))[:-1].abs().max().item()
@@ -441,7 +441,7 @@ for name in ("softmax of -inf", "masked_softmax"):
 
 # %% tags=["answer"]
 def safe_softmax(scores, bias):
-    """Return the weights of the visible keys, 0 in rows without any, shape (query, key)."""
+    """Return the weights (query, key) of visible keys. Rows without visible keys are 0."""
     has_key = (bias == 0).any(-1, keepdim=True)  # (query, 1)
     bias = bias.masked_fill(~has_key, 0.0)  # an empty row is not masked
     return mt.softmax(scores + bias, -1) * has_key

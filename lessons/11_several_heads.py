@@ -406,7 +406,7 @@ assert (wrong_merge(wrong_split(x, 2)) == x).all()  # the round trip does not de
 
 # %%
 def depends(split, merge, tokens=8, heads=2, width=8):
-    """Return (output token, input token), True where the output changes with the input."""
+    """Return bool (output token, input token): True where the output depends on the input."""
     mt.manual_seed(0)
     x = mt.randn(1, tokens, width, requires_grad=True)
     pieces = split(x, heads)  # the same pieces serve as query, key and value

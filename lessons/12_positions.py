@@ -209,7 +209,7 @@ print(bias(5).detach().numpy())
 
 # %% tags=["answer"]
 def bias_gradient(gradient, farthest):
-    """Return the gradient of the numbers, shape (2 * farthest + 1,)."""
+    """Return the gradient of the number for each distance, shape (2 * farthest + 1,)."""
     places = np.arange(len(gradient))
     distance = np.clip(places - places[:, None], -farthest, farthest)  # (query, key): j - i
     numbers = np.zeros(2 * farthest + 1)

@@ -79,7 +79,7 @@ assert variance < 0.2
 
 # %% tags=["answer"]
 def rms_norm(x, weight, eps):
-    """Return x divided by its root mean square over the features, times weight, shape of x."""
+    """Divide x by its root mean square over the features, then multiply by weight."""
     mean_square = (x**2).mean(-1, keepdim=True)  # (..., 1)
     root = (mean_square + eps).sqrt()
     return x / root * weight
@@ -122,7 +122,7 @@ check(
 
 # %% tags=["answer"]
 def fold(weight, bias, matrix, offset):
-    """Return the matrix (out, in) and the bias (out,) that make weight and bias unnecessary."""
+    """Fold weight and bias into the linear layer. Return a new matrix and a new offset."""
     new_matrix = matrix * weight  # column i times w_i
     new_offset = matrix @ bias + offset
     return new_matrix, new_offset
@@ -238,7 +238,7 @@ show(
 
 # %% tags=["answer"]
 def stack(x, sublayers, norm, pre):
-    """Return the output of all sub-layers with pre-norm or post-norm, shape of x."""
+    """Return the output of all sub-layers with pre-norm or post-norm, same shape as x."""
     for f in sublayers:
         if pre:
             x = x + f(norm(x))

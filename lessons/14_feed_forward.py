@@ -70,7 +70,7 @@ assert same
 
 # %% tags=["answer"]
 def in_parts(x, w1, b1, w2, b2, parts):
-    """Return the network's output, computed in parts of the hidden features, shape (..., d)."""
+    """Return the output, shape (..., d). Compute the hidden features one part at a time."""
     output = b2  # once, not in every part
     pieces = zip(w1.chunk(parts, 0), b1.chunk(parts, 0), w2.chunk(parts, 1), strict=True)
     for rows, offset, columns in pieces:
@@ -357,7 +357,7 @@ show(
 
 # %% tags=["answer"]
 def sign_score(x):
-    """Return |a + b| - |a - b| for tokens (a, b), shape (..., token), with one ReLU layer."""
+    """Compute |a + b| - |a - b| for tokens (a, b) with one ReLU layer. Shape: (..., token)."""
     w1 = mt.tensor([[1, 1], [-1, -1], [1, -1], [-1, 1]], dtype=x.dtype)  # (4, 2)
     w2 = mt.tensor([1, 1, -1, -1], dtype=x.dtype)  # (4,)
     return (x @ w1.T).relu() @ w2

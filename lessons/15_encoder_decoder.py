@@ -282,7 +282,7 @@ for step in range(1, steps + 1):
 
 # %% tags=["answer"]
 def write_greedily(decode, start, end, length):
-    """Return the written ids, 0 after each `end`, shape (batch, length)."""
+    """Return the generated ids, shape (batch, length). The ids after `end` are 0."""
     ids, done = start, start != start  # (batch, 1), nothing is done
     for _ in range(length):
         token = decode(ids)[:, -1:].argmax(-1)  # (batch, 1)

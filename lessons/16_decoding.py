@@ -231,7 +231,7 @@ assert np.abs(drawn - p).max() < 0.015
 
 # %% tags=["answer"]
 def min_p(logits, share):
-    """Return the probabilities of the kept tokens, 0 for the others, shape of logits."""
+    """Return the probabilities of the kept tokens and 0 for all others, same shape as logits."""
     p = logits.softmax(-1)
     kept = p * (p >= share * p.amax(-1, keepdim=True))
     return kept / kept.sum(-1, keepdim=True)
@@ -400,7 +400,7 @@ print("with another last token, the keys of the 39 before it are the same in eve
 
 # %% tags=["answer"]
 def next_context(x, keys, values, wq, wk, wv):
-    """Return the context of the new token, (batch, 1, width), and the longer keys and values."""
+    """Append the new key and value. Return the context (batch, 1, width), keys and values."""
     keys = mt.cat([keys, x @ wk.T], 1)  # (batch, token + 1, width)
     values = mt.cat([values, x @ wv.T], 1)
     scores = x @ wq.T @ keys.transpose(-2, -1) / keys.shape[-1] ** 0.5  # (batch, 1, token + 1)

@@ -224,7 +224,7 @@ assert last < baselines["bigram"]
 
 # %% tags=["answer"]
 def draw(logits, temperature, u):
-    """Return the id drawn with each uniform number u, shape (text,)."""
+    """Draw one id for each uniform number in u, shape (text,)."""
     p = (logits / temperature).softmax(-1)
     ends = p.cumsum(-1)  # (text, vocabulary)
     return (ends <= u.unsqueeze(-1)).sum(-1)

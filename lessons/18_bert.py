@@ -90,7 +90,7 @@ print(len(WORDS), "different words")
 
 # %% tags=["answer"]
 def choose_and_hide(ids, lottery, fate, other):
-    """Return what the model reads and the labels, both of shape (sentence, token)."""
+    """Return the model's input ids and the labels. Both have the shape (sentence, token)."""
     chosen = (lottery < 0.15) & (ids > MASK)
     changed = np.where(fate < 0.8, MASK, np.where(fate < 0.9, other, ids))
     return np.where(chosen, changed, ids), np.where(chosen, ids, -100)
@@ -180,7 +180,7 @@ def make_bert():
 
 
 def train(ways=(0.8, 0.1, 0.1), share=0.15, mask=None, count="hidden"):
-    """Train a model; `count` is "hidden" or "all", the positions that the loss includes."""
+    """Train a model. The loss includes the hidden positions or, with count="all", all positions."""
     model, generator, losses = make_bert(), np.random.default_rng(0), []
     steps = pick(500, 200)
     optimizer = mt.optim.Adam(model.parameters(), lr=8e-3)
@@ -249,7 +249,7 @@ assert plural > 0.9
 
 # %% tags=["answer"]
 def pseudo_log_likelihood(predict, ids):
-    """Return the sum of the log-probabilities of all words, hidden in turn, a number."""
+    """Hide each word in turn. Return the sum of the log-probabilities of the hidden words."""
     places = mt.arange(1, len(ids) - 1)  # not [CLS] and [SEP]
     hidden = places.unsqueeze(1) == mt.arange(len(ids))  # (row, token)
     log_p = predict(mt.where(hidden, MASK, ids)).log_softmax(-1)  # (row, token, word)

@@ -31,7 +31,7 @@ mt.manual_seed(0)
 
 # %%
 def corrupt(words, spans):
-    """Return source and target after hiding the spans, sorted pairs (start, end)."""
+    """Hide the spans, which are sorted pairs (start, end). Return source and target."""
     source, target, at = [], [], 0
     for number, (start, end) in enumerate(spans):
         sentinel = f"<{number}>"
@@ -153,7 +153,7 @@ def example(generator, task=None):
 
 
 def batch(examples, prefix=True):
-    """Return source ids (batch, 5) and labels (batch, 4), -100 after the end of an answer."""
+    """Return source ids (batch, 5) and labels (batch, 4). Labels after an answer's end are -100."""
     sources, labels = [], np.full((len(examples), 4), -100)
     for row, (source, answer) in zip(labels, examples, strict=True):
         ids = [ID[word] for word in source]
@@ -183,7 +183,7 @@ print("decoder reads   ", shift_right(labels)[0].numpy(), "(<pad> starts every a
 
 # %% tags=["answer"]
 def decoder_reads(labels, start):
-    """Return the decoder's input, shape of labels."""
+    """Return the decoder's input, same shape as labels."""
     first = mt.full((len(labels), 1), start, dtype="int64")
     shifted = mt.cat([first, labels[:, :-1]], 1)
     return shifted.masked_fill(shifted == -100, start)
@@ -306,7 +306,7 @@ assert len({tuple(answer) for answer in found}) == 4
 
 # %% tags=["answer"]
 def decoder_bucket(distance):
-    """Return the bucket of each distance, from 0 to 31, shape of distance."""
+    """Return the bucket (0 to 31) of each distance, same shape as distance."""
     far = distance.clamp(min=16)  # no logarithm of 0
     steps = (16 * (far / 16).log() / np.log(128 / 16)).floor().long()
     return mt.where(distance < 16, distance, (16 + steps).clamp(max=31))

@@ -215,7 +215,7 @@ assert share["rollout"] > 100 * has_ink.mean() + 20
 
 # %% tags=["answer"]
 def erase(parts, values, count, noise):
-    """Return the patches with `count` of them replaced in each image, same shape as parts."""
+    """In each image, put noise into the `count` patches that have the largest values."""
     order = np.argsort(-values, axis=1)[:, :count]  # (image, count)
     images = np.arange(len(parts))[:, None]  # (image, 1)
     result = parts.copy()
@@ -261,7 +261,7 @@ check(
 
 # %%
 def erased(order, count):
-    """Return the pictures; in each, noise replaces the first `count` patches of its `order`."""
+    """Return the pictures, with the patches order[i, :count] of picture i replaced by noise."""
     parts, generator = patches(test_pictures).copy(), np.random.default_rng(2)
     for i in range(len(parts)):
         parts[i, order[i, :count]] = 0.2 * generator.random((count, 4, 4))

@@ -124,7 +124,7 @@ def local_attention(query, key, value, k, masked=True):
 
 # %%
 def near(height, width, k):
-    """Return bool (pixel, pixel): True where row and column distance are at most k // 2."""
+    """Return a bool array (pixel, pixel): True if row and column distance are at most k // 2."""
     row, column = np.divmod(np.arange(height * width), width)
     apart = [np.abs(a[:, None] - a[None, :]) <= k // 2 for a in (row, column)]
     return apart[0] & apart[1]
@@ -162,7 +162,7 @@ print("k = 1 returns the values: each pixel sees only itself")
 
 # %% tags=["answer"]
 def dilated_mask(height, width, k, step):
-    """Return which pixels each pixel sees, bool of shape (pixel, pixel)."""
+    """Return a bool array (pixel, pixel) that is True where the first pixel sees the second."""
     row, column = np.divmod(np.arange(height * width), width)
     rows = np.abs(row[:, None] - row[None, :])  # (pixel, pixel)
     columns = np.abs(column[:, None] - column[None, :])

@@ -152,7 +152,7 @@ show(
 
 # %% tags=["answer"]
 def allowed_pairs(size, m, s):
-    """Return which pairs of a window may attend, bool of shape (window, query, key)."""
+    """Return a bool array (window, query, key): True for pairs that may attend."""
     positions = mt.arange(size * size).reshape(size, size, 1)
     positions = partition(mt.roll(positions, [-s, -s], [0, 1]), m)  # (window, token, 1)
     row, column = np.divmod(positions[..., 0].numpy(), size)  # each (window, token)
@@ -423,7 +423,7 @@ assert cases["no mask"][0] > 1e-3  # information leaks between opposite corners
 
 # %%
 def mask_mistakes(roll):
-    """Return how many distant pairs may attend, and how many near pairs may not."""
+    """Return two counts: distant pairs that may attend, and near pairs that may not."""
     row, column = np.divmod(mt.roll(places, [roll * 2] * 2, [0, 1]).numpy(), 8)
     row, column = (partition(mt.tensor(a), 4)[..., 0].numpy() for a in (row, column))
     near = (abs(row[:, :, None] - row[:, None]) < 4) & (

@@ -205,7 +205,7 @@ check(
 
 # %% tags=["answer"]
 def normalize_gradient(x, grad):
-    """Return the gradient of x for y = x / |x| in each row, shape (token, dim)."""
+    """Return dL/dx, shape (token, dim), where y = x / |x| in each row and grad = dL/dy."""
     length = np.sqrt((x * x).sum(-1, keepdims=True))  # (token, 1)
     y = x / length
     along = (grad * y).sum(-1, keepdims=True)  # (token, 1)
@@ -316,7 +316,7 @@ print("bias for a window of 8 x 8:", bias().shape)
 
 # %%
 def truth(size):
-    """Return a bias from 0 to 16 for each offset in a window, larger for nearer tokens."""
+    """Return a bias from 0 to 16 for each offset in a window. Nearer tokens get a larger bias."""
     offsets = np.arange(-size + 1, size)
     distance = np.hypot(offsets[:, None], offsets[None, :])
     return 16 / (1 + np.exp(0.6 * (distance - 4)))

@@ -151,7 +151,7 @@ def scaled(pixels):
 
 
 def forward(model, images, noise):
-    """Do the library's forward pass step by step; return predictions and the hidden mask."""
+    """Run the forward pass step by step. Return the predictions and the mask of hidden patches."""
     batch = len(images)
     rows = mt.arange(batch).unsqueeze(1)
     encoder, decoder = model.encoder, model.decoder
@@ -281,7 +281,7 @@ check(
 
 # %%
 def patch_errors(model, pixels, noise):
-    """Return each patch's squared error for pixels from 0 to 1, and a mask of hidden patches."""
+    """Return the squared error of each patch (pixels from 0 to 1), and a mask of hidden patches."""
     predicted, hidden = forward(model, scaled(pixels), noise)
     return ((predicted - patchify(scaled(pixels), 2)) ** 2).mean(-1) / 16, hidden
 

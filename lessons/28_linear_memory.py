@@ -74,7 +74,7 @@ assert abs(o / total - weights @ values) < 1e-12
 
 # %% tags=["answer"]
 def join_parts(top1, total1, o1, top2, total2, o2):
-    """Return the maximum, the sum and the weighted sum of values over the keys of both parts."""
+    """Join two parts of the keys: return the maximum, the sum and the weighted sum of values."""
     top = mt.maximum(top1, top2)
     scale1, scale2 = (top1 - top).exp(), (top2 - top).exp()  # each (query, 1)
     total = scale1 * total1 + scale2 * total2
@@ -294,7 +294,7 @@ assert tiled < plain / 5 and max(differences) < 1e-4
 
 # %%
 def example(queries, keys, dim):
-    """Return random inputs, their results, the numbers L, and a random output gradient."""
+    """Return random query, key and value, the output, L, and a random output gradient."""
     random = np.random.default_rng(queries)
     query, grad = random.normal(size=(2, queries, dim))
     key, value = random.normal(size=(2, keys, dim))

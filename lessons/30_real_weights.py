@@ -60,7 +60,7 @@ with mt.no_grad():
 
 
 def loss_of(logits):
-    """Return the mean of -log p over all numbers from the third one on, in nats."""
+    """Return the mean of -log p in nats. The first two numbers of each row do not count."""
     top = logits.max(-1, keepdims=True)
     log_p = logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
     right = np.take_along_axis(log_p[:, 1:-1], test[:, 2:, None], -1)
@@ -123,7 +123,7 @@ print(f"{len(tensors)} tensors, {sum(array.size for array in tensors.values()):,
 
 # %% tags=["answer"]
 def from_bfloat16(data, shape):
-    """Return the numbers as a float32 array of the given shape."""
+    """Convert bfloat16 data to a float32 array of the given shape."""
     halves = np.frombuffer(data, "<u2")
     bits = halves.astype("<u4") << 16  # the lower half is 0
     return bits.view("<f4").reshape(shape)
@@ -368,7 +368,7 @@ show(
 
 # %% tags=["answer"]
 def to_by_head(weight, heads):
-    """Return the columns in the order head by head, shape (in, 3 * embed)."""
+    """Reorder the columns head by head, shape (in, 3 * embed)."""
     rows, columns = weight.shape
     parts = weight.reshape(rows, 3, heads, columns // (3 * heads))  # (in, three, head, head_dim)
     return parts.transpose(1, 2).reshape(rows, columns)

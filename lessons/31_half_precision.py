@@ -400,7 +400,7 @@ def vector(tensors):
 
 
 def movement(dtype, masters=False, steps=20):
-    """Return the change of all parameters after some steps with the gradient of this lesson."""
+    """Return the change of all parameters after `steps` SGD steps with the gradient from above."""
     student = copy.deepcopy(model).to(dtype)
     before = vector(student.parameters())
     optimizer = mt.optim.SGD(student.parameters(), lr=1e-3)

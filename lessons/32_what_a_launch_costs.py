@@ -166,7 +166,7 @@ class Memory:
 
 
 def activate(x):
-    """Return GELU by tanh, and its slope. A thread computes both in registers, without memory."""
+    """Return GELU (tanh formula) and its slope. A thread computes both in registers."""
     h = (1 + math.tanh(x * math.sqrt(2 / math.pi) * (1 + 0.044715 * x * x))) / 2
     slope = h + x * h * (1 - h) * 2 * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)
     return x * h, slope
@@ -185,7 +185,7 @@ def compute_slope(i, v, slope):
 
 
 def launch(kernel, threads, *arguments):
-    """Run the kernel in that many threads. A GPU runs thousands of them at the same time."""
+    """Run the kernel once for each thread. A GPU runs thousands of threads at the same time."""
     for thread in range(threads):
         kernel(thread, *arguments)
 
@@ -228,7 +228,7 @@ for name in ("Tile", "bias_and_activation"):
 
 # %%
 def bias_and_activation(block, x, y, u, bias, slope, rows, n):
-    """Do the work of thread (x, y) of a block. Return the indices of its elements."""
+    """Do the work of thread (x, y) of a block. Return the indices of the thread's elements."""
     across = -(-n // 32)
     row, j = block // across * 64, block % across * 32 + x
     if j >= n:
@@ -430,7 +430,7 @@ print(source_of(code, "block_sum"))
 
 # %%
 def block_reduce(values, combine):
-    """Compute `block_sum` or `block_max` of values (thread,): combine is np.add or np.maximum."""
+    """Reduce values (thread,) like `block_sum` (combine=np.add) or `block_max` (np.maximum)."""
     of_warp = []  # the shared memory
     for warp in values.reshape(-1, 32):  # at the same time on a GPU
         for step in (16, 8, 4, 2, 1):
@@ -505,7 +505,7 @@ for length, threads in ((5, 32), (64, 64), (1000, 64), (1000, 256)):
 
 # %% tags=["answer"]
 def warp_max_and_sum(m, s):
-    """Return the maximum and the sum of exponentials of all lanes, each of shape (32,)."""
+    """Combine all lanes. Return the maximum and the sum of exponentials, each of shape (32,)."""
     for step in (16, 8, 4, 2, 1):
         other_m, other_s = m[lanes ^ step], s[lanes ^ step]
         top = np.maximum(m, other_m)
@@ -541,7 +541,7 @@ check(
 
 # %%
 def block_sum_without_barrier(values, order):
-    """Return the result of each warp. values: (thread,); order: the warps as they arrive."""
+    """Return each warp's result for values (thread,). The warps arrive in the given order."""
     of_warp = np.zeros(len(order), values.dtype)
     results = np.zeros(len(order), values.dtype)
     for warp in order:

@@ -135,7 +135,7 @@ CHOICES = {
 
 
 def build(choice):
-    """Return a model for ids 0 to 11: digits, the start, the blank."""
+    """Return a model for ids 0 to 11: ten digits, the start token and the blank."""
     attention, side = None, HIDDEN // 2 if choice == "dot" else HIDDEN  # "dot" needs equal sizes
     if CHOICES[choice] is not None:
         attention = nn.LuongAttention(HIDDEN, 2 * side, **CHOICES[choice])
@@ -149,7 +149,7 @@ def train(choice, steps):
 
 
 def right_digits(model, length, size=300):
-    """Return the share of correct digits for new sources, which have as many blanks as digits."""
+    """Return the share of correct digits for new sources. Half of a source's entries are blanks."""
     rng = np.random.default_rng(1)
     source, given, target = digit_batch(rng, length, size, blanks=length)
     with mt.no_grad():
@@ -296,7 +296,7 @@ PLACES = 6
 
 
 def hunt(rng, size=64):
-    """Return keys (place, next place, bit: concatenated), input bits, target bits, and the tour."""
+    """Return keys, input bits, target bits and tours. A key joins place, next place and bit."""
     order = np.tile(np.arange(PLACES), (size, 1))
     order[:, 1:] = rng.permuted(order[:, 1:], axis=1)  # tours start at place 0
     bits, eye = rng.integers(0, 2, (size, PLACES)), np.eye(PLACES, dtype=np.float32)
@@ -333,7 +333,7 @@ def train_hunter(feeding, steps):
 
 
 def right_bits(model):
-    """Return the share of correct bits at each step of new tours, and one tour with its weights."""
+    """Return each step's share of correct bits on new tours, one tour, and that tour's weights."""
     keys, given, target, order = hunt(np.random.default_rng(5), 500)
     with mt.no_grad():
         scores, weights = model(keys, given)

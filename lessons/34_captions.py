@@ -252,7 +252,7 @@ def train_captioner(model, steps):
 
 # %%
 def exact(model):
-    """Return the share of captions without a mistake, and the weights before each word."""
+    """Return the share of captions without a mistake, and the attention weights for each word."""
     logits, alphas = model(test.images, ids[:, :-1])
     correct = (logits.argmax(-1) == ids[:, 1:]) | (ids[:, 1:] == 0)
     return correct.numpy().all(1).mean(), alphas

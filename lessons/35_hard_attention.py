@@ -112,7 +112,7 @@ check(
 
 # %%
 def all_estimates(scores, rewards, baseline):
-    """Return the gradient estimate for each sampled place, (place, place), and its probability."""
+    """Return the gradient estimate (place, place) for each sampled place, and the probabilities."""
     alpha = mt.softmax(scores.detach(), -1)
     chosen = mt.eye(len(alpha), dtype=mt.float64)
     return (rewards - baseline).unsqueeze(-1) * (chosen - alpha), alpha
@@ -252,7 +252,7 @@ show(figure, "The variance is a parabola in the baseline; no baseline is far fro
 
 # %% tags=["answer"]
 def to_go(log_p):
-    """Return the sums from each word to the end, of shape (sample, word)."""
+    """For each word, return the sum from this word to the last, shape (sample, word)."""
     backwards = log_p.flip(-1)
     return backwards.cumsum(-1).flip(-1)
 
@@ -284,7 +284,7 @@ sequences = mt.tensor(np.array(list(np.ndindex(3, 3, 3)))[:, None])  # (sequence
 
 
 def estimates_of_all(reward_of, baseline):
-    """Return the gradient estimate of each sequence for `W_h.weight`, and its probability."""
+    """For each sequence, return the gradient estimate of `W_h.weight` and the probability."""
     found = decoder.sample(annotations, words, samples=sequences)
     log_p_y = caption_log_p(found.logits, targets.expand(27, 1, 3))  # (sequence, batch, word)
     p = found.log_p_s.sum(-1).exp().flatten().detach()
@@ -344,7 +344,7 @@ class Looker(nn.Module):
         self.score, self.read = nn.Linear(8, 1), nn.Linear(8, 6)
 
     def forward(self, places):
-        """Return the probability of each place, and the log probability of each symbol there."""
+        """Return place probabilities, and the log probability of each symbol at each place."""
         return (
             mt.softmax(self.score(places).squeeze(-1), -1),
             mt.log_softmax(self.read(places), -1),
@@ -435,7 +435,7 @@ def gradient_of_reader(loss):
 
 
 def expected_loss(detached):
-    """Return the expectation of the loss over the places, with constant probabilities."""
+    """Return the loss averaged over the places, weighted by detached probabilities."""
     alpha, log_p = model(places)
     rewards = log_p[mt.arange(16), :, symbol]
     bracket = rewards.detach() if detached else rewards

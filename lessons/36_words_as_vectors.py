@@ -44,7 +44,7 @@ BAT, PLACE_OF_NOUN = ID["bat"], 2
 
 
 def sentences(count, generator, only_bat=False, kind=None):
-    """Return sentences, meanings, and the place of the clue: 0 before the noun, 1 after, 2 both."""
+    """Return sentences, meanings, and clue places: 0 before the noun, 1 after it, 2 both."""
     rows, meanings, kinds = [], [], []
     for number in range(count):
         meaning = number % 2
@@ -126,7 +126,7 @@ check(
 
 # %% tags=["answer"]
 def pair_loss(v, positive, negative):
-    """Return the loss, minus the mean of Eq. 4 over the batch, a scalar."""
+    """Return the loss, a scalar: the negative mean of Eq. 4 over the batch."""
     score = (positive * v).sum(-1)  # (batch,)
     scores = (negative * v.unsqueeze(1)).sum(-1)  # (batch, k)
     return -(F.logsigmoid(score) + F.logsigmoid(-scores).sum(-1)).mean()
@@ -306,7 +306,7 @@ assert loss.item() < 2.5
 
 # %%
 def vectors_of_bat(rows):
-    """Return the vectors of the word "bat" in each sentence, by model."""
+    """Return {model: vectors of the word "bat", one for each sentence}."""
     with mt.no_grad():
         layers = elmo(character_ids(rows, 10))  # (layer, sentence, token, 2 * embed)
         mixed = ScalarMix(3)(layers)[:, PLACE_OF_NOUN].numpy()

@@ -116,7 +116,7 @@ assert (outputs[3] - examples[3]).abs().max() > 0.5
 
 # %% tags=["answer"]
 def two_losses(p, r):
-    """Return the expected losses of dropping feature 2 and of sharing, of shape (case, 2)."""
+    """Return the expected loss of dropping feature 2, and of sharing. Shape: (case, 2)."""
     variance = p / 3 - (p / 2) ** 2
     dropped = r * variance
     shared = (1 + r) * p**2 / 6
@@ -150,7 +150,7 @@ check(
 
 # %%
 def train(models, density, importance, steps, lr=0.03, batch=256):
-    """Train ToyModels with density (model,), importance (model or 1, feature). Return losses."""
+    """Train ToyModels and return losses. density: (model,); importance: (model or 1, feature)."""
     optimizer = mt.optim.Adam(models.parameters(), lr=lr)
     scheduler = mt.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     density = density.reshape(-1, 1)  # (model, 1)
@@ -169,7 +169,7 @@ def train(models, density, importance, steps, lr=0.03, batch=256):
 
 
 def best_of(models, losses, count):
-    """Return W (case, hidden, feature) of the best of `count` neighboring models."""
+    """Return W of the best model in each group of `count`, shape (case, hidden, feature)."""
     W = models.W.detach().numpy()
     W = W.reshape(-1, count, *W.shape[1:])
     return W[np.arange(len(W)), losses.reshape(-1, count).argmin(1)]
@@ -333,7 +333,7 @@ def loss_of(W, density, bias, relu=True, count=20000):
 
 
 def best_loss(W, density, relu=True):
-    """Return the loss with the best bias. Features that are not stored output their mean."""
+    """Return the lowest loss over several biases. Unstored features get their mean as the bias."""
     is_stored = (W**2).sum(0) > 0.5
     tried = [mt.where(is_stored, b, density / 2) for b in np.linspace(-1, 0.5, 31)]
     return min(loss_of(W, density, b, relu, 4000) for b in tried)

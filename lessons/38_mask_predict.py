@@ -198,7 +198,7 @@ assert words == ["danke", "schön"]
 
 # %%
 def two_targets(ids, noise):
-    """Return logits of [MASK], CAPITAL and small: higher for the style of most visible tokens."""
+    """Return logits of [MASK], CAPITAL, small. The most frequent visible style is most likely."""
     seen = mt.stack([(ids == k).float().sum(1, keepdim=True) for k in (1, 2)], -1)
     known = 9 * mt.sign(seen[..., :1] - seen[..., 1:])  # (text, 1, 1)
     both = mt.cat([known, -known], -1) + 0.01 * noise  # (text, token, 2)
@@ -284,7 +284,7 @@ def as_text(row):
 
 
 def styles_of(target, source):
-    """Return the style of each token, or -1 if its letter is wrong, shape (pair, token)."""
+    """Return the style of each token, shape (pair, token). The style of a wrong letter is -1."""
     offset = target.numpy() - source.numpy()
     return np.where((offset >= 0) & (offset % 8 == 0), offset // 8, -1)
 
@@ -372,7 +372,7 @@ assert correct[1] < correct[2] < correct[4] and correct[4] > 0.8 < correct["toke
 
 # %%
 def passes_of(model, source, count):
-    """Return the ids that each pass writes, which tokens it predicts, and their probabilities."""
+    """For each pass, return the text, a mask of the predicted tokens, and all probabilities."""
     steps, text, chances = [], None, None
     with mt.no_grad():
         memory, _ = model.encode(source)

@@ -184,7 +184,7 @@ assert small.array.size == sizes[28, True] == 784 * 196
 
 # %% tags=["answer"]
 def window_weights(query, key, geometry):
-    """Return the weights of each window of a row, shape (n, k)."""
+    """Return the attention weights within each window of a row, shape (n, k)."""
     k = len(geometry)
     padding = (k // 2, k // 2)
     keys = mt.sliding_windows(mt.pad(key, padding), 0, k, 1)  # (n, k)

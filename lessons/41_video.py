@@ -131,7 +131,7 @@ show(
 
 # %%
 def tokens_changed(kind):
-    """Return how many of 4 x 16 tokens change after one block if one patch changes."""
+    """Change one patch. Return how many of the 4 x 16 tokens change after one block."""
     model = TimeSformer(
         24, 6, num_frames=4, embed_dim=16, num_layers=1, num_heads=2, mlp_dim=32, in_channels=1,
         attention=kind,
@@ -165,7 +165,7 @@ assert tokens_changed("space") == 16 and tokens_changed("divided") == 64
 
 # %% tags=["answer"]
 def over_time(query, key, value, frames):
-    """Return attention among the tokens of each place, shape (token, dim)."""
+    """Return the attention over time, among tokens at the same place, shape (token, dim)."""
     parts = (x.reshape(-1, frames, x.shape[-1]) for x in (query, key, value))
     context = mt.nn.functional.scaled_dot_product_attention(*parts)  # (place, frame, dim)
     return context.flatten(0, 1)
@@ -228,7 +228,7 @@ assert growth[0] > 15 and growth[1] < 5
 
 # %%
 def block_flops(kind, frames):
-    """Return the FLOPs of a block of width 768 for one clip, in 10^9, counted by the library."""
+    """Count the FLOPs of a block of width 768 for one clip with the library, in units of 10^9."""
     sizes = (224, 16, frames, 0, 768, 1, 12, 3072)
     model = TimeSformer(*sizes, in_channels=1, attention=kind).eval()
     with mt.no_grad():
@@ -239,7 +239,7 @@ def block_flops(kind, frames):
 
 
 def formula(kind, frames, n=196, d=768):
-    """Compute the same number from the sizes. A multiply-add counts as two operations."""
+    """Compute the FLOPs of `block_flops` from the sizes. A multiply-add counts as two."""
     places, by_frame, clip = n * frames, (n + 1) * frames, n * frames + 1
     if kind == "joint":
         return (24 * clip * d**2 + 4 * clip**2 * d) / 1e9
@@ -405,7 +405,7 @@ assert change < 1e-4
 
 # %% tags=["answer"]
 def tubes(noise, frames, hidden):
-    """Return the same hidden places for all frames, bool of shape (frame, place)."""
+    """Hide the same places in all frames. Return a bool array (frame, place)."""
     rank = noise.argsort().argsort()  # 0 for the smallest
     return (rank >= len(noise) - hidden).expand(frames, len(noise))
 
@@ -443,7 +443,7 @@ generator = np.random.default_rng(4)
 
 
 def copy_error(hidden):
-    """Return the copy's error relative to the mean's error, and the share of copied patches."""
+    """Return the ratio of the copy's error to the mean's error, and the share of copied patches."""
     # hidden: (clip, frame, place)
     steps = abs(np.arange(4)[:, None] - np.arange(4))  # (to, from)
     distance = steps[:, :, None] + 9 * hidden[:, None]  # (clip, to, from, place)

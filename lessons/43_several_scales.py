@@ -202,7 +202,7 @@ show(
 
 # %%
 def costs(model):
-    """Return parameters in 10^6, FLOPs in 10^9 (in all, of attention), and memory in MiB."""
+    """Return parameters in 10^6, FLOPs in 10^9, attention FLOPs in 10^9, and memory in MiB."""
     model.eval()
     image = mt.zeros(1, 3, 224, 224)
     with mt.no_grad(), mt.profile() as profile:
@@ -279,7 +279,7 @@ for side in (14, 56):
 
 # %% tags=["answer"]
 def relative_scores(query, rows, columns):
-    """Return the scores of the offsets, (query row, query column, key row, key column)."""
+    """Return the relative scores, shape (query row, query column, key row, key column)."""
     down, right = (mt.arange(n) for n in query.shape[:2])
     table_h = rows[down.unsqueeze(1) - down + len(down) - 1]  # (query row, key row, dim)
     table_w = columns[right.unsqueeze(1) - right + len(right) - 1]

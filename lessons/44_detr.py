@@ -277,7 +277,7 @@ axes.imshow(1 - scenes.images[number, 0], cmap="gray", vmin=-1, vmax=1, extent=(
 
 
 def draw(centers, color, style, names):
-    """Draw boxes, given as centers, with names above them."""
+    """Draw boxes with names. Each box is given as (center x, center y, width, height)."""
     for (x, y, width, height), name in zip(centers * SIDE, names, strict=True):
         x0, x1, y0, y1 = x - width / 2, x + width / 2, y - height / 2, y + height / 2
         axes.plot([x0, x1, x1, x0, x0], [y0, y0, y1, y1, y0], style, color=color)
@@ -319,7 +319,7 @@ def set_loss_of(logits, boxes, target):
 
 
 def by_order_of(logits, boxes, target):
-    """Return the loss if target 0 belongs to prediction 0, target 1 to prediction 1, and so on."""
+    """Return the loss for one image if target n is matched with prediction n."""
     pairs = [(np.arange(len(target["boxes"])),) * 2]
     losses = set_loss.matched_losses(logits.unsqueeze(0), boxes.unsqueeze(0), [target], pairs)
     return set_loss.total_loss(losses).item()
@@ -423,7 +423,7 @@ def precision(logits, boxes):
 
 
 def train(loss_of, steps):
-    """Train a model; return its loss in every step (last layer only), and the AP50 by layer."""
+    """Train a model. Return the last layer's loss at every step, and the AP50 of each layer."""
     mt.manual_seed(3)
     generator, model, curve = np.random.default_rng(5), SceneDecoder(len(targets)), []
     optimizer = mt.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)

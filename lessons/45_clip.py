@@ -99,7 +99,7 @@ print(cosines.numpy().round(2))
 
 # %% tags=["answer"]
 def pair_loss(logits):
-    """Return the mean of the two cross-entropies, over the rows and over the columns."""
+    """Return the mean of two cross-entropies: one over the rows, one over the columns."""
     rows = mt.log_softmax(logits, 1).diagonal()
     columns = mt.log_softmax(logits, 0).diagonal()
     return -(rows.mean() + columns.mean()) / 2
@@ -264,7 +264,7 @@ print(f"learned temperature: {1 / model.logit_scale.exp().item():.3f}")
 
 
 def retrieval(model, sentences, count=100):
-    """Return how often the correct candidate of 100 is first, for scenes and for sentences."""
+    """Rank 100 candidates. Return two shares: correct sentence first, and correct scene first."""
     kinds = {tuple(sorted(digits)): i for i, digits in enumerate(test.digits)}
     chosen = sorted(kinds.values())[:count]  # no two have the same digits
     ids = mt.tensor(as_ids([sentences[i] for i in chosen]))

@@ -177,7 +177,7 @@ check(
 
 # %% tags=["answer"]
 def plan_of(c, beta, iterations):
-    """Return the plan (word, region)."""
+    """Return the transport plan, shape (word, region)."""
     m, n = c.shape
     A, T, sigma = (-c / beta).exp(), mt.ones_like(c), mt.ones_like(c[:, 0]) / m
     for _ in range(iterations):
@@ -283,7 +283,7 @@ def learn(model, steps, weight_of_others=1.0):
 
 
 def aligned(model):
-    """Return the share of digit words that send most mass to their own region, and all plans."""
+    """Return the share of digit words with most mass in their own region, and all plans."""
     with mt.no_grad():
         _, plans = model(ids, features, absent)
     n, k = np.nonzero(is_digit(ids).numpy())
@@ -349,7 +349,7 @@ collapsed = learn(Vectors(), pick(1500, 600), weight_of_others=0.0)
 
 
 def distances(vectors):
-    """Return the mean distances of the scenes to their own captions and to other captions."""
+    """Return the mean distance from scenes to their own captions, and to other captions."""
     with mt.no_grad():
         own, other = (vectors(x, features, absent)[0] for x in (ids, ids.roll(1, 0)))
     return own.mean().item(), other.mean().item()

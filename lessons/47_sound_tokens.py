@@ -208,7 +208,7 @@ show(figure, "Narrow filters for low frequencies, wide ones for high: 101 number
 
 # %%
 def spoken_words(of):
-    """Return a list of waveforms, all ten digits of some speakers in noise, and their labels."""
+    """Let each speaker say all ten digits in noise. Return a list of waveforms, and the labels."""
     found = []
     for speaker in of:
         for digit in range(10):

@@ -62,7 +62,7 @@ def sentence(direction, rng):
 
 
 def draw(count, voices, rng):
-    """Return video, audio and text of some clips, and their directions, which no loss uses."""
+    """Return video, audio, text and directions of random clips. No loss uses the directions."""
     clips = draw_clips(count, SQUARE, np.zeros(1, int), rng, side=12, noise=0.05)
     audio = (voices[clips.directions, rng.integers(voices.shape[1], size=count)] + 6) / 4
     text = [sentence(direction, rng) for direction in clips.directions]
@@ -295,7 +295,7 @@ def test_rows(rng):
 
 
 def similarities(network):
-    """Return the mean similarities of video with audio and with text, and both hit rates."""
+    """Return the mean video-audio and video-text similarities, and both hit rates."""
     rng, found = np.random.default_rng(5), []
     with mt.no_grad():
         for _ in range(20):

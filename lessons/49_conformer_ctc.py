@@ -163,7 +163,7 @@ check(
 
 # %%
 def lattice(target):
-    """Return the class of each state, and a matrix with 1 where a walk can go from state s to r."""
+    """Return the class of each state, and a matrix (s, r): 1 if a walk can go from state s to r."""
     states = mt.zeros(2 * len(target) + 1, dtype="int64")
     states[1::2] = mt.tensor(target)
     step = mt.arange(len(states)) - mt.arange(len(states)).unsqueeze(1)  # r - s

@@ -88,7 +88,7 @@ assert 0 <= kinds["optimizer state"] - 8 * parameters < 1000  # and a counter of
 
 # %% tags=["answer"]
 def bytes_per_parameter(stage, ranks):
-    """Return the bytes on each rank for each parameter, a number."""
+    """Return how many bytes each rank stores for each parameter."""
     whole = [12, 2, 2]  # optimizer, gradients, weights, in the order of the stages
     shared, copied = whole[:stage], whole[stage:]
     return sum(shared) / ranks + sum(copied)
@@ -220,7 +220,7 @@ check(
 
 # %%
 def plain_steps(weights, gradients):
-    """Take AdamW steps with the average gradient; `gradients` has shape (step, rank, parameter)."""
+    """Take AdamW steps with the ranks' mean gradient. `gradients`: (step, rank, parameter)."""
     weights = mt.nn.Parameter(weights.clone())
     optimizer = mt.optim.AdamW([weights], lr=0.1)
     for of_ranks in gradients:

@@ -56,7 +56,7 @@ axes = figure.subplots()
 
 
 def draw(left, width, height, label, colors, stacked=False):
-    """Draw a matrix that is cut into columns, or rows if `stacked`, one part for each color."""
+    """Draw a matrix cut into one part for each color: into columns, or into rows if `stacked`."""
     w, h = (width, height / len(colors)) if stacked else (width / len(colors), height)
     for k, color in enumerate(colors):
         place = (left, height / 2 - (k + 1) * h) if stacked else (left + k * w, -height / 2)
@@ -209,7 +209,7 @@ def split_block(x, a, b, into, out_of):
 
 
 def compare(results):
-    """Return y and the three gradients, each as a pair: from the ranks, and from one process."""
+    """Return pairs (from the ranks, from one process) of y and of the three gradients, by name."""
     leaves = [t.clone().requires_grad_() for t in (x, a, b)]
     y = F.gelu(leaves[0] @ leaves[1]) @ leaves[2]
     y.square().mean().backward()

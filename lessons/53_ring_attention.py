@@ -127,7 +127,7 @@ def pass_on(block):
 
 
 def fold(state, scores, value):
-    """Return (m, l, o) after one more block of keys: scores (query, key), value (key, dim)."""
+    """Update (m, l, o) with one more block of keys: scores (query, key) and value (key, dim)."""
     m, l, o = state
     new_m = mt.maximum(m, scores.max(-1, keepdim=True).values)
     p, rescale = (scores - new_m).exp(), (m - new_m).exp()
@@ -213,7 +213,7 @@ print(f"each of {ranks} ranks sends {sent} bytes; all keys and values have {2 * 
 
 # %%
 def work_table(chunks):
-    """Count the squares that each rank computes, (rank, step); chunks[r]: the chunks of rank r."""
+    """Return the number of squares (rank, step) that each rank computes. Rank r has chunks[r]."""
     size = len(chunks)
     return np.array([
         [
@@ -225,7 +225,7 @@ def work_table(chunks):
 
 
 def orders(size):
-    """Cut the sequence into 2 N chunks. Return the chunks of each rank, in both orders."""
+    """Return {order: chunks of each rank} for both orders. The sequence has 2 * size chunks."""
     return {
         "contiguous": [(2 * r, 2 * r + 1) for r in range(size)],
         "zigzag": [(r, 2 * size - 1 - r) for r in range(size)],
@@ -320,7 +320,7 @@ query, key, value = (3 * mt.randn(length, 16, dtype="float64") for _ in range(3)
 
 
 def all_ways(query, key, value, ways):
-    """Return the rank's context for each (positions, causal) of `ways`."""
+    """Return the rank's context for each pair (positions, causal) in `ways`."""
     return [ring_forward(query, key, value, *way) for way in ways]
 
 
@@ -380,7 +380,7 @@ for number, (order, causal) in enumerate((o, c) for o in positions for c in (Fal
 
 # %% tags=["answer"]
 def visit(q, log_sum, g, a, block, carried):
-    """Return the gradients of keys and values with this rank's terms, shape (2, key, dim)."""
+    """Add this rank's terms to the gradients of keys and values, shape (2, key, dim)."""
     key, value = block[0], block[1]
     p = (q @ key.T - log_sum).exp()  # (query, key): recomputed, never stored
     ds = p * (g @ value.T - a)
@@ -475,7 +475,7 @@ show(
 
 # %%
 def gpt_step(tokens):
-    """Return the loss, bytes of parameters, saved bytes, and the gradient of the embedding."""
+    """Return loss, parameter bytes, saved bytes, and the gradient of the embedding."""
     mt.manual_seed(0)
     model = mt.models.GPT(65, tokens, embed_dim=32, num_heads=4, num_layers=2).double()
     data = mt.randint(0, 65, (2, tokens + 1))

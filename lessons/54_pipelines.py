@@ -273,7 +273,7 @@ show(
 
 # %% tags=["answer"]
 def most_kept(row):
-    """Return the largest number of micro-batches between their forward and backward pass."""
+    """Return the largest number of micro-batches that wait for their backward pass."""
     kept = most = 0
     for slot in row:
         if slot is not None:

@@ -82,7 +82,7 @@ def existing_namespaces():
 
 
 def plan():
-    """Return two dicts: namespace -> file -> names to list, and file -> names to document."""
+    """Return {namespace: {file: names to list}} and {file: names to document}."""
     tables, files, canonical = {}, {}, {}
     for namespace in existing_namespaces():
         for name, value in public_names(namespace).items():
@@ -97,7 +97,7 @@ def plan():
 
 
 def _own_name(value, name):
-    """Return the name under which a value is documented: a class has its `__name__` if public."""
+    """Return the documented name of a value: for a class, its `__name__` if that name is public."""
     if not inspect.isclass(value) or name.rpartition(".")[2] == value.__name__:
         return name
     for namespace in existing_namespaces():

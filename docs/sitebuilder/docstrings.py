@@ -53,7 +53,7 @@ def _begins_block(before):
 
 
 def _listed(line, section):
-    """Escape a line of a section such as Parameters: types and descriptions, but not names."""
+    """In a line of a section such as Parameters, escape types and descriptions, but not names."""
     if section in ("Examples", "References", "See Also"):
         return line
     name, colon, kind = line.partition(" : ")

@@ -95,7 +95,7 @@ def _text(x, y, text, kind="", middle=False):
 
 
 def attention(run, source):
-    """Return a trained `dates` model's answer, and its cross-attention in percent, row by row."""
+    """Return the answer of a trained `dates` model, and rows of cross-attention in percent."""
     folder = RunFolder.open(run)
     recipe = load_recipe("dates")(folder.config["options"])
     _, state = folder.checkpoints.load()

@@ -53,7 +53,7 @@ def part_of(parts):
 
 @cache  # reads every file of the package
 def edges():
-    """Return the pairs (importing part, imported part) of all imports, also within functions."""
+    """Return pairs (importing part, imported part) for all imports, also imports in functions."""
     found = set()
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
         parts = path.relative_to(ROOT / PACKAGE).parts
@@ -86,7 +86,7 @@ def _imports(tree, parts):
 
 
 def drawn_edges():
-    """Return the arrows to draw: all that do not follow from others, and the circular imports."""
+    """Return the arrows to draw: imports that no other path implies, and circular imports."""
     down = edges() - KNOT
     reach = {part: _reached(part, down) for part in PARTS}
     return {

@@ -53,7 +53,7 @@ def _fold(note, what, summary):
 
 
 def _put_captions_below_figures(output):
-    """Move the lines "Figure 9.2: ..." of an output below the figures, which precede the output."""
+    """Move caption lines such as "Figure 9.2: ..." out of an output and below their figures."""
     lines = output.astext().splitlines()
     captions = [line for line in lines if _CAPTION.fullmatch(line)]
     if not captions:

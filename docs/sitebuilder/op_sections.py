@@ -21,7 +21,7 @@ def _modules():
 
 
 def operations(file):
-    """Return a file's operations in order: its subclasses of Function that state a "Backward:"."""
+    """Return a file's operations in source order: Function subclasses with a "Backward:" entry."""
     module = importlib.import_module(f"{PACKAGE}.{file}".rstrip("."))
     found = [
         value

@@ -14,7 +14,7 @@ def blocks(page):
 
 
 def run(code, namespace, file="<page>", line=1):
-    """Run `code`, which starts at `line` of `file`, in `namespace`, and return what it prints."""
+    """Run `code` in `namespace` and return its output. The code starts at `line` of `file`."""
     printed = io.StringIO()
     code = "\n" * (line - 1) + code
     linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)

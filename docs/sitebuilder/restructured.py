@@ -158,7 +158,7 @@ _BLOCKS = {
 
 
 def _inline(tokens):
-    r"""Return text with markup, without `\ ` at the ends of lines, where it would join lines."""
+    r"""Return text with markup. Remove `\ ` at both ends of lines, where it would join lines."""
     text = "".join(_chosen(_INLINE, token)(token) for token in tokens)
     return re.sub(r"^\\ |\\ $", "", text, flags=re.M)
 
@@ -173,7 +173,7 @@ def _markup(text):
 
 
 def _words(token):
-    """Return the words of the children without markup, which emphasis cannot contain."""
+    """Return the words of the children without markup, because emphasis cannot contain markup."""
     return _escaped("".join(child.get("raw", " ") for child in token["children"]))
 
 

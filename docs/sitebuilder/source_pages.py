@@ -65,7 +65,7 @@ def _add_source_link(app, signature):
 
 
 def link_printed_places(app, pagename, templatename, context, doctree):
-    """Turn file names with lines that code has printed, such as `file.py:12`, into links."""
+    """Turn places that code has printed, such as `file.py:12`, into links to the source."""
     if doctree is not None:
         source = app.builder.get_relative_uri(pagename, f"source/{PACKAGE}/")
 

@@ -137,7 +137,7 @@ def _group_of(array):
 
 @cache
 def _list_of(function):
-    """Return the name of the list that contains a Function; "unaffected" if a user defined it."""
+    """Return the name of the list that contains a Function. For users' Functions: "unaffected"."""
     ours = function.__module__.partition(".")[0] == __name__.partition(".")[0]
     return _LIST_OF.get(function.__name__, "unaffected") if ours else "unaffected"
 

@@ -31,7 +31,7 @@ def _as_list(value):
 
 
 def _roots(outputs, gradients, where):
-    """Return the incoming gradient of each output, by default 1 for a one-element output."""
+    """Return the incoming gradient of each output. The default for a one-element output is 1."""
     gradients = _as_list(gradients)
     if len(gradients) == 1 and gradients[0] is None:
         gradients = [None] * len(outputs)

@@ -351,7 +351,7 @@ class Function:
 
 
 def _arrays_of(inputs, ctx):
-    """Return the inputs' arrays. Set the edges of `ctx`, and its number if it is recorded."""
+    """Return the inputs' arrays. Set `ctx.edges` and, if the graph records `ctx`, `ctx.number`."""
     grad_enabled = state.grad_enabled
     if not (grad_enabled or modes.watchers):  # neither the graph nor a listener needs the edges
         ctx.needs_grad = [None] * len(inputs)

@@ -68,7 +68,7 @@ class _Switch(ContextDecorator):
         return generate
 
     def _recreate_cm(self):
-        """Create a switch for each call of a decorated function, which threads may call at once."""
+        """Copy the switch for each call of a function: several threads may call at once."""
         fresh = copy(self)
         fresh.before = []
         return fresh

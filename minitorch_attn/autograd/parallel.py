@@ -145,7 +145,7 @@ def _pairs(first, second):
 
 
 def _grouped(edges, edges_of_calls, found):
-    """Return, for each edge, the list of the gradients that the calls computed for it."""
+    """For each edge, return a list of the gradients that the calls computed."""
     arrived = {edge: [] for edge in edges}
     for part, results in _pairs(edges_of_calls, found):
         for edge, result in _pairs(part, results):

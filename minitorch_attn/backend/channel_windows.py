@@ -96,7 +96,7 @@ def kernel_sums(windows, grads):
 
 
 def _axes(images, kernels):
-    """Return integers that label the axes (batch, *place), *kernel and channel for `einsum`."""
+    """Return `einsum` labels in three groups: axes (batch, *place), kernel axes, channel axis."""
     first, last = images.ndim - 1, images.ndim + kernels.ndim - 2
     return [*range(first)], [*range(first, last)], last
 

@@ -100,7 +100,7 @@ def _find_platform(array):
 
 
 def platform_of(array):
-    """Return the Platform of an array, or that of the host for a number."""
+    """Return the Platform of an array, or the host's Platform for a number."""
     if type(array) is ndarray:
         return _HOST
     return _find_platform(array) or _HOST

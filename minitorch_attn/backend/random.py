@@ -222,7 +222,7 @@ def next_offset(size):
 
 
 class _PartOffset(int):
-    """First counter value for part of a mask, and `skip`: the entries (< 16) before the part."""
+    """First counter value for part of a mask. `skip` (< 16) counts the entries before the part."""
 
     skip = 0
 
@@ -387,13 +387,13 @@ def _run(start, length, threshold, seed, offset):
 
 
 def as_threshold(keep_probability):
-    """Return the threshold below which the random 16-bit number of an entry keeps the entry."""
+    """Return the threshold: an entry is kept if its random 16-bit number is below it."""
     return round(keep_probability * 2**16)
 
 
 @with_kernel
 def draw_mask(mask, threshold, seed, offset):
-    """Fill a boolean array on a device like `keep_mask`. The threshold is from 0 to 2**16."""
+    """Fill a boolean array on a device as `keep_mask` does. The threshold is from 0 to 2**16."""
     module = array_module(mask)
     words = philox_words(module, seed, offset, -(-mask.size // _LANES))
     mask[...] = (words.view(module.uint16)[: mask.size] < threshold).reshape(mask.shape)

@@ -108,7 +108,7 @@ def normal(x):
 
 
 def erf_host(x, out=None):
-    """Return erf of a NumPy array, written to `out` if given: a contiguous array, possibly `x`."""
+    """Return erf of a NumPy array. `out` may be a contiguous array for the result, even `x`."""
     return _in_blocks(_FITS, _erf_block, x, out)
 
 
@@ -140,7 +140,7 @@ def _in_blocks(fits, evaluate, x, out):
 
 
 def _erf_block(fit, x, out, powers, sums):
-    """Write erf(s x) into `out`, with the scratch arrays `powers` (first row: 1) and `sums`."""
+    """Write erf(s x) into `out`. `powers` (first row: 1) and `sums` are scratch arrays."""
     p, q = sums
     x.clip(fit.low, fit.high, out=out)
     t = np.multiply(out, out, powers[1])

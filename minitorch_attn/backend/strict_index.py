@@ -66,7 +66,7 @@ def put_entries(array, index, value):
 
 @named_index_errors
 def scatter_entries(array, index, source, ufunc=np.add):
-    """Apply `ufunc` in place to `array[index]` and `source`, duplicate indices in random order."""
+    """Apply `ufunc` in place to `array[index]` and `source`. The order of duplicates is random."""
     cls, raw = type(array), array._raw
     if raw.dtype.char not in _ATOMIC:
         raise TypeError(f"CuPy does not have an atomic {ufunc.__name__} for {raw.dtype}")
@@ -82,7 +82,7 @@ def scatter_entries(array, index, source, ufunc=np.add):
 
 
 def _shuffled_pairs(raw, index, value):
-    """Return flat positions that `index` selects, and the values for them, in random order."""
+    """Return, in random order, the flat positions that `index` selects and their values."""
     places = np.arange(raw.size).reshape(raw.shape)[index]
     value = np.asarray(value)
     while value.ndim > places.ndim:  # assignment drops leading axes of length 1

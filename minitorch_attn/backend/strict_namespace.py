@@ -190,7 +190,7 @@ def _function(cls, function, name):
 
 
 def _from_lists(cls, function, name):
-    """Wrap `array` or `asarray`, and record a transfer if they copy host data to the device."""
+    """Wrap `array` or `asarray`. Record a transfer if the call copies host data to the device."""
     wrapped = _function(cls, function, name)
 
     def call(*args, **keywords):
@@ -229,14 +229,14 @@ def _is_view(result, raw):
 
 
 def _wrap_new(cls, result):
-    """Wrap computed results like `_wrap_result`, with their memory in C order."""
+    """Wrap computed results like `_wrap_result`, but in C order."""
     if type(result) is tuple:
         return tuple([wrap_new(cls, entry) for entry in result])
     return _wrap_result(cls, in_c_order(result))
 
 
 def _wrap_result(cls, result):
-    """Wrap what NumPy returned: arrays and scalars, alone or in a tuple or list."""
+    """Wrap the arrays and scalars in a NumPy result, which may be a tuple or list."""
     if isinstance(result, (ndarray, np.generic)):
         return wrap(cls, result)
     if isinstance(result, (tuple, list)):

@@ -33,7 +33,7 @@ def wrap_new(cls, raw):
 
 
 def in_c_order(raw):
-    """Return a NumPy array with its entries in C order, as a copy where they are not."""
+    """Return a NumPy array in C order. The array is copied only if it is not in C order."""
     if type(raw) is ndarray and not raw.flags.c_contiguous:
         return np.ascontiguousarray(raw)
     return raw

@@ -57,7 +57,7 @@ def _text(file):
 
 
 def _lessons(folder, name, known, out):
-    """Create the learner's copies of the lessons that the notebook links to, with a link back."""
+    """Copy the lessons that the notebook links to. Each copy links back to the notebook."""
     from ..course.notebooks import make_cell, notebook, own_path, write_notebook
 
     items = [(find_lesson(number), step) for number, step in lesson_path(known)]

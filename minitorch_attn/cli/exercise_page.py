@@ -56,7 +56,7 @@ def show_outcome(out, exercise, outcome):
 
 
 def _place(text):
-    """Return the first two lines (location and error) of a text that reports an error, or None."""
+    """If a text reports an error, return its first two lines (location and error), else None."""
     lines = (text or "").splitlines()
     return lines[:2] if len(lines) > 1 and lines[0].startswith("line ") else None
 
@@ -79,7 +79,7 @@ def show_hints(out, exercise, count, causes=""):
 
 
 def hint_count(exercise, causes):
-    """Return the number of hints, including the gradient check's guess if it has one."""
+    """Return the number of hints. A guess of the gradient check counts as one more hint."""
     return len(exercise.hints) + bool(causes)
 
 

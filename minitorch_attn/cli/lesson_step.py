@@ -113,7 +113,7 @@ class Stepper:
                 return DONE
 
     def _first(self, at):
-        """Return the first cell of the group that is shown together with this one."""
+        """Return the first cell of the group that is shown together with the cell `at`."""
         return next((first for first in (at - 1, at - 2) if first in self.turns), at)
 
     def _after(self, at):

@@ -162,7 +162,7 @@ def _run(kind, recipe_class, values):
 
 
 def _run_workers(workers, split, kind, recipe_class, values, given, session):
-    """Run the training session in several processes: start them, or join those that started."""
+    """Train in several processes. Start them, unless a launcher such as mpiexec started them."""
     if recipe_class.one_process:
         raise click.UsageError(f"{kind} runs in one process only: {recipe_class.one_process}")
     if session["minutes"] is not None:

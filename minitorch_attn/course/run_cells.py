@@ -195,7 +195,7 @@ class LessonRun:
     # Random numbers
 
     def _random_state(self):
-        """Return the state of the library's generator and of those in the namespace."""
+        """Return the states of the library's generator and of the generators in the namespace."""
         own = {
             name: value.bit_generator.state
             for name, value in self.namespace.items()

@@ -184,7 +184,7 @@ class _Call:
 
 
 class _Trial:
-    """One case of a check: runs the function, and raises CheckFailed with the case in its text."""
+    """One case of a check. It runs the function; each CheckFailed that it raises names the case."""
 
     def __init__(self, function, case, number, state):
         self.function, self.case, self.state = function, case, state
@@ -204,7 +204,7 @@ class _Trial:
         return self._guarded(lambda: _Call(self.function, self.case, self.state))
 
     def compare(self, found, correct, properties):
-        """Compare results, changes of the arguments, and properties."""
+        """Compare the results and the arguments after the call, and test the properties."""
         unlike = difference(found.result, correct.result, self._inputs())
         result = _in_type_of(correct.result, found.result)
         broken = [self._broken(*item, result, unlike) for item in properties.items()]
@@ -221,7 +221,7 @@ class _Trial:
             self._raise("a property does not hold", *rows)
 
     def compare_gradients(self, found, correct):
-        """Compare the gradients of the arguments. Return whether there are any."""
+        """Compare the gradients of the arguments. Return False if there are no gradients."""
         outputs = correct.differentiable()
         if not outputs:
             return False
@@ -246,7 +246,7 @@ class _Trial:
         return bool(wanted)
 
     def _broken(self, text, holds, result, unlike):
-        """Return the statement of a property that does not hold, else ""."""
+        """Return the text of a property that does not hold, or "" if the property holds."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a property may call the learner's function again
@@ -334,7 +334,7 @@ def _in_type_of(correct, found):
 
 
 def _comparable(value):
-    """Replace everything in an argument except arrays, numbers and text by None."""
+    """Replace everything in an argument except arrays, numbers and text with None."""
     if isinstance(value, (tuple, list)):
         return [_comparable(item) for item in value]
     if isinstance(value, dict):

@@ -275,7 +275,7 @@ class _Graph:
         return self.outputs
 
     def _record(self):
-        """Return a function that launches the graph, and the outputs of the step."""
+        """Capture the step. Return a function that launches the graph, and the step's outputs."""
         args, kwargs = self.inputs
         self.stream.begin_capture()
         try:
@@ -346,7 +346,7 @@ class _Uses(Listener):
             leaf.grad = grad
 
     def after_replay(self):
-        """Set the gradients to those that the step would have set."""
+        """Set each leaf's gradient as the step would have done."""
         for leaf, grad in self.after.items():
             leaf.grad = grad
 

@@ -31,7 +31,7 @@ class ClutteredDigits(NamedTuple):
     size: int
 
     def masks(self):
-        """Return masks that are True inside the digit's box, of shape (image, side, side)."""
+        """Return masks (image, side, side) that are True inside the digit's box."""
         place = np.arange(self.images.shape[-1])
         inside = [
             (place >= first[:, None]) & (place < first[:, None] + self.size)

@@ -161,7 +161,7 @@ def _distances(colors, centers):
 
 
 def _first_centers(colors, counts, number, generator):
-    """Draw centers with k-means++. Weight: count times squared distance to the earlier centers."""
+    """Draw centers with k-means++. Weights: count times squared distance to the nearest center."""
     chosen = [generator.choice(len(colors), p=counts / counts.sum())]
     distance = _distances(colors, colors[chosen])[:, 0]
     while len(chosen) < number:

@@ -168,7 +168,7 @@ def local_path(source, sha256=None):
 
 
 def single_file(source, sha256=None):
-    """Return the path of one file: `source`, or the only file in it. See `local_path`."""
+    """Return the path of `source`, or of the only file in `source`. See `local_path`."""
     found = local_path(source, sha256)
     if not os.path.isdir(found):
         return found

@@ -54,7 +54,7 @@ class ShuffledBatches(BatchStream):
         self._next, self._batches = None, None  # next position, rest of the epoch
 
     def __next__(self):
-        """Return one Tensor for each array, of shape (batch, ...)."""
+        """Return one Tensor of shape (batch, ...) for each array."""
         number, place = divmod(self.position, len(self.loader))
         if place == 0 or self._next != self.position:
             self.order.set_epoch(number, start=place * self.batch_size)

@@ -50,7 +50,7 @@ def shortest_edge(edge):
 
 
 def in_proportion(size, choose):
-    """Return a rule that keeps the aspect ratio, with edges >= `size` (min) or <= `size` (max)."""
+    """Return a rule that keeps the aspect ratio: edges >= `size` with min, <= `size` with max."""
 
     def rule(height, width):
         ratio = choose(height / size[0], width / size[1])

@@ -63,7 +63,7 @@ def pixel_table_bits(training, test, levels, offsets, position=False):
 
 
 def _contexts(images, levels, offsets, position):
-    """Return the index of each pixel's context of 0, 1, ... neighbors: list of (image * pixel,)."""
+    """For n = 0, 1, ... neighbors, return each pixel's context index, shape (image * pixel,)."""
     count, height, width = images.shape
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)), constant_values=levels)
     found = [np.zeros(images.size, np.int64)]
@@ -77,7 +77,7 @@ def _contexts(images, levels, offsets, position):
 
 
 def _counts(contexts, training, wanted, levels):
-    """Count how often each level follows each `wanted` context in `training`: (pixel, level)."""
+    """Return counts (pixel, level): how often a level follows a `wanted` context in `training`."""
     _, numbers = np.unique(np.concatenate([contexts, wanted]), return_inverse=True)
     known, wanted = numbers[: len(contexts)], numbers[len(contexts) :]
     cells = known * levels + training.reshape(-1)

@@ -147,7 +147,7 @@ def _middle_between(same, along, present):
 
 
 def _drawn_relation(true, generator):
-    """Draw a true relation for each scene: region a, region b, relation, each (scene,)."""
+    """Draw a true relation for each scene. Return a, b, relation, and whether one was found."""
     score = np.where(true, generator.random(true.shape), -1.0).reshape(len(true), -1)
     best = score.argmax(1)
     return *np.unravel_index(best, true.shape[1:]), score[np.arange(len(true)), best] >= 0

@@ -120,7 +120,7 @@ def _files(folder, ending):
 
 
 def _list_lines(path):
-    """Yield the place, the path of the WAV file and the text of each line of a `*.trans.txt`."""
+    """Yield (place, path of the WAV file, text) for each line of a `*.trans.txt` file."""
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         name, _, text = line.strip().partition(" ")
         if name:
@@ -129,7 +129,7 @@ def _list_lines(path):
 
 
 def _table_lines(path):
-    """Yield the place, the path of the WAV file and the text of each row of a table."""
+    """Yield (place, path of the WAV file, text) for each row of a table."""
     tabs = path.lower().endswith(".tsv")
     settings = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"strict": True}
     rows = csv.reader(io.StringIO(read_text(path)), **settings)

@@ -267,7 +267,7 @@ class Build:
         return sources
 
     def _functions(self):
-        """Return, by name, the build's functions that the notebook defines (not the file)."""
+        """Return {name: function} of the build's functions whose code is not from the file."""
         found = {}
         for name in self._known:
             prefix, _, last = name.rpartition(".")
@@ -282,7 +282,7 @@ class Build:
         return {name: function.__code__ for name, function in self._functions().items()}
 
     def _version(self, name, sources):
-        """Say why the function in the file was checked, not the cell's, or return "" if they agree.
+        """Say why the check used the version in the file; "" if the cell has the same version.
 
         Text that was typed into a cell but not run is unknown here.
         """
@@ -366,7 +366,7 @@ class Build:
         return wrong if wrong and wrong.name in self._known else None
 
     def _line(self, line, sources):
-        """Name a line of the file, or the line of the cell from which it comes."""
+        """Describe a line of the file. If the line comes from a cell, name the cell's line."""
         text = self._text()
         for name, node in functions_of(text).items():
             if name in sources and node.lineno <= line <= node.end_lineno:

@@ -210,7 +210,7 @@ def _step(number, entry, part):
 
 
 def _written(tree):
-    """Yield (name, node) of the functions with a docstring. The others are given."""
+    """Yield (name, node) for each function with a docstring. The learner writes these functions."""
     for node in tree.body:
         inner = node.body if isinstance(node, ast.ClassDef) else [node]
         prefix = f"{node.name}." if isinstance(node, ast.ClassDef) else ""

@@ -344,7 +344,7 @@ def error_text(error):
 
 
 def read_results(folder, name):
-    """Read the arrays that the learner's file returned for a case, or None if unreadable."""
+    """Return the arrays that the learner's file returned for a case, or None if unreadable."""
     try:
         with np.load(folder / f"{name}-out.npz", allow_pickle=False) as file:
             return dict(file)

@@ -141,7 +141,7 @@ def derive(entry, folder, name):
 
 
 def tensors(arrays):
-    """Convert inputs to Tensors. Those of float64 require a gradient."""
+    """Convert inputs to Tensors. Tensors of dtype float64 require a gradient."""
     found = []
     while f"x{len(found)}" in arrays:
         array = arrays[f"x{len(found)}"]

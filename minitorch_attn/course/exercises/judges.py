@@ -202,7 +202,7 @@ def _log_mel(power, points):
 
 
 def _pair_loss(logits):
-    """Composed: the log-softmax of rows and columns, at the diagonal."""
+    """Compute the loss from the diagonal of the log-softmax over rows and over columns."""
     both = logits.log_softmax(1) + logits.log_softmax(0)
     return -both.diagonal().mean() / 2
 

@@ -92,7 +92,7 @@ def _past_stays(results):
 
 
 def _padded(rng):
-    """Make two calls with the same words: one with padding after them, one without."""
+    """Make two calls with the same words. Only the first has padding after the words."""
     scores = rng.normal(size=(2, 3, 5))
     with_padding = np.array([True, True, True, False, False]) & np.ones((2, 1, 1), bool)
     return [[scores, with_padding], [scores[:, :, :3], np.ones((2, 1, 3), bool)]]
@@ -162,7 +162,7 @@ def _baseline_stays(results):
 
 
 def _views(rng):
-    """Make two calls that differ by the same vector in the teacher's outputs and the center."""
+    """Make two calls. The second adds the same vector to the teacher's outputs and the center."""
     student = rng.normal(size=(3, 5)) / 10
     teacher, center = (rng.normal(size=shape).astype("float32") / 10 for shape in ((3, 5), 5))
     shift = rng.normal(size=5).astype("float32")
@@ -191,7 +191,7 @@ def _class_token_stays(results):
 
 
 def _last_query_and_first_key(rng):
-    """Make a call whose table is 0, except for the last query and the first key."""
+    """Make a call whose table is 0, except at the distance of the last query and the first key."""
     return [[np.ones((1, 5, 1)), np.zeros((1, 5, 1)), (np.arange(9.0) == 8)[:, None]]]
 
 

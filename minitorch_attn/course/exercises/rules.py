@@ -76,7 +76,7 @@ def rule_broken(text, original):
 
 
 def function_classes(tree):
-    """Return the names of the `Function` classes in a file that have forward and backward."""
+    """Return the names of a file's `Function` classes with both forward and backward."""
     found = []
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
@@ -94,7 +94,7 @@ def _is_main(node):
 
 
 def _changed_function(tree, model):
-    """Return a changed top-level function, if the exercise allows changes only in classes."""
+    """Return the name of a changed top-level function if only classes may change, else None."""
     if not function_classes(model):
         return None
     for node in model.body:

@@ -240,7 +240,7 @@ def _initialized(m):
 
 
 def _refuse_shared(p):
-    """Raise an error if two of the blocks, Tensors or arrays are one object."""
+    """Raise an error if two blocks, two Tensors or two arrays are the same object."""
     blocks = p["blocks"]
     pairs = itertools.combinations(range(len(blocks)), 2)
     for i, j in pairs:

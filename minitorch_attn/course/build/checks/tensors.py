@@ -136,7 +136,7 @@ def _far(rng):
 
 
 def _far_from_targets(rng):
-    """Draw targets other than the largest logit, whose gradient may be mere rounding error."""
+    """Draw targets other than the largest logit. That logit's gradient may be rounding error."""
     x = _far(rng)["x"]
     return {"x": x, "ids": (x.argmax(1) + rng.integers(1, 5, 3)) % 5}
 

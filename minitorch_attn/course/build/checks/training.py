@@ -84,7 +84,7 @@ _COARSE = (
 
 
 def _tensors_of(m):
-    """Return what `parameters` found; if an entry is not a Tensor, raise an error that names it."""
+    """Return the first number of each Tensor in `parameters`; raise an error for other types."""
     found = m.parameters(_tree(m))
     for i, t in enumerate(found):
         if not isinstance(t, m.Tensor):
