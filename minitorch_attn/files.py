@@ -55,7 +55,7 @@ def write_error(path, error):
 
 
 def read_error(path, error, kind=CheckpointError):
-    """Return the CheckpointError, or an error of class `kind`, for a failed read of `path`."""
+    """Return an error of class `kind` that says that `path` could not be read."""
     return kind(
         f"{os.fspath(path)} could not be read",
         got=error.strerror or str(error),
@@ -139,7 +139,7 @@ def temporary_path(folder, name):
 
 
 def remove_abandoned(folder):
-    """Remove the temporary files of processes on this computer that have ended."""
+    """Remove the temporary files that ended processes left on this computer."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             match = name.startswith(".") and _TEMPORARY.fullmatch(name)
@@ -182,7 +182,7 @@ def write_json(path, content):
 
 
 def _sync_folder(folder):
-    """Flush a folder so that a rename survives a power failure; does nothing on Windows."""
+    """Flush a folder, so that a rename survives a power failure. Do nothing on Windows."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

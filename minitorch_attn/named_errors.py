@@ -214,7 +214,7 @@ def _package_of(frame):
 
 
 def _call_of(function, args, kwargs):
-    """Return a function's name, such as "StepLR.step", its parameter names, and its arguments."""
+    """Return (name, parameter names, arguments) of a call, with a name such as "StepLR.step"."""
     signature = inspect.signature(function)
     parameters = [name for name in signature.parameters if name != "self"]
     try:
@@ -232,7 +232,7 @@ def _call_of(function, args, kwargs):
 
 
 def _fits_badly(error, name):
-    """Return True if Python raised `error` because a call does not match `name`'s signature."""
+    """Return True if Python raised `error` because a call did not match the signature of `name`."""
     found = _SIGNATURE.match(str(error)) if type(error) is TypeError else None
     if found is None:
         return False
@@ -241,7 +241,7 @@ def _fits_badly(error, name):
 
 
 def _is_users(trace):
-    """Return True if code from outside the library and NumPy raised the error."""
+    """Return True if code outside this library and outside NumPy raised the error."""
     while trace is not None:
         if _package_of(trace.tb_frame) not in _LIBRARIES:
             return True
@@ -250,7 +250,7 @@ def _is_users(trace):
 
 
 def _short(value):
-    """Return one line of text for a value: a tensor's shape, else at most 40 characters."""
+    """Describe a value in one line: the shape of a tensor, or at most 40 characters of text."""
     if hasattr(value, "shape"):
         return f"a {type(value).__name__} of shape {value.shape}"
     if isinstance(value, (list, tuple)) and any(hasattr(item, "shape") for item in value):

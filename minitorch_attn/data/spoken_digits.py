@@ -251,13 +251,16 @@ class _Tracks:
         self.knots, self.values = knots, values  # (knot,), (knot, curve)
 
     def at(self, times):
-        """Return the formants (time, 3), voice, noise and pitch (time,) at given samples."""
+        """Return four arrays at the samples `times`.
+
+        The formants have shape (time, 3). Voice, noise and pitch have shape (time,).
+        """
         curves = [np.interp(times, self.knots, curve) for curve in self.values.T]
         return np.stack(curves[:3], axis=-1), *curves[3:]
 
 
 def _tracks(digits, speaker, generator, gap):
-    """Draw the curves of an utterance. Return knots, values, the words' spans and the length."""
+    """Draw the curves of an utterance. Return (knots, values, spans of the words, length)."""
     time = generator.uniform(*gap) * SAMPLE_RATE
     knots, values, spans = [], [], []
     for place, digit in enumerate(digits):
@@ -273,7 +276,7 @@ def _tracks(digits, speaker, generator, gap):
 
 
 def _word(sounds, time, pitch, speaker, generator):
-    """Draw the knots of a word, and the values at the knots. A word begins and ends in silence."""
+    """Draw a word as knots and the values at the knots. A word begins and ends in silence."""
     loudness = np.exp(generator.normal(0, 0.2))
     times, rows = [time], []
     for sound in sounds:
@@ -313,7 +316,7 @@ def _noise(tracks, speaker, generator, length):
 
 
 def _ring(times, formants, levels, bandwidths, size, length):
-    """Sum damped sinusoids of all formants that begin at `times`."""
+    """Sum damped sinusoids, one for each formant and each start time in `times`."""
     first = np.ceil(times).astype(np.int64)
     frequency = np.minimum(formants.T, 0.48 * SAMPLE_RATE) / SAMPLE_RATE  # (formant, pulse)
     pole = np.exp(2j * np.pi * frequency - np.pi * bandwidths / SAMPLE_RATE)

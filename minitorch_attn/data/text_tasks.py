@@ -112,7 +112,7 @@ class TextTasks:
 
 
 def _key(prefix, given):
-    """Return a key, such that held-out inputs and training inputs never have the same key."""
+    """Return a key. A held-out input and a training input never have the same key."""
     if prefix == "add":
         given = " + ".join(sorted(given.split(" + ")))
     return f"{prefix}: {given}"

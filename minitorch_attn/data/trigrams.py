@@ -53,7 +53,10 @@ class InterpolatedTrigram:
                 self.contexts[gram[3 - length : -1], length] += 1
 
     def _parts(self, sentences):
-        """Yield each word's probabilities in all parts of the mixture; None for a new context."""
+        """Yield a list of each word's probabilities in the parts of the mixture.
+
+        A probability is None if the context is new.
+        """
         for gram in _grams(sentences):
             parts = [1 / self.vocab_size]
             for length in (1, 2, 3):
@@ -137,7 +140,7 @@ def _grams(sentences):
 
 
 def _split(sentences):
-    """Split the sentences: nine in ten for counting, and every tenth for tuning."""
+    """Return the sentences for counting (nine in ten) and for tuning (every tenth)."""
     kept = [sentence for number, sentence in enumerate(sentences) if number % 10 != 3]
     return kept, [sentence for number, sentence in enumerate(sentences) if number % 10 == 3]
 

@@ -296,7 +296,7 @@ def write_wav(path, samples, sample_rate, sample_format="int16"):
 
 
 def _header(kind, bits, channels, rate, count):
-    """Return the bytes before the samples, or raise ArgumentError if they do not fit."""
+    """Return the header of a WAV file. Raise ArgumentError if the sound does not fit into it."""
     block = channels * bits // 8
     size = count * block
     more = b""

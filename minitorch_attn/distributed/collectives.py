@@ -78,7 +78,10 @@ def member(group, where):
 
 
 def root_of(group, root, group_root, where, argument):
-    """Return the root's rank in the group, given as `src=` or `group_src=`; by default 0."""
+    """Return the root's rank in the group, by default 0.
+
+    `root` is a rank of the run, `group_root` a rank in the group. At most one may be given.
+    """
     if root is not None and group_root is not None:
         raise ArgumentError(f"{where}: {argument} and group_{argument} must not both be given")
     if group_root is not None:
@@ -517,7 +520,7 @@ def barrier(group=None, async_op=False):
 
 
 def _keeping(buffer, finish):
-    """Return a function that calls `finish`, and that keeps `buffer` alive until then."""
+    """Return a function that calls `finish`. The function keeps `buffer` alive until it runs."""
 
     def call(_kept=buffer):
         finish()

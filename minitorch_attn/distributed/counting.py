@@ -58,7 +58,7 @@ class Traffic:
 
     @property
     def total(self):
-        """The sum over all kinds, a Count."""
+        """Sum of the counts of all kinds, as a `Count`."""
         return sum(self.kinds.values(), Count())
 
     @property
@@ -163,13 +163,13 @@ def _all_reduce(rank, ranks, size, root, sizes):
 
 
 def _ring_reduce_scatter(rank, parts):
-    """Rank r sends the parts r - 1, r - 2, ..., r + 1: all except its own."""
+    """Rank r sends the parts r - 1, r - 2, ..., r + 1: all parts except part r."""
     ranks = len(parts)
     return [parts[(rank - 1 - step) % ranks] for step in range(ranks - 1)]
 
 
 def _ring_all_gather(rank, parts):
-    """Rank r sends the parts r, r - 1, ..., r + 2: all except the next rank's."""
+    """Rank r sends the parts r, r - 1, ..., r + 2: all parts except part r + 1."""
     ranks = len(parts)
     return [parts[(rank - step) % ranks] for step in range(ranks - 1)]
 

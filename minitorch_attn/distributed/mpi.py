@@ -185,17 +185,17 @@ class MpiEngine:
         return self._run("Allgather", self._bytes(array), self._bytes(output), later=later)
 
     def gather(self, output, array, dst, later=False):
-        """Write the arrays of all ranks into `output` on rank `dst` (elsewhere None)."""
+        """Write all ranks' arrays into `output` on rank `dst`. Elsewhere, `output` is None."""
         into = None if output is None else self._bytes(output)
         return self._run("Gather", self._bytes(array), into, dst, later=later)
 
     def scatter(self, output, array, src, later=False):
-        """Write part r of `array` on rank `src` (elsewhere None) into `output` on rank r."""
+        """Send part r of rank `src`'s array to `output` on rank r. Elsewhere, `array` is None."""
         whole = None if array is None else self._bytes(array)
         return self._run("Scatter", whole, self._bytes(output), src, later=later)
 
     def all_to_all(self, output, array, output_sizes, sizes, later=False):
-        """Send consecutive parts of `array` to ranks 0, 1, ...; part r has `sizes[r]` elements."""
+        """Split `array` into consecutive parts, and send part r (`sizes[r]` elements) to rank r."""
         sent = self._pieces(array, sizes)
         received = self._pieces(output, output_sizes)
         return self._run("Alltoallv", sent, received, later=later)
@@ -227,13 +227,13 @@ class MpiEngine:
         return self._run("Barrier", later=later)
 
     def together(self):
-        """Return a context that does nothing: MPI starts sends and receives without one."""
+        """Return a context that does nothing. MPI can start sends and receives without it."""
         from contextlib import nullcontext
 
         return nullcontext()
 
     def close(self):
-        """Free the communicator, together with the other ranks of the group."""
+        """Free the communicator. All ranks of the group must call this."""
         self.comm.Free()
 
     def abort(self, status):

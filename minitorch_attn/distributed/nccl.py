@@ -114,7 +114,7 @@ class NcclEngine:
         self._together = None  # requests of an open `together` block
 
     def subgroup(self, ranks, number):
-        """Return an engine for the given ranks; None on the others. All ranks must call this."""
+        """Return an engine on the given ranks, and None elsewhere. All ranks must call this."""
         is_first = self.rank == ranks[0]
         data = self.nccl.get_unique_id() if is_first else [0] * rendezvous.ID_BYTES
         array = self._on_device([value % 256 for value in data])
@@ -177,21 +177,21 @@ class NcclEngine:
         return self._run("allGather", *what, later=later)
 
     def gather(self, output, array, dst, later=False):
-        """Write the arrays of all ranks into `output` on rank `dst` (elsewhere None)."""
+        """Write all ranks' arrays into `output` on rank `dst`. Elsewhere, `output` is None."""
         messages = [("send", address(array), array.nbytes, dst)]
         if output is not None:
             messages += self._from_all(output, [array.nbytes] * self.size)
         return self._exchange(messages, later)
 
     def scatter(self, output, array, src, later=False):
-        """Write part r of `array` on rank `src` (elsewhere None) into `output` on rank r."""
+        """Send part r of rank `src`'s array to `output` on rank r. Elsewhere, `array` is None."""
         messages = [("recv", address(output), output.nbytes, src)]
         if array is not None:
             messages += self._to_all(array, [output.nbytes] * self.size)
         return self._exchange(messages, later)
 
     def all_to_all(self, output, array, output_sizes, sizes, later=False):
-        """Send consecutive parts of `array` to ranks 0, 1, ...; part r has `sizes[r]` elements."""
+        """Split `array` into consecutive parts, and send part r (`sizes[r]` elements) to rank r."""
         sent = [size * array.itemsize for size in sizes]
         received = [size * output.itemsize for size in output_sizes]
         return self._exchange(self._to_all(array, sent) + self._from_all(output, received), later)
@@ -224,7 +224,7 @@ class NcclEngine:
     def together(self):
         """Context in which several sends and receives start together, so that none blocks.
 
-        NCCL launches the messages when the block ends. Only then do the requests get their event.
+        NCCL launches the messages when the block ends. Until then, requests do not have an event.
         """
         self._together = []
         self.nccl.groupStart()
@@ -252,7 +252,7 @@ class NcclEngine:
             self._abort(status)
 
     def _run(self, name, *arguments, later):
-        """Add a call of the communicator to the current stream; if `later`, to `_stream`."""
+        """Add a call of the communicator to the current stream or, if `later`, to `_stream`."""
         return self._start(lambda stream: getattr(self.comm, name)(*arguments, stream), later)
 
     def _exchange(self, messages, later):
@@ -287,7 +287,7 @@ class NcclEngine:
         return self._pieces("recv", array, sizes)
 
     def _pieces(self, name, array, sizes):
-        """Return one message per rank: consecutive pieces of an array, with sizes in bytes."""
+        """Split an array into one message per rank. The message for rank i has `sizes[i]` bytes."""
         start = address(array)
         return [(name, start + sum(sizes[:i]), size, i) for i, size in enumerate(sizes)]
 

@@ -58,7 +58,7 @@ class Ring:
 
 
 class _Passing:
-    """Two messages in progress: an array sent to the next rank, and the array received here."""
+    """Two messages in progress: an array to the next rank, and an array from the previous rank."""
 
     def __init__(self, sent, received, works):
         self.sent, self.received, self.works = sent, received, works

@@ -189,7 +189,7 @@ def _nccl_engine(init_method, world_size, rank):
 
 
 def _close_at_exit():
-    """At a clean exit, destroy all groups and close MPI, which waits for all ranks."""
+    """At a clean exit, destroy all groups and close MPI. Closing MPI waits for all ranks."""
     if is_initialized():
         destroy_process_group()
     mpi.close()
@@ -286,14 +286,14 @@ def resolve(group, where):
 
 @names_arguments
 def get_rank(group=None):
-    """Return the rank of this process in a group (default: the run); -1 if it is not in it."""
+    """Return this process's rank in a group (default: the run), or -1 if it is not a member."""
     found = resolve(group, "get_rank")
     return -1 if found is None else found.rank()
 
 
 @names_arguments
 def get_world_size(group=None):
-    """Return the number of ranks in a group (default: the run); -1 if this rank is not in it."""
+    """Return the number of ranks in a group (default: the run), or -1 on ranks outside it."""
     found = resolve(group, "get_world_size")
     return -1 if found is None else found.size()
 
@@ -307,7 +307,7 @@ def get_backend(group=None):
 
 @names_arguments
 def get_process_group_ranks(group=None):
-    """Return the ranks of a group, as a list of their ranks in the run."""
+    """Return the members of a group, as a list of ranks of the run."""
     found = resolve(group, "get_process_group_ranks")
     return [] if found is None else list(found.ranks)
 

@@ -154,7 +154,7 @@ class _Gradients(NamedTuple):
 
 @computes("attention", reveals=("softmax", "masked softmax"))
 def _add_gradients(plan, arrays, grads, into, rows, columns):
-    """Add the gradients from one tile to the gradients of its queries, keys, values and mask."""
+    """Add one tile's contribution to the gradients of the queries, keys, values and mask."""
     (q, k, v), (grad_k, grad_v) = arrays, into
     here, there = (..., rows.here, slice(None)), (..., columns.here, slice(None))
     s = plan.scores(q[here], k[there], rows, columns)
@@ -175,7 +175,7 @@ def _add(total, place, gradient):
 
 
 class _Tile(NamedTuple):
-    """Positions of consecutive tokens in the rank's part (`here`) and in the whole sequence."""
+    """Slices of consecutive tokens: `here` in the rank's part, `everywhere` in the sequence."""
 
     here: slice
     everywhere: slice

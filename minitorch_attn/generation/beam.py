@@ -104,7 +104,7 @@ class BeamSearch:
         return rows, self._is_over(ends)
 
     def _continue(self, log_weights, choose):
-        """Return ids, scores and rows of the best continuations, each (batch, candidate, ...)."""
+        """Return (ids, scores, origins) of the best continuations. Axis 1 is the candidate."""
         ids, scores, origins = self.running
         vocabulary = log_weights.shape[-1]
         total = log_weights.reshape(*scores.shape, vocabulary) + scores.unsqueeze(-1)
@@ -128,7 +128,7 @@ class BeamSearch:
         self.running = (_gather(ids, index), scores, _gather(origins, index))
 
     def _keep_finished(self, continued, ends):
-        """Add to `finished` the sequences, among the first `beams`, that end in this step."""
+        """Add to `finished` the sequences that end in this step and are among the best `beams`."""
         ids, scores, origins = continued
         config, taken = self.config, self.finished[3]
         ended = ends & self.in_beams  # (batch, candidate)
@@ -158,7 +158,7 @@ class BeamSearch:
         return (best > worst).any(-1, keepdim=True)
 
     def _is_over(self, ends):
-        """Return True if no better sequence can be found. Reads one value from the device."""
+        """Return True if no better sequence can be found. This reads one value from the device."""
         over = ~self.may_improve.any() | ends.all()
         if self.config.early_stopping is True:
             over = over | self.finished[3].all()

@@ -7,7 +7,7 @@ __all__ = ["likeliest", "search"]
 
 
 def likeliest(scores):
-    """Return the best token of each row of `scores` (row, vocabulary): the first in a tie."""
+    """Return the best token in each row of `scores` (row, vocabulary). In a tie, the first wins."""
     return scores.argmax(-1)
 
 

@@ -169,7 +169,7 @@ def mask_predict(predict, lengths, mask_token_id, pad_token_id=0, iterations=10)
 
 
 def _least_probable(log_probs, real, counts):
-    """Return a mask of the `counts` (batch, 1) least probable tokens of each row."""
+    """Return a mask that is True for the `counts` (batch, 1) least probable tokens in each row."""
     order = ops.where(real, log_probs, float("inf")).argsort(1, stable=True)
     rank = order.argsort(1)  # (batch, target): 0 for the least probable token
     return rank < counts

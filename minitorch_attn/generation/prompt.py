@@ -164,7 +164,10 @@ def _first_tokens(config, mask, device):
 
 
 def _mask_of_padding(config, ids):
-    """Return a mask, 0 at padding; None without padding, or if the pad token is an end token."""
+    """Return a mask that is 0 at padding and 1 elsewhere.
+
+    Return None if there is no padding, or if the pad token is also an end token.
+    """
     pad, ends = config.pad_token_id, config.eos_token_id
     ends = ends if isinstance(ends, (list, tuple)) else [ends]
     if pad is None or pad in ends:

@@ -134,11 +134,11 @@ class StoppingCriteriaList(list, NamedErrors):
 
     @property
     def first_end(self):
-        """First end token, used to pad finished rows, or None if there are no end tokens."""
+        """First end token, which pads finished rows. None if there are no end tokens."""
         ends = [c.eos_token_id for c in self if hasattr(c, "eos_token_id")]
         return as_list(ends[0], "eos_token_id", type(self).__name__)[0] if ends else None
 
     @property
     def only_length(self):
-        """True if all criteria are maximum lengths. The host can check these without the device."""
+        """True if all criteria are maximum lengths, which the host can check without the device."""
         return all(isinstance(criterion, MaxLengthCriteria) for criterion in self)

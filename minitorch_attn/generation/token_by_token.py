@@ -62,7 +62,7 @@ class Stepper:
         return output
 
     def _new_tokens(self, ids):
-        """Return the number of tokens at the end that are not in the cache."""
+        """Return the number of tokens at the end of `ids` that are not in the cache."""
         if self.embedded is not None and self._first:
             return self.embedded.shape[1] - self.cache.length
         if self.cache is None:

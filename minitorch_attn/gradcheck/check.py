@@ -252,7 +252,7 @@ class Check:
             )
 
     def _explain(self, report, jacobians):
-        """Find the faulty operation; add it to the report, with hints for the wrong gradients."""
+        """Find the faulty operation. Add it, and hints for the wrong gradients, to the report."""
         if self.options.localize:
             report.fault = find_fault(self, any(not item.ok for item in report.items))
         evidence = gather_evidence(
@@ -330,7 +330,7 @@ def second_order_check(fn, inputs, options, grad_outputs=None):
 
 
 def _gradients(outputs, leaves, cotangents, recorded):
-    """Return a function's gradients as Tensors, with zeros for inputs that it does not use."""
+    """Return a function's gradients as Tensors. The gradient of an unused input is zero."""
     found = engine.run_backward(
         outputs, cotangents, targets=leaves, retain_graph=recorded, create_graph=recorded
     )

@@ -56,7 +56,7 @@ def rounding_noise(probe, leaf, step):
 
 
 def _is_zero(derived, numeric, noise):
-    """Return True if a gradient is zero and its differences are within the rounding error."""
+    """Return True if a gradient is zero and the finite differences are below `noise`."""
     largest = np.abs(derived).max(initial=0.0)
     return largest <= 1e-3 * noise and np.abs(numeric).max(initial=0.0) <= noise
 
@@ -108,7 +108,7 @@ class _Judged:
         return bool(self.error < self.tol and worst < self.tol and not self.refuted.any())
 
     def look_again(self, look):
-        """Re-examine the entries that disagree or may be at a kink, the worst first."""
+        """Re-examine entries that disagree or may be at a kink. Begin with the largest error."""
         errors = np.where(self.suspicious, np.maximum(self.errors, self.tol), self.errors)
         errors = errors.reshape(-1)
         found = 0

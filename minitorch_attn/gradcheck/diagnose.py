@@ -209,7 +209,7 @@ def _names_of(c, clue):
 
 
 def _sizes(clue):
-    """Return pairs (size, axes with this size) for the batch, the inputs and the outputs."""
+    """Return pairs (size, description of the axes), such as (8, "axis 0 of x")."""
     found = {}
 
     def add(size, axes):

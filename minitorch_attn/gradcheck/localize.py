@@ -208,7 +208,7 @@ def _close(a, b):
 
 
 def _cut(check, steps):
-    """Find a value that depends on the inputs but enters an operation detached from the graph."""
+    """Find an operation's input that is detached, although it depends on the checked inputs."""
     with ExitStack() as stack, op_log(copies=True) as again, enable_grad():
         for number, leaf in enumerate(check.leaves):
             values = backend.to_host(leaf.array)

@@ -169,7 +169,7 @@ def slopes(probe, leaf, step):
 
 
 def directional_slope(probe, leaf, direction, step):
-    """Compute the slope along one direction, an array of the shape of the leaf."""
+    """Compute the slope along `direction`, an array with the shape of the leaf."""
     values = backend.to_host(leaf.array)
     with Perturbed(leaf) as moved, no_grad(), np.errstate(all="ignore"):
         moved.replace(values + step * direction)

@@ -127,7 +127,7 @@ def attention_case(
 
 
 def _shifted_window_mask(windows, tokens, shift):
-    """Return a mask: True for tokens that were in the same region before the roll by -shift."""
+    """Return a mask, True if query and key were in the same region before the roll by -shift."""
     region = np.zeros(windows * tokens, int)
     region[windows * tokens - shift :] = 1  # wrapped around from the other end
     region = region.reshape(windows, tokens)

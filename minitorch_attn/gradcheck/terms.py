@@ -243,7 +243,7 @@ def _sum_over_another_axis(clue):
 
 
 def _per_item_factor(clue):
-    """Return a hint if each slice along one axis is wrong by a constant factor of its own."""
+    """Return a hint if the slices along one axis are wrong by different constant factors."""
     numeric, derived = clue.numeric, clue.derived
     for axis, size in enumerate(numeric.shape):
         rest = tuple(i for i in range(numeric.ndim) if i != axis)

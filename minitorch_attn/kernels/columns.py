@@ -106,5 +106,5 @@ def column_grid(rows, n):
 
 
 def tile_grid(rows, n):
-    """Return the number of blocks for `Tile`, and the threads in each."""
+    """Return the number of blocks for `Tile`, and the shape of a block in threads."""
     return -(-rows // 64) * -(-n // 32), (32, 8)

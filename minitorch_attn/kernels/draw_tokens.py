@@ -91,7 +91,7 @@ template <typename T, typename A> __global__ void draw_tokens(
 
 @register(draw_tokens)
 class DrawKernel:
-    """CUDA kernel of `ops.draw_tokens`: one launch, after a copy of the levels for several rows."""
+    """CUDA kernel of `ops.draw_tokens`: one launch. For several rows, first copy the levels."""
 
     @staticmethod
     def accepts(scores, levels, temperature):

@@ -69,7 +69,7 @@ template <typename T, typename A> __global__ void sum_of_segment(
 
 @register(RowSum)
 class RowSumKernel:
-    """CUDA kernels of `RowSum`: one launch for a small table, otherwise a sort first."""
+    """CUDA kernels of `RowSum`: one launch. Unless rows and ids are few, a sort comes first."""
 
     backward = RowSum.backward
 

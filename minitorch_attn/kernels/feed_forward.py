@@ -96,7 +96,10 @@ def bias_and_activation(u, bias, activation, with_slope):
 
 
 def through_activation(grad_h, h, slope, need_bias):
-    """Return dL/du = dL/dh * slope, in the memory of `grad_h`, and its column sums or None."""
+    """Return dL/du = dL/dh * slope and, with `need_bias`, its column sums (otherwise None).
+
+    dL/du is in the memory of `grad_h`.
+    """
     xp = array_module(grad_h)
     (grad_h,) = all_contiguous(grad_h)
     grad_bias = xp.empty(grad_h.shape[1], grad_h.dtype) if need_bias else None

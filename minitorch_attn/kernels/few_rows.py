@@ -108,7 +108,7 @@ def few_rows(rows, layers, activation=None):
 
 
 def table_of_layers(matrices, weights=(), biases=()):
-    """Return the table of up to 4 matrices with the same number of rows, as a kernel argument."""
+    """Return a kernel argument: a table of up to 4 matrices with the same number of rows."""
     table = np.zeros((), TABLE)
     for name, arrays in (("x", matrices), ("weight", weights), ("bias", biases)):
         table[name][: len(arrays)] = [0 if a is None else a.data.ptr for a in arrays]

@@ -89,7 +89,7 @@ def forward(x, activation):
 
 
 def backward(grad_y, x, activation):
-    """Launch the backward kernel, and return grad_x. For ReLU, x may also be y."""
+    """Launch the backward kernel, and return grad_x. For ReLU, `x` may be the output y."""
     grad_y, x = all_contiguous(grad_y, x)
     grad_x = array_module(x).empty_like(x)
     SOURCE.launch(
@@ -100,7 +100,7 @@ def backward(grad_y, x, activation):
 
 
 class _Kernel:
-    """CUDA kernels of a gated activation: one launch forward and one backward."""
+    """CUDA kernels of an activation function: one launch forward and one backward."""
 
     name = ""
     saves_output = True  # like the operation; the composed version needs this

@@ -55,7 +55,7 @@ def add_bias(y, bias):
 
 @register(Linear)
 class LinearKernel:
-    """CUDA kernels of a linear layer: for the bias, one launch forward and one backward."""
+    """CUDA kernels of a linear layer. The bias takes one launch forward and one backward."""
 
     @staticmethod
     def accepts(x, weight, bias):

@@ -70,5 +70,5 @@ def draw_from(seed, offset):
 
 
 def _as_signed(word):
-    """Return the signed 64-bit integer with the bits of `word`, from 0 to 2**64 - 1."""
+    """Convert `word`, from 0 to 2**64 - 1, to the signed 64-bit integer with the same bits."""
     return word - 2**64 if word >= 2**63 else word

@@ -105,7 +105,7 @@ def batch_of(matrices):
 
 
 def add_biases(ys, biases):
-    """Add biases in place to the matrices (rows, out_i), and return them. A bias may be None."""
+    """Add biases in place to matrices (rows, out_i). Return the matrices. A bias may be None."""
     ys, biases = all_contiguous(*ys), all_contiguous(*biases)
     rows, widest = len(ys[0]), max(y.shape[1] for y in ys)
     if any(bias is not None for bias in biases):
@@ -118,7 +118,7 @@ def add_biases(ys, biases):
 
 
 def column_sums(matrices, wanted):
-    """Return the column sums of contiguous matrices (rows, n_i), and None for those not wanted."""
+    """Return column sums of contiguous matrices (rows, n_i), or None where `wanted` is False."""
     if not any(wanted):
         return [None] * len(matrices)
     xp, dtype, rows = array_module(*matrices), matrices[0].dtype, len(matrices[0])
@@ -135,7 +135,7 @@ def column_sums(matrices, wanted):
 
 
 def add_all(products):
-    """Return the sum of contiguous arrays of one shape, in the memory of the first."""
+    """Add contiguous arrays of equal shape. Store the sum in the first array, and return it."""
     if len(products) > 1:
         n = products[0].size
         table = table_of_layers(products)

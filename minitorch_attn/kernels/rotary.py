@@ -103,6 +103,6 @@ def rotated(x, cos, sin, interleaved, sign):
 
 
 def _steps(array, ndim):
-    """Return an array's strides in elements, for `ndim` axes; 0 for axes of size 1."""
+    """Return strides in elements for `ndim` axes. Missing axes and axes of size 1 have stride 0."""
     pairs = zip(array.shape, array.strides, strict=True)
     return [0] * (ndim - array.ndim) + [0 if n == 1 else s // array.itemsize for n, s in pairs]

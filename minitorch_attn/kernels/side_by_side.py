@@ -43,7 +43,7 @@ def as_one(arrays):
 
 
 def parts_of(array):
-    """Return the entries of axis 0 of an array in C order, as arrays that are not views."""
+    """Split an array in C order along axis 0 into arrays that are not views."""
     size = prod(array.shape[1:]) * array.itemsize
     return [
         load().ndarray(array.shape[1:], array.dtype, array.data + size * i)

@@ -145,7 +145,7 @@ def _forward(name, x):
 
 
 def _masked_forward(x, mask):
-    """Launch `masked_softmax_forward` on x (..., n) and a mask that broadcasts to it, or None."""
+    """Launch `masked_softmax_forward` on x (..., n). `mask` broadcasts to x, or is None."""
     xp = array_module(x)
     (x,) = all_contiguous(x)
     sizes, steps = (1,) * (LEADING_AXES + 1), (0,) * (LEADING_AXES + 1)

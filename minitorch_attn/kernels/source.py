@@ -85,7 +85,7 @@ class Source:
         return {name: f"{name}<{', '.join(self.types[dtype])}>" for name in self.names}
 
     def _function(self, name, dtype):
-        """Return a kernel. The first call for a dtype compiles all kernels of the file for it."""
+        """Return a kernel. The first call for a dtype compiles the whole file for this dtype."""
         found = self._functions.get((name, dtype))
         if found is None:
             expressions = self.instances(dtype)

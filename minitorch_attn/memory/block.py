@@ -41,7 +41,7 @@ class Block:
         return self.born <= moment and (self.died is None or moment < self.died)
 
     def kind_at(self, moment):
-        """Return the block's kind, one of `KINDS`, at the given moment. It may change over time."""
+        """Return the block's kind, one of `KINDS`, at a moment. The kind may change over time."""
         if self.made_as == RESULT and self.kept_at(moment):
             return SAVED
         return self.made_as

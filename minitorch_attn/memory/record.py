@@ -195,7 +195,7 @@ class MemoryTracker(Listener):
             keep.stop = len(self._moments)  # from the next change on, the block is not kept
 
     def _settle(self):
-        """End the Keeps of contexts that were freed since the last event, such as by `backward`."""
+        """End the Keeps of contexts freed since the last event, for example by `backward`."""
         pending, self._pending = self._pending, []
         for reference in pending:
             ctx = reference()

@@ -169,7 +169,7 @@ def precision_at_recalls(scores, right, ignored, num_targets):
 
 
 def _precision(images, smallest, largest):
-    """Return a class's precisions (threshold, recall); all are -1 without targets of this size."""
+    """Return a class's precisions (threshold, recall). Without targets of this size, all are -1."""
     scores, right, ignored, count = [], [], [], 0
     for image in images:
         area = image["target_area"]
@@ -191,7 +191,7 @@ def _precision(images, smallest, largest):
 
 
 def _of_class(found, wanted, label):
-    """Return one class's best predictions and targets in an image, with the IoU of each pair."""
+    """Return a dict for one class in an image: best predictions, targets, and IoU of each pair."""
     mine = xp.flatnonzero(found["labels"] == label)
     best = mine[xp.argsort(-found["scores"][mine], kind="stable")[:MOST]]
     theirs = xp.flatnonzero(wanted["class_labels"] == label)
@@ -218,7 +218,7 @@ def _mean(precision):
 
 
 def _arrays(fields, names, i, kind):
-    """Convert a dict of an image to NumPy arrays, and check their shapes."""
+    """Convert the fields of an image to NumPy arrays, and check the shapes of the arrays."""
     arrays = {name: _array(fields[name]) for name in names}
     boxes = _array(fields["boxes"]).astype(xp.float64)
     boxes = boxes.reshape(0, 4) if boxes.size == 0 else boxes

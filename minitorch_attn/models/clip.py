@@ -383,7 +383,7 @@ class CLIP(nn.Module):
         return similarity(self.image_vectors(images), class_vectors, self.logit_scale)
 
     def limit_scale(self, largest=LARGEST_SCALE):
-        """Clip the scale factor of the logits in place, after every training step (section 2.5)."""
+        """Clip the logits' scale in place. Call this after every training step (section 2.5)."""
         with no_grad():
             self.logit_scale.clamp_(max=math.log(largest))
 

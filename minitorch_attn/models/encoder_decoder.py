@@ -202,7 +202,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Decoder: a stack of `DecoderLayer`. Its parameters are those of `Encoder`, plus `causal`."""
+    """Decoder: a stack of `DecoderLayer`. The parameters are as for `Encoder`, plus `causal`."""
 
     def __init__(self, num_layers, embed_dim, num_heads, ff_dim, *, layer_drop=0.0, **options):
         super().__init__()

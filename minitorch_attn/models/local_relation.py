@@ -110,7 +110,10 @@ class LocalRelation(nn.Module):
         return sliding_window_weights(*self._inputs(x), **self._settings())[1]
 
     def _inputs(self, x):
-        """Return queries, keys and values (batch, group, channel, row, column) and the settings."""
+        """Return the query, key, value, kernel size and geometry.
+
+        Query, key and value have shape (batch, group, channel, row, column).
+        """
         centers = x if self.stride == 1 else x[:, :, :: self.stride, :: self.stride]
         query, key = self.query(centers).unsqueeze(2), self.key(x).unsqueeze(2)
         value = ops.pad(x, (0, 0, 0, 0, 0, self.missing)) if self.missing else x

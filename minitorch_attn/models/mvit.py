@@ -257,7 +257,10 @@ class MViT(nn.Module):
 
     @computes("patches with positions")
     def embed(self, x):
-        """Return the class token and the patches with their positions, and the map's size."""
+        """Return the tokens with positions, and the size of the map.
+
+        The tokens are the class token, if there is one, and the patches.
+        """
         _check_input(self, x)
         maps = self.patch_embedding(x)  # (batch, embed, *size)
         tokens, size = maps.flatten(2).transpose(1, 2), maps.shape[2:]
@@ -267,12 +270,12 @@ class MViT(nn.Module):
         return (tokens if self.positions is None else self.positions(tokens)), size
 
     def pool(self, tokens):
-        """Return the class token, or the mean of the tokens if there is none: (batch, embed)."""
+        """Return the class token or, without it, the mean of the tokens: (batch, embed)."""
         return tokens[:, 0] if self.num_prefix else tokens.mean(1)
 
 
 class Stage(nn.Module):
-    """One stage of a multiscale Transformer: the maps keep their size after its first block."""
+    """One stage of a multiscale Transformer. After the first block, the map size is constant."""
 
     def __init__(self, blocks):
         super().__init__()

@@ -174,7 +174,7 @@ class RelativeAttention(nn.Attention):
 
 
 def attention_mask(key_padding_mask, mask):
-    """Return `mask`, or a mask made from a key padding mask (True where a key is padding)."""
+    """Return `mask`. If it is None, make a mask from `key_padding_mask` (True at padding)."""
     if key_padding_mask is None or mask is not None:
         return mask
     return nn.masks.from_key_padding(key_padding_mask)

@@ -259,7 +259,7 @@ def _conv3x3(in_channels, out_channels, stride, dilation, groups=1):
 
 
 def _stage(block, in_channels, width, stride, dilations, drop_paths, shared):
-    """Build a stage. Its first block has the stride, and the previous stage's dilation."""
+    """Build a stage. The first block has the stride, and the dilation of the previous stage."""
     out_channels, (before, dilation) = width * block.expansion, dilations
     blocks = []
     for i, drop_path in enumerate(drop_paths):

@@ -89,7 +89,7 @@ class SoftAttention(nn.Module):
         return self.gate(hidden) * context, alpha
 
     def attend(self, projected, hidden, annotations, key_padding_mask=None):
-        """Return the weighted mean (Eq. 13) and alpha, given the projections `W_a a`."""
+        """Return the weighted mean (Eq. 13) and the weights alpha. `projected` contains `W_a a`."""
         query = self.W_h(hidden).unsqueeze(1)  # (batch, 1, attention)
         mask = attend_mask("SoftAttention", key_padding_mask, annotations)
         v = self.v.weight.squeeze(0)  # (attention,)

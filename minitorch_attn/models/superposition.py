@@ -276,7 +276,7 @@ def interference(W):
 
 
 def _squared_overlaps(W):
-    """Return the matrix of all (u_i . W_j)^2. Row i is 0 if column i of W is 0."""
+    """Return all (u_i . W_j)^2, where u_i = W_i / |W_i|. Row i is 0 if column i of W is 0."""
     squared_norm = W.square().sum(-2)
     norm = ops.where(squared_norm > 0, squared_norm, 1.0).sqrt()
     return ((W / norm).T @ W).square()  # (feature, feature)

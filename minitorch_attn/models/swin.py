@@ -359,7 +359,7 @@ def swin_l(**changes):
 
 
 def _initialize(module):
-    """Initialize matrices from a truncated normal with std 0.02, biases with 0 (authors' code)."""
+    """Draw matrices from a truncated normal with std 0.02; set biases to 0, as the authors do."""
     if isinstance(module, nn.Linear):
         nn.init.trunc_normal_(module.weight, std=0.02)
         if module.bias is not None:
@@ -383,5 +383,5 @@ def _for_stages(name, value, count):
 
 
 def _growing(last, count):
-    """Return DropPath rates from 0 at the first block to `last` (Swin, appendix A2.1)."""
+    """Return DropPath rates that grow from 0 in the first block to `last` (Swin, appendix A2.1)."""
     return [last * i / max(count - 1, 1) for i in range(count)]

@@ -169,7 +169,7 @@ class UNITER(BERT):
 
 
 def _attention_mask(words, regions, word_padding_mask, region_padding_mask):
-    """Return a mask (batch, 1, 1, word + region), True for keys that are not padding, or None."""
+    """Return None, or a mask (batch, 1, 1, word + region) that is False for keys at padding."""
     if word_padding_mask is None and region_padding_mask is None:
         return None
     parts = [

@@ -350,7 +350,7 @@ class VideoMAE(nn.Module):
 
 
 def normalised_cubes(cubes):
-    """Normalize the pixels of each cube and channel in cubes (batch, cube, pixel, channel)."""
+    """Normalize cubes (batch, cube, pixel, channel) over the pixels of each cube and channel."""
     deviation = cubes.var(2, keepdim=True).sqrt()  # unbiased
     return (cubes - cubes.mean(2, keepdim=True)) / (deviation + 1e-6)
 

@@ -207,7 +207,7 @@ class ViLT(nn.Module):
         return ops.interpolate(mask, size=grid, mode="nearest").squeeze(1).to("int64")
 
     def _positions(self, sizes, grid):
-        """Return positions (batch, patch, embed), interpolated to each image's size and padded."""
+        """Return positions (batch, patch, embed), resized to each image and padded to `grid`."""
         table = self.positions[:, 1:].reshape(1, *self.grid, self.embed_dim).permute(0, 3, 1, 2)
         if min(map(min, sizes), default=1) < 1:
             raise ShapeError("ViLT: pixel_mask must not be 0 everywhere", got="a mask of zeros")
@@ -224,7 +224,7 @@ class ViLT(nn.Module):
     def _chosen(self, real, kept):
         """Return the indices (batch, kept) of patches to use: real patches first, then padding.
 
-        Both are in raster order. If there are more than `kept` real patches, keep a random subset.
+        Both groups are in raster order. If more than `kept` patches are real, keep a random subset.
         """
         order = ops.argsort(1 - real, dim=1, stable=True)  # real ones first
         count = real.sum(1, keepdim=True)

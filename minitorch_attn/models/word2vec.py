@@ -224,7 +224,7 @@ class HierarchicalSoftmax(nn.Module):
 
     @staticmethod
     def _log_path(scores, codes, lengths):
-        """Sum log sigmoid(score) over the turns of a path, with -score for code 1 (Eq. 3)."""
+        """Sum log sigmoid(score) over the turns of a path (Eq. 3). For code 1, negate the score."""
         sign = (1 - 2 * codes).to(scores.dtype)  # [[n(w, j+1) = ch(n(w, j))]] of Eq. 3
         on_path = ops.arange(codes.shape[-1], device=codes.device) < lengths.unsqueeze(-1)
         return ops.where(on_path, ops.logsigmoid(sign * scores), 0.0).sum(-1)
@@ -278,7 +278,7 @@ def huffman_codes(counts):
 
 
 def _join(counts):
-    """Build the tree. Return {node: parent} and {node: code}; words have the lowest numbers."""
+    """Build the tree. Return {node: parent} and {node: code}. The first nodes are the words."""
     size = len(counts)
     weight = list(counts)
     # The smallest word is last in `words`, and the smallest inner node is first in `inner`.
@@ -297,7 +297,7 @@ def _join(counts):
 
 
 def _path(word, parent, turn, size):
-    """Return [(code, inner node)] from the root to a word."""
+    """Return the path from the root to a word, as a list of pairs (code, inner node)."""
     steps, node = [], word
     while node in parent:
         steps.append((turn[node], parent[node] - size))
@@ -386,7 +386,7 @@ def _as_counts(counts, where):
 
 
 def _check_words(where, batch, words, negatives=None):
-    """Raise an error unless there is one word and one row of negatives for each vector."""
+    """Raise an error unless each vector has one word and, if given, one row of negatives."""
     if words.shape != batch:
         raise ShapeError(
             f"{where}: the words must have one entry for each vector",

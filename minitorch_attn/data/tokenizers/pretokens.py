@@ -101,7 +101,7 @@ class Segmenter:
         self._reach = len(longest_first[0]) - 1 if longest_first else 0
 
     def whole(self, text):
-        """Yield pairs (pre-tokens, next special token); None follows the last pre-tokens."""
+        """Yield pairs (pre-tokens, next special token). The last pair is (pre-tokens, None)."""
         self._check(text)
         start = 0
         for match in self._specials.finditer(text):

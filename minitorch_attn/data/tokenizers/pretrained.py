@@ -263,7 +263,7 @@ def _special_tokens(folder, config):
 
 
 def _text_of(token):
-    """Return the text of a special token, which is a string or an object with "content"."""
+    """Return a special token's text. The token is a string or a dict with the key "content"."""
     return token["content"] if isinstance(token, dict) else token
 
 

@@ -130,7 +130,7 @@ class WordTokenizer(NamedErrors):
 
 
 def _words(text, whole):
-    """Split at whitespace, then separate punctuation from words, except in words in `whole`."""
+    """Split at whitespace. Then separate punctuation from the words that are not in `whole`."""
     check_text(text, "WordTokenizer")
     words = []
     for part in text.split():

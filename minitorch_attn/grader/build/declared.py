@@ -13,7 +13,7 @@ __all__ = ["Declared", "alike", "declarations"]
 
 @dataclass(frozen=True)
 class Declared:
-    """Function that has a `@computes(...)` declaration, or whose class has one."""
+    """Function that is declared with `@computes(...)`, directly or through its class."""
 
     target: Target
     computes: tuple

@@ -122,7 +122,7 @@ def _packed(git, name):
 
 
 def _lines(name, data):
-    """Yield (number, line as `bare` returns it) for a text, or for all strings of a notebook."""
+    """Yield (number, line after `bare`) for each line of a text or of a notebook's strings."""
     text = data.decode("utf-8", errors="replace")
     if name.endswith(".ipynb"):
         try:

@@ -57,7 +57,7 @@ def write_package(assignment, folder, stripped=False):
 
 
 def _is_wanted(relative, stripped):
-    """Return True for a file to copy: not excluded, compiled, hidden or temporary."""
+    """Return True for a file to copy. Skip excluded, compiled, hidden and temporary files."""
     left_out = NOT_GRADED if stripped else NOT_RELEASED
     if any(relative.is_relative_to(part) for part in left_out):
         return False
@@ -113,7 +113,10 @@ def changed_files(assignment, stripped=False):
 
 @lru_cache(maxsize=2)
 def _differentiating(engine):
-    """List functions that compute gradients (with `engine`, only by finite differences)."""
+    """List the functions that compute gradients.
+
+    With `engine`, list only the function that computes finite differences.
+    """
     found = [Target.parse(text) for text in ((STEPS,) if engine else (STEPS, ENGINE))]
     if engine:
         return tuple(found)

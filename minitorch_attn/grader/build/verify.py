@@ -203,7 +203,10 @@ def _used_by_children():
 
 
 def _missing_imports(way):
-    """Return what a workaround imports, but the library lacks: it would lose for this reason."""
+    """Return the names that a workaround imports but the library lacks.
+
+    With such an import, the workaround would fail for the wrong reason.
+    """
     package = way.target.module.rpartition(".")[0]
     missing = []
     for node in ast.walk(ast.parse(way.body)):

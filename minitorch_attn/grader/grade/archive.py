@@ -309,7 +309,7 @@ _COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.o
 
 
 def _uncompressed(path):
-    """Decompress a tar archive up to a size limit, as even a member's name can be huge."""
+    """Decompress a tar archive up to a size limit, because even a member's name can be huge."""
     with open(path, "rb") as file:
         start = file.read(6)
     opened = next((how for mark, how in _COMPRESSED.items() if start.startswith(mark)), open)

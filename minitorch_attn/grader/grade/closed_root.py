@@ -55,7 +55,7 @@ def add_libraries(root, folders, link):
 
 
 def _linked(folders):
-    """Return the path of each required shared library by name, and the dynamic loader as ""."""
+    """Return {name: path} of the required shared libraries. The dynamic loader has the name ""."""
     files = [str(path) for folder in folders for path in folder.rglob("*.so*")]
     files += [str(path) for folder in folders for path in folder.glob("bin/*")]
     done = subprocess.run(

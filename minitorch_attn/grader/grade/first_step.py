@@ -149,12 +149,12 @@ class _Level:
         )
 
     def agreeing_before(self, pair):
-        """Count the agreeing steps before the step `pair[0]`, or all if `pair` is None."""
+        """Count the agreeing steps before `pair[0]`, or all agreeing steps if `pair` is None."""
         end = math.inf if pair is None else pair[0].number
         return sum(number < end for number in self.agreeing)
 
     def all_agree_before(self, pair):
-        """Return whether all of the submission's steps before the step `pair[0]` agree."""
+        """Return whether all steps of the submission before `pair[0]` agree."""
         return all(s.number in self.agreeing for s in self.mine if s.number < pair[0].number)
 
     def forward_agrees(self, step):
@@ -165,7 +165,10 @@ class _Level:
         )
 
     def until(self, step):
-        """Return the line up to which all calls agree, or None. Stop before `step` if given."""
+        """Return the line up to which all calls agree, or None if there is no such line.
+
+        If `step` is given, consider only the calls before `step`.
+        """
         line = None
         for inner in self.mine:
             if inner is step or inner.number not in self.agreeing:
@@ -175,7 +178,10 @@ class _Level:
 
 
 def _differences(mine, library, rtol):
-    """List (position, difference) for each result that differs, or (position, None) if missing."""
+    """List (position, difference) for each result that differs from the library's.
+
+    The difference is None if the submission does not have this result.
+    """
     found = {}
     for place, entry in zip(mine.places, mine.outputs, strict=True):
         found.setdefault(place, []).append(entry)
@@ -284,7 +290,7 @@ def _what(pair, names, rtol):
 
 
 def _function(step, inside, rtol):
-    """Name the function that contains the mistake. List its wrong and its correct results."""
+    """Name the function with the mistake, and list the function's wrong and correct results."""
     name = step.name if inside and step is inside[0][0] else step.by
     found = {"in": name, "differ": [], "agree": []}
     if inside and inside[0][0].name == name:

@@ -163,7 +163,7 @@ def _checks(task, seed):
 
 
 def _kept(task, checks, path, out, run, sandbox, stop):
-    """Return a submission's document, from an earlier run or new, and `how` (see `grade_class`)."""
+    """Return (document, how) for a submission, stored or new. See `grade_class` for `how`."""
     submission = read_submission(path, task.files)
     place = out / "state" / f"{slug(path.name)}.json"
     known, how = _stored(place, task), "new"

@@ -53,7 +53,7 @@ def remarks(files, starter=None):
 
 
 def _places(data, words):
-    """Return (line, word) for each node of a file's syntax tree that `words` yields, in order."""
+    """Return (line, word), sorted, for every word that `words` finds in a file's syntax tree."""
     try:
         with _PARSING:
             tree = ast.parse(data)

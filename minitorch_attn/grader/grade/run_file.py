@@ -149,7 +149,7 @@ def _new_run(name, version):
 
 
 def fingerprint(run):
-    """Return a hash of the seed of a run, which does not reveal the seed."""
+    """Return a hash of a run's seed. The hash does not reveal the seed."""
     return sha256(b"run " + run["seed"].encode()).hexdigest()[:16]
 
 

@@ -148,7 +148,7 @@ class Steps:
         })  # fmt: skip
 
     def _leave(self, frame, value):
-        """Store what a call returned or yielded, or its arguments if it returned nothing."""
+        """Store the value that a call returned or yielded. For None, store the call's arguments."""
         _, number = self._open.pop()
         step = self.steps[number]
         code = frame.f_code
@@ -163,7 +163,7 @@ class Steps:
         step["made"] = self._arrays(_placed(value, numbers), KEPT, made=True)
 
     def _module(self, arguments):
-        """Return the path of `self` within the outermost module, None if it is not a module."""
+        """Return the path of `self` in the outermost module, or None if `self` is not a module."""
         module = arguments.get("self")
         if not hasattr(type(module), "named_modules"):
             return None
@@ -244,7 +244,7 @@ def _inside(value):
 
 
 def _placed(value, numbers=False):
-    """Yield (i, array) for each array in entry i of a tuple or list, or (0, array) otherwise."""
+    """Yield (i, array) for each array in entry i of a tuple or list. For other values, i is 0."""
     parts = value if isinstance(value, (tuple, list)) else [value]
     for place, part in enumerate(parts):
         for array in _flat(part, numbers):

@@ -121,7 +121,10 @@ class Clock:
 
 
 def _stat(pid):
-    """Return a process's state, and its CPU seconds including those of children it waited for."""
+    """Return a process's state and its CPU time in seconds.
+
+    The time includes child processes that have ended and that the process has waited for.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except OSError:

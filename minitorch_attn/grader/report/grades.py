@@ -57,7 +57,7 @@ def grades(results):
 
 
 def follows_text(line):
-    """Explain that an earlier failure may have caused this one."""
+    """Explain that the failure of an earlier check may have caused this failure."""
     return (
         f"{line['follows']} failed. If the forward pass is wrong, the backward pass receives wrong "
         "values and can fail although it is correct. Correct the forward pass first."

@@ -191,7 +191,7 @@ def _task(lists):
 
 
 def _read_documents(part, task):
-    """Read a shard's documents, and check them like the documents that a second run keeps."""
+    """Read a shard's documents. Check them as a second run checks the documents that it keeps."""
     for name, digest in part.lists.get("results", {}).items():
         path = part.folder / "state" / f"{name}.json"
         try:

@@ -64,7 +64,10 @@ def sample_class(assignment, folder, count=10):
 
 
 def _handed_in(assignment, place, solution, bugs):
-    """Return the kind and the files of a submission; `place` is its position (0 to 9) in ten."""
+    """Return (kind, files) of a submission.
+
+    `place`, from 0 to 9, is the position of the submission in a group of ten.
+    """
     if place == 7:
         return "the unchanged starter", starter_files(assignment)
     if place == 8:

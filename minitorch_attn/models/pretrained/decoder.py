@@ -77,7 +77,10 @@ def attention_mask_of(attention_mask, position_ids, x, past):
 
 
 def _same_text(position_ids):
-    """Return a mask that is True for keys of the query's text, or None if rows have one text."""
+    """Return a mask that is True if query and key are in the same text.
+
+    On a CPU, return None if every row contains a single text.
+    """
     starts = position_ids[:, 1:] - position_ids[:, :-1] != 1  # (batch, token - 1)
     if _readable(starts) and not starts.any().item():
         return None
@@ -86,7 +89,7 @@ def _same_text(position_ids):
 
 
 def _readable(x):
-    """Return whether reading a value of `x` is cheap. On a GPU, it would wait for the device."""
+    """Return whether reading a value of `x` is cheap. On a GPU, reading waits for the device."""
     return x.device.type == "cpu"
 
 

@@ -130,7 +130,7 @@ class DetrPreTrainedModel(PretrainedModel):
         self.detr.backbone.requires_grad_(True)
 
     def tokens_of(self, pixel_values, pixel_mask, inputs_embeds):
-        """Return the encoder's input, its positions and its mask, from an image or embeddings."""
+        """Return (tokens, positions, mask) for the encoder, given images or embeddings."""
         if (pixel_values is None) == (inputs_embeds is None):
             raise ArgumentError(
                 f"{type(self).__name__}: pixel_values or inputs_embeds must be given, and not both",

@@ -155,7 +155,7 @@ class Dinov2PreTrainedModel(VisionModel):
 
 
 def _in_classes(arrays):
-    """Convert the names of published folders to those of the classes of transformers 5."""
+    """Convert tensor names of published folders to the names that transformers 5 uses."""
     found = {}
     for name, array in arrays.items():
         for old, new in _PUBLISHED.items():
@@ -170,7 +170,7 @@ def _in_classes(arrays):
 
 
 def _published(arrays):
-    """Convert the names of the classes of transformers 5 to those of published folders."""
+    """Convert tensor names that transformers 5 uses to the names of published folders."""
     found = {}
     for name, array in arrays.items():
         for old, new in _PUBLISHED.items():

@@ -119,7 +119,7 @@ class GPT2PreTrainedModel(DecoderModel):
 
 
 def _set_attention(block, config, i):
-    """Apply the attention options of Hugging Face's configuration that the paper does not have."""
+    """Apply the attention options of Hugging Face's configuration that are not in the paper."""
     attention = block.attention
     if config.reorder_and_upcast_attn:
         attention = block.attention = UpcastAttention(config.n_embd, config.n_head)

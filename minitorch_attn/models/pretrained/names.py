@@ -40,7 +40,7 @@ class Same:
         return shapes[0]
 
     def numbers(self, name):
-        """Match `name` with our first name. Return (numbers at `{}`, suffix), or else None."""
+        """Return (numbers at `{}`, suffix) if `name` matches our first name, or None otherwise."""
         pattern = re.escape(self.ours[0]).replace(r"\{\}", r"(\d+)")
         found = re.fullmatch(pattern + r"((?:\..+)?)", name)
         return None if found is None else (found.groups()[:-1], found.groups()[-1])

@@ -195,7 +195,7 @@ def _is_tied(config):
 
 
 def _feed_forward(config):
-    """Split a name such as "gated-gelu" into the activation name and a bool, True if gated."""
+    """Return (activation name, whether it is gated) for a name such as "gated-gelu"."""
     *gate, function = config.feed_forward_proj.split("-")
     if gate not in ([], ["gated"]):
         raise ArgumentError(

@@ -120,7 +120,7 @@ class VisionTransformer(TimmModel):
             self.make_positions(width)
 
     def make_positions(self, width):
-        """Create the position embeddings of the patches and, where used, of the prefix tokens."""
+        """Create position embeddings for the patches, and for prefix tokens that have positions."""
         count = self.positioned_prefix + self.grid[0] * self.grid[1]
         self.positions = nn.Parameter(ops.empty(1, count, width))
 
@@ -326,7 +326,7 @@ class VisionTransformerDistilled(VisionTransformer):
         return self.class_token, self.distillation_token
 
     def forward_head(self, x, pre_logits=False):
-        """Return the mean logits of the two heads or, with `pre_logits`, their mean input."""
+        """Return the mean of the two heads' logits or, with `pre_logits`, of the heads' inputs."""
         x, distilled = self.head_dropout(x[:, 0]), self.head_dropout(x[:, 1])  # (batch, embed)
         if not pre_logits:
             x, distilled = self.head(x), self.distillation_head(distilled)

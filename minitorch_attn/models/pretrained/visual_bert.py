@@ -14,7 +14,7 @@ __all__ = ["VisualBertForPreTraining", "VisualBertModel"]
 
 
 class VisualBertPreTrainedModel(BertPreTrainedModel):
-    """Base class of the VisualBERT models. It adds the regions' parameter names to BERT's."""
+    """Base class of the VisualBERT models. It adds parameter names for regions to BERT's names."""
 
     model_type = "visual_bert"
     base_prefix = "visual_bert"
@@ -42,7 +42,7 @@ class VisualBertPreTrainedModel(BertPreTrainedModel):
         )  # fmt: skip
 
     def _copy_tables(self, tables):
-        """Initialize the regions' segment and position embeddings with copies of the words'."""
+        """Copy the words' segment and position embeddings to the regions' embeddings."""
         with no_grad():
             for part in ("segment", "position"):
                 source = getattr(tables, f"{part}_embedding").weight

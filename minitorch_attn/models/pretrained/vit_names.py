@@ -61,7 +61,7 @@ def block_names(stored, ours):
 
 
 def file_block_names(stored, ours):
-    """Return the entries of `block_names` for classes that have only the names used in files."""
+    """Return entries like `block_names`, for classes whose parameters have the names in files."""
     parts = {entry.stored: entry.ours[0] for entry in block_names("", "")}
     parts |= {f"attention.{x}_proj": f"attention.{x}_proj" for x in "qkv"}
     return [Same(stored + old, ours + parts[new]) for old, new in _PARTS.items()]
