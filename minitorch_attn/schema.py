@@ -117,7 +117,7 @@ class Kind:
     parts: Callable = lambda value: ()
 
     def problem(self, value, name):
-        """Return (name, value, expected) for the first value or part that is invalid, or None."""
+        """Return (name, value, expected) for the first invalid value or part, or None."""
         if not self.accepts(value):
             return name, value, self.expected
         for part, inner, kind in self.parts(value):
@@ -162,7 +162,7 @@ def check(value, kind, where, error=DataError, hint=None):
 
 
 def _shown(value):
-    """Format the start of a value, because formatting a huge integer or a deep list would fail."""
+    """Format the start of a value. Formatting all of a huge integer or a deep list would fail."""
     if isinstance(value, int) and abs(value) > 10**40:
         return "an integer of more than 40 digits"
     if isinstance(value, dict | list):
@@ -224,7 +224,10 @@ def either(*kinds):
 
 
 def choice(*values):
-    """Return the kind of values equal to one of `values`. True does not match 1; an IntEnum may."""
+    """Return the kind of values equal to one of `values`.
+
+    True does not match 1, but a member of an IntEnum may.
+    """
     known = {(isinstance(value, bool), value) for value in values}
     return Kind(
         f"one of {', '.join(map(repr, values))}",

@@ -336,7 +336,7 @@ class _Unpacker:
         return found
 
     def tensor(self, name):
-        """Return the Tensor with a name: always the same object, so that tied weights stay tied."""
+        """Return the Tensor `name`, the same object in every call. Tied weights stay tied."""
         if name not in self.tensors:
             self.tensors[name] = _tensor(self.array(name), self.device)
         return self.tensors[name]
@@ -401,7 +401,7 @@ def _widened(path, start, entry):
 
 
 def _read_stream(file):
-    """Return the metadata and arrays of an open file. Leave it at the end of the last tensor."""
+    """Return the metadata and arrays of an open file. Read no further than the last tensor."""
     from safetensors.numpy import load
 
     start, header = _read_header(file, None)

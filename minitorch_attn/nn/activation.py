@@ -415,5 +415,5 @@ class Softmin(Module):
 
 
 def _inplace(module, *parts):
-    """Join the settings for the module's repr, with `inplace=True` if it is set."""
+    """Join the settings for the module's repr. Append `inplace=True` if the module is in-place."""
     return ", ".join([*parts, "inplace=True"] if module.inplace else parts)

@@ -158,7 +158,7 @@ class Attention(Module):
 
     @computes("attention layer")
     def _project_heads(self, x, memory):
-        """Return the queries of x, and the keys and values of memory, split into heads."""
+        """Project x to queries, and memory to keys and values. Split them into heads."""
         memory = x if memory is None else memory
         if memory is x and not self.weight_hooks:
             query, key, value = project(x, self.q_proj, self.k_proj, self.v_proj)
@@ -220,7 +220,7 @@ class Attention(Module):
         return ops.scaled_dot_product_attention(*arguments, **options)
 
     def _show_weights(self, *arguments, **options):
-        """Compute the context without fusion, and call each of `weight_hooks` with the weights."""
+        """Compute the context unfused. Pass the attention weights to all `weight_hooks`."""
         return self._attend_with_weights(*arguments, **options)[0]
 
     def _attend_with_weights(self, *arguments, **options):

@@ -8,7 +8,7 @@ __all__ = ["attend_mask", "check_tokens", "show_weights"]
 
 
 def show_weights(layer, weights):
-    """Call a layer's weight hooks with its attention weights, as (batch, 1, query, key)."""
+    """Pass a layer's attention weights to its weight hooks, with shape (batch, 1, query, key)."""
     for hook in layer.weight_hooks:
         hook(layer, weights.unsqueeze(-3))  # (batch, 1, query, key)
 
@@ -31,7 +31,7 @@ def check_tokens(where, name, x, size, query, batched=False):
 
 
 def attend_mask(where, mask, key):
-    """Convert `mask` to a bool Tensor that broadcasts to the scores, True where allowed."""
+    """Convert `mask` to a bool Tensor (True = may attend) that broadcasts to the scores."""
     if mask is None:
         return None
     shape = key.shape[:-1]  # (batch, key) or (key,)

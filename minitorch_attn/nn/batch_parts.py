@@ -10,7 +10,7 @@ __all__ = ["batch_sizes", "join_batch", "split_batch"]
 
 
 def batch_sizes(batch, dim=0):
-    """Return the sizes of the batch axis of all tensors in a batch, except 0-d tensors."""
+    """Return the size of axis `dim` of every tensor in a batch. Skip tensors without this axis."""
     return [tensor.shape[dim] for tensor in tensors_in(batch) if tensor.ndim > dim]
 
 
@@ -63,7 +63,7 @@ def part_sizes(size, parts):
 
 
 def _split(value, sizes, size, dim):
-    """Return a list with the value for each part."""
+    """Split one value of a batch. Return a list with one entry for each part."""
     if isinstance(value, Tensor):
         return list(split(value, sizes, dim)) if value.ndim > dim else [value] * len(sizes)
     if isinstance(value, Mask):  # a mask shared by all examples is passed to each part

@@ -129,7 +129,7 @@ class DataParallel(Module):
             ) from None
 
     def _check(self, batch):
-        """Check once that the result for the last example is the same alone and in the batch."""
+        """Check, once per kind of batch, that the last example gives the same result alone."""
         args, kwargs = batch
         kind = (tuple(kwargs), *[tensor.ndim for tensor in tensors_in(batch)])
         if kind in self._checked:

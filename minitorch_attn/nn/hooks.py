@@ -143,7 +143,7 @@ def _before(module, args, kwargs):
 
 
 def _pair(result):
-    """Return the result of a pre-hook with_kwargs; raise an error unless it is a pair."""
+    """Return the pair (args, kwargs) from a pre-hook with_kwargs. Reject any other result."""
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
         return result
     raise DTypeError(
@@ -186,11 +186,11 @@ class BackwardSeams:
         self.grad_output = None
 
     def around_inputs(self, args):
-        """Return the arguments. Tensors that require grad have passed through a `Seam`."""
+        """Pass the arguments that require grad through a `Seam`. Return all arguments."""
         return self.inputs.sew(args, self._inputs_arrived)
 
     def around_outputs(self, output):
-        """Return the output, a tensor or a tuple, whose tensors have passed through a `Seam`."""
+        """Pass the tensors of `output` through a `Seam`. Return the new tensor or tuple."""
         if isinstance(output, Tensor):
             return self.outputs.sew((output,), self._outputs_arrived)[0]
         if isinstance(output, tuple):
@@ -233,7 +233,7 @@ class BackwardSeams:
 
 
 class _Slots:
-    """Positions of the tensors that require grad in a tuple of values."""
+    """Record of the values in a tuple that are tensors and require grad."""
 
     def __init__(self):
         self.positions, self.count = [], 0
@@ -255,14 +255,14 @@ class _Slots:
         return tuple(result)
 
     def spread(self, grads):
-        """Return one entry for each value: its gradient as a Tensor, or None if it has none."""
+        """Return one gradient for each value. The entry is None if the value has no gradient."""
         result = [None] * self.count
         for i, grad in zip(self.positions, grads, strict=True):
             result[i] = grad if isinstance(grad, Tensor) else wrap(grad)
         return tuple(result)
 
     def gather(self, result, grads):
-        """Return one gradient for each tensor: a hook's `result`, or `grads` where that is None."""
+        """Return one gradient per tensor: the hook's, or the original if the hook gave None."""
         chosen = []
         for i, grad in zip(self.positions, grads, strict=True):
             new = grad if result[i] is None else result[i]

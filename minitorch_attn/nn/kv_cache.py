@@ -216,7 +216,7 @@ class KVCache(NamedErrors):
 
     @classmethod
     def of(cls, past):
-        """Convert tuples `past` to a cache. A cache or None is returned unchanged."""
+        """Convert `past` from tuples to a cache. Return a cache or None unchanged."""
         return past if past is None or isinstance(past, KVCache) else cls(past)
 
     def _new_layer(self):

@@ -187,7 +187,7 @@ class MultiheadAttention(Attention):
     static_k = static_v = None  # given projected keys and values (see the function below)
 
     def _replaced(self, name, projected):
-        """Return the projected keys or values, or the ones that the caller passed as static."""
+        """Return the static keys or values if the caller passed them, else `projected`."""
         given = getattr(self, name)
         if given is None:
             return projected
@@ -355,7 +355,7 @@ def multi_head_attention_forward(
 
 
 def _read_mask(name, mask, shapes, sizes, query):
-    """Convert a mask to a 4-d bool tensor (True = may attend) or floats to add to the scores."""
+    """Convert a mask to a 4-d tensor: bool (True = may attend), or floats to add to the scores."""
     if mask is None:
         return None
     if isinstance(mask, Mask):

@@ -46,7 +46,7 @@ def instead_of(value, owner):
 
 
 def _layer_of(function):
-    """Return the name of the layer that computes a function of the library, such as "ReLU"."""
+    """Return the name of a library function's layer, such as "ReLU" for `relu`, or None."""
     if str(getattr(function, "__module__", "")).partition(".")[0] != _PACKAGE:
         return None
     wanted = str(getattr(function, "__name__", "")).replace("_", "")

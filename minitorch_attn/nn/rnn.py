@@ -111,7 +111,7 @@ class RNNBase(Module):
         return 2 if self.bidirectional else 1
 
     def _weights(self, layer, reverse):
-        """Return the parameters of one layer and direction, with the operations' names as keys."""
+        """Return {name: parameter} for one layer and direction, with names such as "weight_ih"."""
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
         named = {name: _full_name(name, layer, reverse) for name in names}
         mine = self._parameters
@@ -436,5 +436,5 @@ def _check_config(mode, proj_size, dropout, flags, sizes):
 
 
 def _same_dtype(a, b):
-    """Return True if two tensors have the same dtype, or will have the same under autocast."""
+    """Return True if two tensors have the same dtype, or get the same dtype from autocast."""
     return a.dtype == b.dtype or mixes(a, b)

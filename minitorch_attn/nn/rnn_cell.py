@@ -53,7 +53,7 @@ class RNNCellBase(Module):
         return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
     def _prepared(self, input, states, labels):
-        """Return input and states with a batch axis, and True if they already had this axis."""
+        """Add a batch axis to input and states if needed. Return (input, states, batched)."""
         name = type(self).__name__
         if not isinstance(input, Tensor):
             raise DTypeError(

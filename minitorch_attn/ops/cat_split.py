@@ -333,7 +333,7 @@ def unbind(input, dim=0):
 
 
 def _series(tensors, where):
-    """Return the arguments of `f(a, b)` or `f([a, b])` as a list, and whether f returns a tuple."""
+    """Return the arguments of `f(a, b)` or `f([a, b])` as a list, and False for a single tensor."""
     several = len(tensors) > 1
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors, several = tensors[0], True

@@ -128,7 +128,7 @@ class CtcLoss(Function):
 
 
 def _lattice(xp, labels, blank):
-    """Return the label of each state, and whether the blank before this state can be skipped."""
+    """Return the label of each state, and True where the blank before the state can be skipped."""
     batch, count = labels.shape
     states = xp.full((batch, 2 * count + 1), blank, dtype="int64")
     states[:, 1::2] = labels
@@ -351,7 +351,7 @@ def _check_targets(targets, log_probs):
 
 
 def _padded(targets, lengths):
-    """Return the labels as an array (batch, target), whether they are padded or concatenated."""
+    """Return the labels as an array (batch, target). `targets` may be padded or concatenated."""
     if targets.ndim == 2:
         return targets.array
     counts = lengths.tolist()  # copies the lengths from the device to the host

@@ -151,7 +151,7 @@ def affine(rows, weight, bias):
 
 
 def through(grad, slope):
-    """Multiply `grad` by the slope, in place; a boolean slope means 1 or 0."""
+    """Return `grad` times the slope. `grad` is overwritten unless the slope is boolean (1 or 0)."""
     if slope.dtype.kind == "b":
         return keep_where(slope, grad)
     grad *= slope

@@ -85,7 +85,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
 
 
 def _taps(position, size, mode, padding, corners):
-    """Return (index, weight) of each element along one axis that contributes to a position."""
+    """Return (index, weight) pairs along one axis: the elements that contribute to a position."""
     if mode == "bicubic":
         left = floor(position.detach())
         distance = position - left
@@ -102,7 +102,7 @@ def _taps(position, size, mode, padding, corners):
 
 
 def _inside(place, share, size):
-    """Convert a position to an index; set its weight to 0 if it is outside the axis."""
+    """Convert a position to an index. Outside the axis, set the index and the weight to 0."""
     inside = (place >= 0) & (place <= size - 1)
     return where(inside, place, 0.0).detach().long(), where(inside, share, 0.0)
 

@@ -17,7 +17,7 @@ __all__ = ["index_add", "index_copy", "index_fill", "index_select"]
 
 
 def _slices(input, dim, index, where):
-    """Check the arguments; return the axis and a 1-d index of its slices."""
+    """Check the arguments. Return the axis, and the index as a 1-d tensor."""
     try:
         dim, rank = axis_of(dim, input.ndim, where), index.ndim
     except AttributeError as error:

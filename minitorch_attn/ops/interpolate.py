@@ -49,7 +49,7 @@ def _nearest_table(size, places, step, exact):
 
 
 def _sources(size, places, step, align_corners, below_zero):
-    """For each output element, return its left neighbor in the input and the distance to it."""
+    """Return the left input neighbor of each output element, and the distance to the neighbor."""
     o = _host.arange(places)
     if align_corners:
         where = o * ((size - 1) / (places - 1) if places > 1 else 0.0)
@@ -107,7 +107,7 @@ _FILTERS = {"bilinear": (_triangle, 1), "bicubic": (_keys_half, 2), "lanczos": (
 
 @lru_cache(maxsize=256)
 def _smooth_table(size, places, step, align_corners, mode):
-    """Table for an antialiasing filter, which is widened by a downscaling factor above 1."""
+    """Table for an antialiasing filter. Downscaling widens the filter by the downscaling factor."""
     function, reach = _FILTERS[mode]
     if align_corners:
         step = (size - 1) / (places - 1) if places > 1 else 0.0

@@ -136,7 +136,7 @@ class RMSNorm(Function):
 
 
 def as_rows(x, row_axes):
-    """Return x as (rows, n), with the last `row_axes` axes flattened into a row, and n."""
+    """Flatten the last `row_axes` axes of x into rows of length n. Return (array, n)."""
     shape, lead = x.shape, x.ndim - row_axes
     n = math.prod(shape[lead:])
     return x.reshape(math.prod(shape[:lead]), n), n

@@ -60,7 +60,7 @@ class Projections(Function):
 
 
 def pairs(parameters):
-    """Group weight_1, bias_1, ... (or values for each) into [(weight_1, bias_1), ...]."""
+    """Group [weight_1, bias_1, ...] into [(weight_1, bias_1), ...]. Entries can be any values."""
     return list(zip(parameters[::2], parameters[1::2], strict=True))
 
 

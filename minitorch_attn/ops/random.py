@@ -261,14 +261,14 @@ def multinomial(input, num_samples, replacement=False, *, generator=None):
 
 
 def _with_replacement(rows, count, generator):
-    """Find where uniform numbers fall among the cumulative sums of each row."""
+    """Sample indices: locate uniform random numbers among the cumulative sums of each row."""
     limits = rows.cumsum(axis=1)
     points = generator.random((len(rows), count)) * limits[:, -1:]
     return (points[:, :, None] >= limits[:, None, :]).sum(axis=2)  # (row, draw)
 
 
 def _without_replacement(rows, count, generator):
-    """Return the indices of the `count` earliest exponential times, with the weights as rates."""
+    """Return the indices of the `count` smallest exponential times. The weights are the rates."""
     waits = generator.standard_exponential(rows.shape)
     positive = rows > 0
     waits[~positive] = float("inf")

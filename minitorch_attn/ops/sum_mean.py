@@ -165,7 +165,7 @@ def sum(input, dim=None, keepdim=False, *, dtype=None):
 
 
 def in_dtype(result, dtype):
-    """Convert `result` to the requested dtype; sums of small integers are computed as int64."""
+    """Convert `result` to `dtype` if it is given. Sums of small integers are computed in int64."""
     return result if dtype is None else cast(result, dtype)
 
 

@@ -71,7 +71,7 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
 
 
 def _slices(input, dim, where):
-    """Return a matrix whose rows are the elements or slices to compare, and their axis."""
+    """Return a matrix with one row per element or slice to compare, and the axis of the slices."""
     if dim is None:
         return input.array.reshape(-1, 1), None
     axis = axis_of(dim, input.ndim, where)

@@ -47,14 +47,14 @@ class Where(Function):
 
 
 def keep_where(condition, grad):
-    """Return `grad` where the condition holds, else 0; for arrays or Tensors."""
+    """Return `grad` where the condition holds, and 0 elsewhere. Accepts arrays and Tensors."""
     if isinstance(grad, Tensor) or isinstance(condition, Tensor):
         return Where.apply(condition, grad, 0.0)
     return choose(condition, grad, 0.0)
 
 
 def drop_where(condition, grad):
-    """Return 0 where the condition holds, else `grad`; for arrays or Tensors."""
+    """Return 0 where the condition holds, and `grad` elsewhere. Accepts arrays and Tensors."""
     if isinstance(grad, Tensor) or isinstance(condition, Tensor):
         return Where.apply(condition, 0.0, grad)
     return choose(condition, 0.0, grad)
@@ -107,7 +107,7 @@ class Minimum(Function):
 
 
 def _shared(ctx, grad_c, lost_a, lost_b, tie):
-    """Return each operand's gradient: `grad_c` where it was chosen, half of it in case of a tie."""
+    """Return both operands' gradients: `grad_c` where the operand was chosen, half in a tie."""
     need_a, need_b = ctx.needs_grad
     grad_c = Where.call(tie, grad_c * 0.5, grad_c)
     return (

@@ -245,7 +245,7 @@ class HFAdafactor(_PerParameter):
 
     @staticmethod
     def _scaled(state, grad, squares, beta2):
-        """Update the running means of g^2, and return g / sqrt(V) with V computed from them."""
+        """Update the running means of g^2. Return g / sqrt(V), where V comes from the means."""
         xp = array_module(grad)
         if "exp_avg_sq" in state:
             v = state["exp_avg_sq"].array

@@ -144,7 +144,7 @@ def join(pieces, out):
 
 
 def partition(parameters):
-    """Group parameters by dtype and device into lists, in the same order."""
+    """Group parameters into lists by dtype and device. Within a list, the order is unchanged."""
     lists = {}
     for p in parameters:
         lists.setdefault((str(p.dtype), device_of(p.array)), []).append(p)

@@ -129,7 +129,10 @@ class LBFGS(Optimizer):
         return first
 
     def _advance(self, closure, group, state, start, most, is_last):
-        """Move along d; return the loss and gradient there, and the number of evaluations."""
+        """Move along d. Return the loss, the gradient and the number of evaluations.
+
+        Without a line search, the last move is not evaluated. The values of `start` are returned.
+        """
         if group["line_search_fn"] is not None:
             point, tried = self._search(closure, group, state, start, most)
             state["t"] = point.t

@@ -69,7 +69,7 @@ class NAdam(Optimizer):
         return ("exp_avg", "exp_avg_sq")
 
     def _count(self, group, entry):
-        """Return the step and the product mu_1 ... mu_t, which the state also holds."""
+        """Return the step and the product mu_1 ... mu_t. Store the product in the state."""
         step = super()._count(group, entry)
         product = entry.setdefault("mu_product", tensor(1.0))
         product.array *= _momentum(group, step)

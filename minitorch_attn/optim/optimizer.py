@@ -146,7 +146,7 @@ class Optimizer(NamedErrors):
             return closure()
 
     def start_state(self, group, name, view):
-        """Fill a new state buffer, which holds zeros, if its initial value is not zero."""
+        """Fill a new state buffer, which contains zeros, if the state does not start at zero."""
 
     def names_of_state(self, group):
         """Return the names of the state buffers of this group."""
@@ -161,7 +161,7 @@ class Optimizer(NamedErrors):
         raise MissingMethodError(f"{type(self).__name__} does not define update")
 
     def _current_buffers(self, number):
-        """Return a group's flat buffers; create new ones if a parameter no longer uses them."""
+        """Return a group's flat buffers. Recreate them if a parameter no longer uses its buffer."""
         buffers = self._buffers[number]
         if buffers is None or not all(b.is_current() for b in buffers):
             group = self.param_groups[number]
@@ -172,7 +172,7 @@ class Optimizer(NamedErrors):
         return buffers
 
     def __getstate__(self):
-        """Return what pickle and deepcopy keep; the next step creates new flat buffers."""
+        """Return the state for pickle and deepcopy. The next step creates new flat buffers."""
         return {**self.__dict__, "_buffers": [None] * len(self.param_groups)}
 
     def _adopt_state(self, buffer):
@@ -219,7 +219,7 @@ class Optimizer(NamedErrors):
         return any(buffer is one for buffers in self._buffers for one in buffers or ())
 
     def _replayed(self, buffer, indices, change):
-        """Count an update by a CUDA graph; `change=-1` takes it back after a failed capture."""
+        """Count an update by a CUDA graph. `change=-1` undoes the count after a failed capture."""
         if self.step_in_state:
             for i in indices:
                 self.state[buffer.parameters[i]]["step"].array += change
@@ -321,7 +321,7 @@ class Optimizer(NamedErrors):
 
 
 def check_options(optimizer, **options):
-    """Raise an error if an option is not a number, or is negative; None is allowed."""
+    """Raise an error unless every option is None or a non-negative number."""
     for name, value in options.items():
         if value is not None and not check_number(optimizer, **{name: value}) >= 0:
             raise ArgumentError(

@@ -77,7 +77,7 @@ def _flat_enough(point, start):
 
 
 def _bracket(evaluate, start, t, most):
-    """Return the two ends of a bracket (or an accepted point and None) and the number of tries."""
+    """Return (end, other end, number of tries) of a bracket, or (accepted point, None, tries)."""
     before, point = start, evaluate(t)
     for tried in range(1, most + 1):
         rises = tried > 2 and point.loss >= before.loss

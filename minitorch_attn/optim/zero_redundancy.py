@@ -292,7 +292,7 @@ def _packed(state):
 
 
 def _unpack(entries, arrays, state):
-    """Add state from the output of `_packed` to the dict `state`; the inverse of `_packed`."""
+    """Invert `_packed`: add the state in `entries` and `arrays` to the dict `state`."""
     starts = dict.fromkeys(arrays, 0)
     for number, name, *what in entries:
         if len(what) == 1:

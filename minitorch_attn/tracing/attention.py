@@ -92,7 +92,7 @@ def _softmax_of(entry, made_by):
 
 
 def _mask(softmax):
-    """Return a mask, True where the score is not -inf and the given mask allows it; else None."""
+    """Return the mask (True = may attend), or None. Scores of -inf count as masked."""
     scores = softmax.inputs[0].values.array
     blocked = np.isneginf(scores) if scores.dtype.kind == "f" else np.zeros(scores.shape, bool)
     allowed = ~blocked if blocked.any() else None
@@ -106,7 +106,7 @@ def _mask(softmax):
 
 
 def _windows(found, steps):
-    """Return a Swin block's windows, and the region of each token in the shifted map."""
+    """Return the window sizes of a Swin block, and each token's region, as a dict or None."""
     block = found.step.module
     while block is not None and block.windows is None:
         block = block.parent

@@ -177,7 +177,7 @@ def compare_values(name, mine, reference, rtol=None, atol=None):
 
 
 def _distance(a, b):
-    """Return `|a - b|`, with 0 where a and b are both NaN or equal, and inf where one is NaN."""
+    """Return `|a - b|`. Use 0 where a and b are equal or both NaN, and inf where one is NaN."""
     with np.errstate(invalid="ignore"):
         size = np.abs(a.astype(np.float64) - b.astype(np.float64))
     alike = (a == b) | (np.isnan(a) & np.isnan(b))

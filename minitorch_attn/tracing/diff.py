@@ -93,7 +93,7 @@ class Difference:
         self.agreed = sum(unlike is None for *_, unlike in self.pairs[:at])
 
     def _detours(self):
-        """Return the numbers of steps whose differences cancel out, negative for the reference."""
+        """Return the numbers of steps whose differences cancel out: -n for a reference step n."""
         within = [gap for gap in self.gaps if gap.position < len(self.pairs)]
         agree = [pair for pair in self.pairs if pair[2] is None]
         given = [pair for pair in self.pairs if pair[2] is None or not pair[2].of_input]
@@ -265,7 +265,10 @@ def side_by_side(a, b):
 
 
 def _keys(a, b):
-    """Return the keys for matching: kind, operation, and module if both have most modules."""
+    """Return a key (kind, operation, module) for each step of both recordings.
+
+    The module is empty unless most modules occur in both recordings.
+    """
     paths = [{str(step.module) for step in steps} for steps in (a, b)]
     with_module = 2 * len(paths[0] & paths[1]) > max(map(len, paths))
     return [

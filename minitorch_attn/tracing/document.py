@@ -96,7 +96,7 @@ class _Writer:
         self.functions = {}
 
     def _most(self, values):
-        """Return the largest number of values per tensor for which all tensors fit the budget."""
+        """Return the limit of values per tensor: halve `values` until all fit the budget."""
         sizes = [entry.values.size for entry in self.recording.tensors]
         while values > _LEAST and sum(min(size, values) for size in sizes) > _BUDGET:
             values //= 2

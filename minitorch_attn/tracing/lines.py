@@ -72,7 +72,7 @@ class LineRecording(Recording):
     # Events
 
     def _on_call(self, frame, event, argument):
-        """Start to trace a function of the recorded files; return the callback for its lines."""
+        """Start tracing a function in the recorded files. Return the callback for its lines."""
         code = frame.f_code
         statements = self._statements.get(os.path.abspath(code.co_filename))
         if statements is None or code.co_name in _INNER:
@@ -101,7 +101,7 @@ class LineRecording(Recording):
         return self._on_event
 
     def _caller(self, frame):
-        """Return the innermost recorded Call around this one, and the expression that called it."""
+        """Return the innermost recorded Call around a frame, and the code that called the frame."""
         called_at = None
         while (frame := frame.f_back) is not None:
             if os.path.abspath(frame.f_code.co_filename) in self._statements:
@@ -124,7 +124,7 @@ class LineRecording(Recording):
         call.known = len(self.tensors)
 
     def _end(self, call, frame, result=None):
-        """Record a statement that has run, if it made an array or changed one."""
+        """Record a statement that has run, if it created or changed an array."""
         statement, call.statement = call.statement, None
         if statement is None or not computes(statement):
             return
@@ -245,5 +245,5 @@ class Statements:
                     self.by_line[kind, line] = node
 
     def at(self, line, kind=ast.stmt):
-        """Return the innermost statement or lambda that contains a line; None if there is none."""
+        """Return the innermost statement or lambda that contains a line, or None."""
         return self.by_line.get((kind, line))

@@ -146,7 +146,7 @@ class Recording(Listener):
         return step
 
     def _made(self, step, inputs, outputs):
-        """Record the outputs of a step, and which inputs share memory with them."""
+        """Record the outputs of a step, and the inputs that share memory with the outputs."""
         given = [
             (entry, value.array if isinstance(value, Tensor) else value, position)
             for position, (entry, value) in enumerate(zip(step.inputs, inputs, strict=True))
@@ -274,7 +274,7 @@ class Recording(Listener):
 
     @property
     def message(self):
-        """Why the recording is incomplete (an error, skipped steps), as text; empty if complete."""
+        """Text that says why the recording is incomplete. Empty if the recording is complete."""
         parts = []
         if self.ended_with:
             parts.append(self.ended_with)
@@ -352,7 +352,7 @@ class Recording(Listener):
 
 
 def _checked(names):
-    """Return `names` as a set. Raise an ArgumentError if one is not a fused operation."""
+    """Return `names` as a set. Raise an error if a name is not that of a fused operation."""
     names = frozenset([names] if isinstance(names, str) else names)
     known = {function.__name__ for function in _below(Function) if function.composed is not None}
     if not names <= known:

@@ -59,7 +59,7 @@ def _structure(difference):
 
 
 def _earlier(difference, shown=None):
-    """Describe the earlier steps at which the recordings differ before they agree again."""
+    """Describe earlier differences between the recordings, after which they agree again."""
     lines = []
     for gap in difference.gaps:
         if gap.position <= difference.position and gap is not shown:

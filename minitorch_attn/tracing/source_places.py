@@ -50,7 +50,7 @@ class Place:
 
     @classmethod
     def of(cls, frame):
-        """Return the expression that a frame is running; None for no frame."""
+        """Return the expression that a frame is running, or None if `frame` is None."""
         if frame is None:
             return None
         code = frame.f_code
@@ -87,7 +87,7 @@ class Place:
 
     @property
     def text(self):
-        """Source text of the expression's lines, with the line before and the line after them."""
+        """Source lines of the expression, with one line before it and one line after it."""
         last = max(self.line, self.span[2] if self.span else self.line) + 1
         return [
             linecache.getline(self.path, number).rstrip() if number > 0 else ""
@@ -135,7 +135,7 @@ def position_of(node):
 
 
 def _cell(file):
-    """Return an IPython or Jupyter cell's name as in tracebacks; None if it is not a cell."""
+    """Return the name of an IPython or Jupyter cell in tracebacks, or None for other files."""
     if "ipykernel_" not in file and not file.startswith("<ipython"):
         return None
     ipython = sys.modules.get("IPython")

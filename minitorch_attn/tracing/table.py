@@ -237,7 +237,7 @@ def _kept(steps, rows):
 
 
 def _sum(addition):
-    """Return the table cells of an addition, for the largest new gradient in absolute value."""
+    """Return the table cells of an addition, at the entry with the largest absolute sum."""
     if addition is None:
         return "", "", "", "", ""
     name = "?" if addition.tensor is None else _name(addition.tensor)

@@ -150,7 +150,7 @@ class Loop:
         return loss, norm
 
     def clip_gradients(self):
-        """Scale gradients down if their norm exceeds `max_norm`. Return the norm before."""
+        """Scale gradients down if their norm exceeds `max_norm`. Return the norm before scaling."""
         return clip_grad_norm_(self.model.parameters(), self.max_norm)
 
     def _log(self, evaluating):

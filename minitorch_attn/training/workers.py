@@ -140,11 +140,11 @@ class WorkerLoop(Loop):
         return self.split.optimizer_state()
 
     def load_optimizer_state(self, state):
-        """Load the optimizer's full state, of which a worker may keep only its part."""
+        """Load the optimizer's full state. A worker may keep only its own part of the state."""
         self.split.load_optimizer_state(state)
 
     def save(self):
-        """Write a checkpoint on worker 0; the other workers send it their parts."""
+        """Write a checkpoint on worker 0. The other workers send their parts to worker 0."""
         if self.run is None and self.save_every:
             self.state_dict()
         else:

@@ -236,7 +236,7 @@ def _starts(sizes):
 
 
 def _smallest_users(roots):
-    """Return {leaf: smallest number of a node that uses it} for the graph below some nodes."""
+    """Map each leaf of the graph below `roots` to the smallest number of a node that uses it."""
     found = {node: node.number for node in roots if isinstance(node, Leaf)}
     waiting, seen = list(roots), set(roots)
     while waiting:

@@ -196,7 +196,7 @@ class GPipe(Module):
         return cat([run.outputs[number] for number in range(self.micro_batches)])
 
     def _sum_gradient(self, parameter, stages):
-        """Sum a shared parameter's gradients on its first stage; send the sum to other stages."""
+        """Sum a shared parameter's gradients on its first stage. Send the sum to other stages."""
         first, *others = stages
         gradient = parameter.grad.detach()
         if self.rank != first:
@@ -212,7 +212,7 @@ class GPipe(Module):
 
 
 def _shared_parameters(stages, rank):
-    """Return (parameter, its stages) for each parameter that this rank shares."""
+    """Return (parameter, numbers of its stages) for each parameter that this rank shares."""
     places = {}
     for number, layers in enumerate(stages):
         found = {id(p): p for layer in layers for p in layer.parameters()}
@@ -315,7 +315,7 @@ def _micro_batches(batch, count):
 
 
 class _Embedding(Module):
-    """First layer of a language model: its `embed` method, with the layers that it uses."""
+    """First layer of a language model. It applies the model's `embed` method and dropout."""
 
     def __init__(self, model):
         super().__init__()

@@ -141,7 +141,7 @@ class SequenceParallel(Module):
         self.model = model
 
     def _replacement(self, module, rings):
-        """Return the replacement of an attention or dropout layer, or None for other modules."""
+        """Return the replacement for an attention or dropout layer, or None for other modules."""
         if type(module) is Attention:
             rings.append(RingAttention(module, self.group, self.order))
             return rings[-1]

@@ -13,7 +13,7 @@ __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_
 
 
 def _gradients(parameters, where):
-    """Return the gradients of one or several parameters. Gradients of None are left out."""
+    """Return the gradients of one or several parameters. Skip parameters without a gradient."""
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     for parameter in parameters:
         if not isinstance(parameter, Tensor):

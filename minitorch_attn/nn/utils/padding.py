@@ -89,7 +89,7 @@ def unpad_sequence(padded_sequences, lengths, batch_first=False):
 
 @names_arguments
 def place_tokens(data, places, batch, total, batch_first, padding_value):
-    """Return a padded batch with row k of `data` at token t of sequence i, (i, t) = places[k]."""
+    """Return a padded batch. With (i, t) = places[k], row k of `data` is token t of sequence i."""
     flat = [i * total + t if batch_first else t * batch + i for i, t in places]
     shape = (batch * total, *data.shape[1:])
     index = index_tensor(flat, data.device)

@@ -63,5 +63,5 @@ def attention_definition(
 
 
 def dropout_scale(p):
-    """Return 1 / (1 - p), which keeps the expected value under dropout, or 0 if p is 1."""
+    """Return 1 / (1 - p), which preserves the expected value under dropout. Return 0 if p is 1."""
     return 1.0 / (1.0 - p) if p < 1 else 0.0

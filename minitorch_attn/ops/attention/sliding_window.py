@@ -137,7 +137,7 @@ def _flat(x):
 
 
 def _arranged(runs, query, key, value):
-    """Return the query as runs, and key and value as maps whose windows are runs."""
+    """Convert the arguments to the layout of `runs`. The query has one element per window."""
     return runs.runs_of(_flat(query)), runs.spread(_flat(key)), runs.spread(_flat(value))
 
 
@@ -154,7 +154,7 @@ def _in_blocks(work, weights):
 
 
 def _per_item(x, part, heads):
-    """Repeat the rows of x, one per head, for the items of a slice."""
+    """Return the row of x for each item of a slice. x has one row for each head."""
     return x[array_module(x).arange(part.start, part.stop) % heads]
 
 
@@ -204,7 +204,7 @@ def _window_dots(runs, g, v, out):
 
 
 def _score_gradient(runs, score, ds, inputs, grads):
-    """Add the gradients of the scores with respect to query and key."""
+    """Add the query and key gradients that flow through the scores to `grads`."""
     (q, k), (grad_q, grad_k) = inputs, grads
     xp = array_module(q)
     term = xp.empty_like(grad_q)
@@ -223,7 +223,7 @@ def _score_gradient(runs, score, ds, inputs, grads):
 
 
 def _definition(query, key, value, bias, relative, *, kernel, stride, score, mask_padding):
-    """Return the output and the weights (batch, heads, entry, *places), from copied windows."""
+    """Compute the output, and the weights (batch, heads, entry, *places), from copied windows."""
     batch, heads, dim, *places = query.shape
     count = math.prod(places)
 

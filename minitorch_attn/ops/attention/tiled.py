@@ -204,7 +204,7 @@ def fold_tile(s, value, keep, sums):
 
 @computes("attention", reveals=("softmax", "masked softmax"))
 def finish_rows(top, total, o, dropout_p):
-    """Divide o by the sum of each row, in place, and return the log-sum-exp of the rows."""
+    """Divide o by the sum of each row, in place. Return the log-sum-exp of the rows."""
     xp = array_module(o)
     at_least_one = xp.maximum(total, 1.0)  # total is 0, or at least exp(0)
     o *= dropout_scale(dropout_p) / at_least_one

@@ -54,7 +54,7 @@ _PLAIN = frozenset({builtins.int, slice, type(None), type(Ellipsis)})
 
 
 def index_error(error, index, value=None):
-    """Return the error for an index, or a value to assign, that NumPy rejected."""
+    """Return the error for an index or an assigned value that NumPy rejected."""
     if isinstance(error, MiniTorchError):
         return error
     given = "" if value is None else f" = {value!r:.60}"

@@ -34,6 +34,6 @@ def mirrored(weight, groups):
 
 
 def mirrored_padding(g, size, kernel, padding, dilation):
-    """Return the padding (before, after) of each axis with which the result has size `size`."""
+    """Return the padding (before, after) of each axis that gives a result of size `size`."""
     axes = zip(size, g.shape[2:], kernel, padding, dilation, strict=True)
     return tuple([(d * (k - 1) - before, n - o + before) for n, o, k, (before, _), d in axes])

@@ -17,7 +17,7 @@ _host = array_module()  # tables are made on the host, where the sizes are known
 
 @lru_cache(maxsize=256)
 def window_positions(size, kernel, stride, padding, dilation, places):
-    """Return the positions in each window, (window, kernel); the index `size` marks padding."""
+    """Return the positions in each window, (window, kernel). Padding has the index `size`."""
     start = _host.arange(places)[:, None] * stride - padding
     index = start + _host.arange(kernel) * dilation
     return _host.where((index < 0) | (index >= size), size, index)
@@ -34,7 +34,7 @@ def shared_positions(size, places):
 
 @lru_cache(maxsize=256)
 def largest_table(size, positions, *how):
-    """Table for a maximum: positions outside the input repeat the window's last position inside."""
+    """Table for a maximum. Padding is replaced by the window's last position inside the input."""
     index = positions(size, *how)
     last = _host.where(index < size, index, -1).max(axis=1, keepdims=True, initial=-1)
     return Taps(_host.sort(_host.where(index < size, index, last), axis=1), None, size)

@@ -25,7 +25,7 @@ class _Question(NamedTuple):
     bits: int  # width of the checked integers
 
     def __call__(self, worst, position=None):
-        """Return the error for the largest shifted index, or None if it is in range."""
+        """Return the error for the largest shifted index, or None if this index is in range."""
         if worst < self.size - self.lowest or (worst == 0 and position is None):
             return None
         if worst >= 1 << (self.bits - 1):
@@ -136,7 +136,7 @@ def check_values(values, invalid, problem):
 
 
 def _unsigned(index, lowest):
-    """Return the indices minus `lowest` as unsigned integers. Negative ones become very large."""
+    """Return `index - lowest` as unsigned integers. Negative differences become very large."""
     shifted = index - lowest if lowest else index
     return shifted.view(f"u{index.dtype.itemsize}")
 

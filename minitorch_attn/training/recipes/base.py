@@ -144,7 +144,7 @@ class Recipe:
         raise NotImplementedError
 
     def count(self, batch):
-        """Return the number of terms in a batch's mean loss, by which threads are weighted."""
+        """Return the number of terms in a batch's mean loss: the weight of a thread's part."""
         return batch[0].shape[0]
 
     def evaluate(self, model):

@@ -58,7 +58,7 @@ def pixels_of(scenes):
 
 
 def galleries(scenes, count, generator):
-    """Return sets of scenes, all with different digits, as indices (count, `GALLERY`)."""
+    """Return `count` sets of scenes with different digits, as indices (count, `GALLERY`)."""
     found = []
     for _ in range(count):
         chosen = {}
@@ -69,7 +69,7 @@ def galleries(scenes, count, generator):
 
 
 def ranked_first(logits):
-    """Return how often the correct text and the correct image have the largest logit."""
+    """Return the fractions of correct texts and of correct images that have the largest logit."""
     correct = np.arange(len(logits))
     return (logits.argmax(1) == correct).mean(), (logits.argmax(0) == correct).mean()
 
@@ -153,7 +153,7 @@ class Clip(Recipe):
         )
 
     def batches(self):
-        """Return the stream of scenes and sentences without places."""
+        """Return the stream of scenes and sentences. The sentences do not name places."""
         return SentenceBatches(self)
 
     def loss(self, model, batch):
@@ -197,7 +197,7 @@ class Clip(Recipe):
         return dict(zip(_BOTH, map(float, np.mean(found, 0)), strict=True))
 
     def class_vectors(self, model, places=False):
-        """Return the vectors of the ten digits. Each is computed from all prompts of the digit."""
+        """Compute one vector for each of the ten digits, from all prompts of the digit."""
         ids = np.stack([as_ids(sentences) for sentences in prompts(places)])
         return model.class_vectors(tensor(ids, device=self.options["device"]))
 
@@ -277,7 +277,7 @@ class Clip(Recipe):
         return float(np.mean(shares))
 
     def relevance(self, count):
-        """Return relevance maps, one per digit's word, of shape (scene, digit, row, column)."""
+        """Return a relevance map for each digit's word, of shape (scene, digit, row, column)."""
         scenes = self.test
         with no_grad():
             words = self.class_vectors(self.model)  # (class, output)

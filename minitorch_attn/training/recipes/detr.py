@@ -174,7 +174,7 @@ class DetrDigits(PhasedRecipe):
                 detector.backbone.load_state_dict(self.model.backbone.state_dict())
 
     def loss(self, model, batch):
-        """Return the loss of a batch: of the digits at the tokens, of a set of boxes, or both."""
+        """Return the loss for the digits at the tokens, for a set of boxes, or for both."""
         images, tokens = batch["images"], batch.get("tokens")
         if "targets" not in batch:
             features = model.backbone.convolved(images).flatten(2).transpose(1, 2)

@@ -140,7 +140,7 @@ class IGPT(DigitRecipe):
         ]
 
     def measure(self, metrics):
-        """Return the bits per pixel, relative to the tables, and the accuracy of the probes."""
+        """Return the bits per pixel, their ratios to the tables, and the accuracy of the probes."""
         self.model.eval()
         nats = self.evaluate(self.model)["validation_loss"]
         tables = self.baselines()

@@ -269,7 +269,7 @@ class MaskPredict(PairRecipe):
         return True
 
     def least_sure(self):
-        """Return the source whose first pass is the least probable, among some held-out sources."""
+        """Return the source with the least probable first pass, among some held-out sources."""
         model = self.model.at_once.eval()
         sources = [source for source, _ in self.held_out[:_LOOKED_AT]]
         with no_grad():

@@ -237,7 +237,7 @@ class NonLocal(Recipe):
         return True
 
     def _draw_attention(self, page):
-        """Plot test images, and below each the attention of the center of its first shape."""
+        """Plot test images. Below each image, plot the attention of the first shape's center."""
         count = min(40, len(self.test.same))
         maps = self.attention(count)
         order = np.argsort(1 - self.test.same[:count], kind="stable")

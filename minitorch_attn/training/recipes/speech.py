@@ -130,7 +130,7 @@ class Speech(Recipe):
     )  # fmt: skip
 
     def prepare(self):
-        """Synthesize the training set without noise, and the test set with it."""
+        """Synthesize the training set without noise and the test set with noise."""
         options, rng = self.options, np.random.default_rng(0)
         known, new = draw_speakers(options["speakers"], rng), draw_speakers(_NEW_SPEAKERS, rng)
         self.test = draw_utterances(options["test"], new, rng, FEWEST, MOST, options["snr"])
@@ -193,7 +193,7 @@ class Speech(Recipe):
         return (1 + math.cos(math.pi * min(done, 1.0))) / 2
 
     def after_step(self, step):
-        """After CTC training, copy its encoder and output layer into the model with a decoder."""
+        """After CTC training, copy the encoder and the output layer to the model with a decoder."""
         if step == self.ctc_steps:
             self.model.decoder.encoder.load_state_dict(self.model.ctc.encoder.state_dict())
             self.model.helper.load_state_dict(self.model.ctc.head.state_dict())
@@ -295,7 +295,7 @@ class Speech(Recipe):
         return to_host(found[-1][1].mean(1).array)
 
     def focus(self):
-        """Return the attention on the current word's frames, and their share of all frames."""
+        """Return the current word's share of the attention, and of the frames."""
         weights, shares, place = [], [], 0
         for batch in self.parts(self.some):
             for rows in self.attention(batch):
@@ -309,7 +309,7 @@ class Speech(Recipe):
         return float(np.mean(weights)), float(np.mean(shares))
 
     def show(self, page, measured):
-        """Print the word error rates, and draw them, CTC's probabilities and the attention."""
+        """Print and plot the word error rates. Plot CTC's probabilities and the attention."""
         counts = np.array([len(labels) for labels in self.said])
         rows = [("word error rate", "all", *(f"{n} digits" for n in np.unique(counts)))]
         for name, found in self.found.items():

@@ -122,7 +122,7 @@ class Superposition(Recipe):
         }
 
     def build(self):
-        """Create the four groups of models, the second one without a ReLU."""
+        """Create the four groups of models. The second group does not have a ReLU."""
         hidden, relu = (5, 5, 2, 12), (True, False, True, True)
         sizes = zip(self.densities, self.features, hidden, relu, strict=True)
         return nn.ModuleList(ToyModels(len(density), *size) for density, *size in sizes)

@@ -179,7 +179,7 @@ class Uniter(PhasedRecipe):
         return UniterBatches(self)
 
     def count(self, batch):
-        """Return the number of masked words or regions, or of sentences."""
+        """Return the number of masked words, masked regions or sentences in a batch."""
         if "labels" in batch:
             return (batch["labels"] != IGNORED).sum().item()
         return batch["predicted"].sum().item() if "predicted" in batch else len(batch["ids"])
@@ -211,7 +211,7 @@ class Uniter(PhasedRecipe):
         return self._matching_loss(found, batch)
 
     def _region_loss(self, found, batch):
-        """Compute the loss of masked regions. Their classes are words, so both share one head."""
+        """Compute the loss of masked regions. The word head predicts their classes, the digits."""
         head, first = self.model.pretraining.word_head, WORDS.index("zero")
         logits = head(found.hidden[:, batch["ids"].shape[1] :])[..., first : first + 10]
         chosen = batch["predicted"]
@@ -275,7 +275,10 @@ class Uniter(PhasedRecipe):
         return float(np.mean([plan[n, k].argmax() == self.named[n, k] for n, k in words]))
 
     def prompted(self):
-        """Answer "what is left of the seven?" without labels: predict "[MASK] left of seven"."""
+        """Return the accuracy on questions such as "what is left of the seven?", without labels.
+
+        The pretrained network predicts the masked word of "[MASK] left of seven".
+        """
         asked = self.test.take(self.test.kind == 1)
         ids = np.full((len(asked.ids), 5), SEP)
         ids[:, :2], ids[:, 2:4] = [CLS, MASK], asked.ids[:, [3, 5]]
@@ -303,7 +306,7 @@ class Uniter(PhasedRecipe):
         return {"validation_loss": loss, **correct}
 
     def measure(self, metrics):
-        """Return the accuracies with all labels and with a tenth of them, and the aligned words."""
+        """Return the accuracies of all networks, and the fraction of aligned words."""
         self.found = {which: self.answers(which, self.test) for which in self.phases[1:]}
         correct = {
             which: float((found == self.test.answers).mean()) for which, found in self.found.items()

@@ -251,7 +251,7 @@ class Vatt(Recipe):
         }  # fmt: skip
 
     def measure(self, metrics):
-        """Return the accuracy of both models and of trivial cues, and the effect of DropToken."""
+        """Return the accuracies of both models and of trivial cues, and the effect of DropToken."""
         self.model.eval()
         own, whole = self.retrieval(self.model.dropping), self.retrieval(self.model.whole)
         lost = max(whole[name] - own[name] for name in ("video_to_audio", "video_to_text"))

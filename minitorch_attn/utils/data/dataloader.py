@@ -89,7 +89,7 @@ class DataLoader(NamedErrors):
         self.collate_fn = collate_fn or (_converted if one_by_one else default_collate)
 
     def _check_one_order(self, shuffle, sampler, batch_sampler):
-        """Raise an error for combinations of arguments in which one would have no effect."""
+        """Raise an error for a combination of arguments if one argument would have no effect."""
         given = {
             "shuffle": bool(shuffle), "sampler": sampler is not None,
             "batch_sampler": batch_sampler is not None,
