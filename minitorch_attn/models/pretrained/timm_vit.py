@@ -326,7 +326,10 @@ class VisionTransformerDistilled(VisionTransformer):
         return self.class_token, self.distillation_token
 
     def forward_head(self, x, pre_logits=False):
-        """Return the mean of the two heads' logits or, with `pre_logits`, of the heads' inputs."""
+        """Return the mean of the two heads' logits or, with `pre_logits`, of the heads' inputs.
+
+        In training with `set_distilled_training`, return the logits of both heads instead.
+        """
         x, distilled = self.head_dropout(x[:, 0]), self.head_dropout(x[:, 1])  # (batch, embed)
         if not pre_logits:
             x, distilled = self.head(x), self.distillation_head(distilled)
