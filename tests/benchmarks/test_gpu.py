@@ -148,6 +148,7 @@ def test_a_round_runs_every_engine_once(monkeypatch):
     assert [len(times) for times in found.values()] == [3, 3]
 
 
+@pytest.mark.slow
 def test_torch_without_cuda_is_not_measured():
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():

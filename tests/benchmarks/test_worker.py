@@ -50,6 +50,7 @@ def test_a_worker_steps_and_reports(worker, tmp_path):
     assert 10 < ask(do="memory")["peak_mb"] < 150
 
 
+@pytest.mark.slow
 def test_an_optional_engine_that_does_not_work_says_why(worker):
     pytest.importorskip("torch")  # w6 has no engine of that name
     assert "KeyError" in worker("w6", "torch_compile", "1")()["unavailable"]

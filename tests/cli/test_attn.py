@@ -176,6 +176,7 @@ def test_runs_on_pictures(mta, name, picture):
     assert code == 1 and "--image FILE" in err
 
 
+@pytest.mark.slow
 def test_captions_are_not_shown(mta, picture):
     pytest.importorskip("sklearn")
     small = ["--dim", 8, "--batch", 3, "--scenes", 5, "--steps", 2]

@@ -213,6 +213,7 @@ def test_a_syntax_error_has_a_name_of_its_own_and_a_caret(mta, tmp_path):
     assert part["name"] == "the file is valid Python" and f"{COPY}:29" in part["text"]
 
 
+@pytest.mark.slow
 def test_after_a_failed_check_the_next_is_the_one_that_failed(mta, tmp_path):
     for number in ("3", "5"):
         mta("exercise", "start", number)
@@ -259,6 +260,7 @@ def test_the_overview_names_the_next_exercise(mta):
     assert listed.endswith("exercise start 01\n")
 
 
+@pytest.mark.slow
 def test_the_guess_of_the_gradient_check_is_the_last_hint(mta):
     mta("exercise", "start", "1")
     for count in (1, 2, 3):

@@ -37,6 +37,7 @@ def test_a_recipe_that_does_not_exist(mta):
     assert code == 2 and "poetry" in err
 
 
+@pytest.mark.slow
 def test_a_run_of_dates(mta, tmp_path):
     arguments = ["train", "dates", *SMALL, "--held-out", 40]
     assert mta(*arguments, "--steps", 8, "--out", "whole")[0] == 0

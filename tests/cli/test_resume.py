@@ -158,6 +158,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used_when_asked(mta
 @pytest.mark.parametrize(
     ("option", "value", "has"), [("--layers", 2, "has 1"), ("--lr", 0.5, "has 0.003")]
 )
+@pytest.mark.slow
 def test_a_resumed_run_keeps_its_settings(option, value, has, mta, tiny):
     assert mta(*tiny, "--steps", 10)[0] == 0
     code, out, err = mta("train", "gpt", "--resume", option, value)

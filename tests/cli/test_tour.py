@@ -3,9 +3,12 @@
 import json
 import re
 
+import pytest
+
 import minitorch_attn as mt
 
 
+@pytest.mark.slow
 def test_the_tour(start, monkeypatch, tmp_path):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # others wait for busy cores
     process = start("tour", "--steps", 12, cwd=tmp_path)

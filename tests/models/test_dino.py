@@ -198,6 +198,7 @@ def test_backbone_at_other_sizes(height, width, rng):
     )
 
 
+@pytest.mark.slow
 def test_small_images_train_the_positions(rng):
     model = backbone()
     images = mt.tensor(rng.normal(size=(2, 2, 6, 9)), requires_grad=True)

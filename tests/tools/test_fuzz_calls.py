@@ -18,6 +18,7 @@ def once(request):
         pytest.skip("the calls choose their devices themselves")
 
 
+@pytest.mark.slow
 def test_invalid_calls_raise_the_errors_of_the_package():
     report = calls.fuzz(seed=11, numbers=range(3000), processes=2)
     assert report.kinds.total() == 3000

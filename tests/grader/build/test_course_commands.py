@@ -67,6 +67,7 @@ def test_the_package_of_a_submission(mta, tmp_path):
     assert not (tmp_path / "out/minitorch_attn/course").exists()
 
 
+@pytest.mark.slow
 def test_what_does_not_hold_ends_with_1(mta, change):
     change('with = "grad_y"\nloses = ["backward"]', 'with = "grad_y"\nloses = ["forward"]')
     code, out, _ = mta("verify", "small", "--level", 1, "--no-reward")

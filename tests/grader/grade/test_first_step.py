@@ -102,6 +102,7 @@ def bugged(found, name, *names):
     return dict(found.verdicts(files, [name]))[name].first_step
 
 
+@pytest.mark.slow
 def test_a_wrong_forward_pass_is_named_before_the_gradients(assignment):
     found = assignment("attention")
     step = bugged(found, "backward", "no scale", "the softmax's gradient without its sum")
@@ -118,6 +119,7 @@ def test_of_several_gradients_those_that_agree_are_named(assignment):
     assert "The forward pass is correct." in step_text(step)
 
 
+@pytest.mark.slow
 def test_the_first_block_of_a_model_is_named(assignment):
     found = assignment("vit")
     step = bugged(found, "model", "the residual connection around the attention is missing")

@@ -88,6 +88,7 @@ def test_a_mistake_of_the_grader_leaves_all_reports(
 
 
 @pytest.mark.parametrize("name", ["feedback", "gradescope", "grades", "junit"])
+@pytest.mark.slow
 def test_a_report_that_fails_costs_no_other_one(
     task, folder, tmp_path, monkeypatch, name  # noqa: F811
 ):  # fmt: skip

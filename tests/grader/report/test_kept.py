@@ -268,6 +268,7 @@ def test_a_disk_on_which_nothing_can_be_written(mta, folder, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.slow
 def test_a_signal_leaves_what_was_graded_and_the_run_goes_on(
     number, mta, tmp_path, monkeypatch
 ):  # fmt: skip

@@ -67,6 +67,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("before", [1, 2, 4])
 @pytest.mark.parametrize("after", [1, 2, 4])
+@pytest.mark.slow
 def test_a_save_that_is_killed_never_mixes_two_models(before, after, tmp_path, monkeypatch):
     """The process ends at each of its changes to the folder in turn."""
     changes = ["os.replace", "pathlib.Path.unlink", "os.unlink"]

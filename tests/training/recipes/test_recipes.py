@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from marks import slow_except
 
 from minitorch_attn.cli.recipe_output import Page
 from minitorch_attn.errors import ArgumentError, DataError
@@ -73,6 +74,12 @@ def once(request):
         pytest.skip("recipes have a device of their own and are tested once")
 
 
+# For tests that train for a while; those of the other recipes are slow.
+FOR_A_WHILE = pytest.mark.parametrize(
+    "name", slow_except(("gpt", "dates", "vit", "nonlocal"), RECIPES), indirect=True
+)
+
+
 @pytest.fixture(params=RECIPES)
 def name(request):
     if request.param in NEEDS_DIGITS:
@@ -117,6 +124,7 @@ def test_what_a_recipe_says_of_itself(name):
     assert set(recipe_class.changeable) <= set(names)
 
 
+@FOR_A_WHILE
 def test_a_run_from_beginning_to_end(name, tmp_path):
     """Every figure is measured, every page printed, every picture drawn."""
     recipe = make(name)
@@ -161,6 +169,7 @@ def test_a_resumed_run_equals_an_unbroken_one(name, tmp_path):
         assert all((a.numpy() == b.numpy()).all() for a, b in pairs)
 
 
+@FOR_A_WHILE
 def test_the_seed_decides(name):
     losses = []
     for seed in (1, 1, 2):
@@ -193,6 +202,7 @@ def test_the_options_that_matter_change_the_data(name):
         recipe.check_data({**recipe.data, "sha256": "0" * 64})
 
 
+@FOR_A_WHILE
 def test_steps_in_a_time_leave_the_run_as_it_was(name):
     still = {"dropout": 0.0, **({"drop_rate": 0.0} if name == "vatt" else {})}  # nothing is drawn
     recipe = make(name, **still)

@@ -64,6 +64,7 @@ def test_parts_add_up_to_the_batch(name):
 
 
 @pytest.mark.parametrize("name", ["captions", "clip", "detr", "nonlocal"])
+@pytest.mark.slow
 def test_recipes_that_need_one_process_do_differ(name):
     try:
         assert worst(name) > 1e-3
