@@ -184,7 +184,7 @@ def _own_training(m):
 
 _CHEATS = """
 This loss is impossibly low for a model that does not know the next character,
-and yet the text is nonsense. Without a mask, each position attends to the next
+and yet it writes nonsense. Without a mask, each position attends to the next
 position and reads the answer there. When the model writes, there is no next
 character yet."""
 

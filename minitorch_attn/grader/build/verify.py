@@ -211,9 +211,13 @@ def _missing_imports(way):
     missing = []
     for node in ast.walk(ast.parse(way.body)):
         if isinstance(node, ast.ImportFrom) and node.level:
-            module = resolve_name("." * node.level + (node.module or ""), package)
-            names = [alias.name for alias in node.names]
-            missing += [f"{module}:{n}" for n in names if not hasattr(import_module(module), n)]
+            name = resolve_name("." * node.level + (node.module or ""), package)
+            try:
+                module = import_module(name)
+            except ModuleNotFoundError:
+                missing.append(name)
+                continue
+            missing += [f"{name}:{a.name}" for a in node.names if not hasattr(module, a.name)]
     return missing
 
 

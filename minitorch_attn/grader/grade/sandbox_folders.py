@@ -205,7 +205,8 @@ def _link(source, target):
     """Hard-link a file if all users may read it. Otherwise, or if that fails, copy it."""
     if os.stat(source).st_mode & 0o004:
         try:
-            return os.link(source, target, follow_symlinks=True)
+            # On Linux, os.link does not follow a symbolic link, and a relative one would dangle.
+            return os.link(os.path.realpath(source), target)
         except OSError:
             pass
     return shutil.copy2(source, target)

@@ -4,6 +4,7 @@ import tempfile
 
 from grader.grade.conftest import FILE, RIGHT
 
+from minitorch_attn.grader.grade import sandbox_folders
 from minitorch_attn.grader.grade.archive import Submission
 from minitorch_attn.grader.grade.grade_class import grade_one
 from minitorch_attn.grader.grade.sandbox import Sandbox
@@ -25,3 +26,15 @@ def test_nothing_is_left_behind(task, level, limits, monkeypatch, tmp_path):
     grade_one(task, task.checks(1), Submission("a", {FILE: b"def ("}), Sandbox(level, limits))
     left = [path for path in tmp_path.iterdir() if not (path / "python").exists()]
     assert [path.name for path in left if path.name.startswith("minitorch-attn-")] == []
+
+
+def test_a_file_behind_a_relative_link_is_linked_itself(tmp_path):
+    """Debian's `python3.11/config-3.11-.../libpython3.11.so` is such a link."""
+    (tmp_path / "library").write_bytes(b"code")
+    link = tmp_path / "config" / "library"
+    link.parent.mkdir()
+    link.symlink_to("../library")
+    copy = tmp_path / "copy" / "deeper" / "library"
+    copy.parent.mkdir(parents=True)
+    sandbox_folders._link(link, copy)
+    assert copy.read_bytes() == b"code" and not copy.is_symlink()
