@@ -61,18 +61,6 @@ def pytest_configure(config):
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config):
-    """With `-n auto`, start three workers on two cores: many tests wait for processes they start.
-
-    With one worker per core, the cores were idle for a fifth of the time in the tests of commands.
-    """
-    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
-        return None  # pytest-xdist reads it
-    cores = os.cpu_count() or 1
-    return cores + cores // 2
-
-
-@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """With `-n`, a worker takes whole files, because fixtures of a module can be expensive.
 
