@@ -377,7 +377,7 @@ assert losses[-1] < losses[0]
 assert wrong < 0.2 or steps < 100
 
 # %% [markdown]
-# What does the network output in each frame? We draw the network's probabilities for one recording,
+# What does the network output in each frame? We plot the network's probabilities for one recording,
 # and the posterior probabilities. The gradient of CTC pulls the first toward the second.
 
 # %%
