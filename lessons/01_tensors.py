@@ -46,8 +46,9 @@ assert all(memory[i * 4 + j] == x[i, j].item() for i in range(3) for j in range(
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the strides of any shape
 #
-# A new tensor is stored in **row-major** order: the elements of the last axis lie next to each
-# other, then comes the next row, and so on. For the shape (3, 4) the strides are (4, 1).
+# A new tensor is stored in **row-major** order: the elements along the last axis are adjacent in
+# memory, so the first row is followed by the second, and so on. For the shape (3, 4) the strides
+# are (4, 1).
 #
 # Write `row_major(shape)`. It takes the shape, a tuple of sizes, and returns the strides, a tuple
 # with one number for each axis.
@@ -80,8 +81,8 @@ check(
 # ## Views: the same memory, a different rule
 #
 # A transpose swaps two strides. A slice changes the offset or multiplies a stride. Repeating along
-# an axis needs no extra memory, because the stride of that axis is **0**. An operation must copy
-# the numbers only if no offset and strides describe its result.
+# an axis needs no extra memory, because the stride of that axis is **0**. An operation has to copy
+# the numbers only if its result cannot be described by an offset and strides.
 
 # %%
 results = {
@@ -300,10 +301,11 @@ check(
 # %% [markdown]
 # ## What goes wrong when shapes broadcast by accident
 #
-# The broadcasting rule does not know what an axis means. The next cell fits a line to 20 points on
-# a line. Each step of **gradient descent** moves the slope and the bias a little against their
-# gradients, so that the loss decreases. The function is called twice: first with targets of shape
-# (20, 1), which is the shape of the predictions, then with the same targets in the shape (20,).
+# The broadcasting rule does not know what an axis means. The next cell fits a straight line to 20
+# points that all lie on the same line. Each step of **gradient descent** moves the slope and the
+# bias a little against their gradients, so that the loss decreases. The function is called twice:
+# first with targets of shape (20, 1), which is the shape of the predictions, then with the same
+# targets in the shape (20,).
 
 
 # %%
@@ -343,9 +345,9 @@ assert abs(slope) < 1e-3 and loss > 1  # the broken fit is a flat line through t
 
 # %% [markdown]
 # No error is raised, and the loss decreases. But the difference of shapes (20, 1) and (20,) has the
-# shape (20, 20): **every prediction is compared with every target**. The best answer to 20 targets
-# at once is their mean, whatever the input is. So the slope is 0, and the bias is the mean of the
-# targets, 1.
+# shape (20, 20): **every prediction is compared with every target**. The best single prediction for
+# all 20 targets is their mean, whatever the input is. So the slope is 0, and the bias is the mean
+# of the targets, 1.
 
 # %% tags=["plot"]
 figure = new_figure(7, 3.4)
@@ -394,8 +396,8 @@ where(
 #
 # ## Three questions
 #
-# 1. `x.T` and `x.reshape(2, 6)` hold the same twelve numbers. If you read them row by row, which of
-#    the two visits the memory cells in order, and how do its strides show this?
+# 1. `x.T` and `x.reshape(2, 6)` hold the same twelve numbers. Which of the two, read row by row,
+#    visits the memory cells in order? How do its strides show this?
 # 2. `b` of shape `(3, 1)` is added to `x` of shape `(3, 4)`. How many numbers are summed for each
 #    entry of its gradient, and along which axis?
 # 3. The fit with the target of shape `(20,)` finds the correct bias, 1, but a wrong slope. Why is

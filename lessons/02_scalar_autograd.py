@@ -77,8 +77,9 @@ def as_value(x):
 
 
 # %% [markdown]
-# The class computes a division as a product with a power. The library divides in one operation. The
-# next function returns the library's result and slopes.
+# The class computes a quotient as a product with a power, whereas the library has a single
+# operation for division. The next function returns the result and the slopes that the library
+# computes.
 
 
 # %%
@@ -97,8 +98,8 @@ print("3 * -2: the product and its two slopes", library_slopes(lambda a, b: a * 
 # Write `divide(a, b)` for two numbers. It returns three numbers: $y = a / b$,
 # $\partial y/\partial a$ and $\partial y/\partial b$.
 #
-# *Hint:* $a / b = a \cdot b^{-1}$. What is the derivative of $b^{-1}$? You can write the second
-# slope with $y$ itself.
+# *Hint:* $a / b = a \cdot b^{-1}$. What is the derivative of $b^{-1}$? You can express the second
+# slope in terms of $y$.
 
 
 # %% tags=["answer"]
@@ -325,10 +326,10 @@ print(f"{len(chain)} values, dy/dx = {slope_by_backward(y, x):.4f}")
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: forward mode
 #
-# Write `forward_slopes(order, source)`. `order` is a list of Values, each after its inputs, as
-# `in_order` returns it, and `source` is one of them. Return a list of numbers: the derivative of
-# each Value of `order` with respect to `source`. Visit each Value only once, from the first to the
-# last. A Value that does not depend on `source` has the slope 0.
+# Write `forward_slopes(order, source)`. `order` is a list as returned by `in_order`, in which each
+# Value comes after its inputs. `source` is one of these Values. Return a list of numbers: the
+# derivative of each Value of `order` with respect to `source`. Visit each Value only once, from the
+# first to the last. A Value that does not depend on `source` has the slope 0.
 #
 # *Hint:* Keep the slopes that you know in a dictionary; Values can be its keys. When you reach a
 # Value, the slopes of all its inputs are known.
@@ -456,7 +457,7 @@ axes.set_xticks(sizes, sizes)
 axes.minorticks_off()
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False)
-show(figure, "at n = 1 scalars are faster; large arrays are over a thousand times as fast")
+show(figure, "at n = 1 scalars are faster; for large n, arrays are over a thousand times as fast")
 
 # %% [markdown]
 # There is a deeper reason as well. A scalar operation has one slope for each input, and `Value`
@@ -555,7 +556,7 @@ where(mt.autograd.Function, mt.autograd.engine.run_backward, mt.Tensor.backward)
 #    gradient is the same in both versions. Residual connections and shared weights use a number
 #    twice.
 # 2. It spends its time on the work that is done once for each operation: creating the tensor,
-#    checking shapes, recording the graph. At 256 x 256 one operation stands for $2 \cdot 256^3$
+#    checking shapes, recording the graph. At 256 x 256 one operation performs $2 \cdot 256^3$
 #    multiplications and additions, which NumPy does in one call. The last row of the table shows
 #    the effect.
 # 3. The gigabytes needed for one training step show it. Half of them is still far more than a

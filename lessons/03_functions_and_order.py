@@ -22,9 +22,9 @@ rng = np.random.default_rng(0)
 # ## A Function: the forward and backward pass of one operation
 #
 # A scalar operation stores one slope per input. An operation on arrays stores a *function*. Its
-# `backward` receives $g = \partial L/\partial y$, of the shape of the output, and returns
-# $\partial L/\partial x$, of the shape of the input. It never builds the full matrix of slopes, the
-# Jacobian.
+# `backward` receives $g = \partial L/\partial y$, which has the shape of the output. It returns
+# $\partial L/\partial x$, which has the shape of the input. It never builds the full matrix of
+# slopes, the Jacobian.
 #
 # `ctx`, the **context**, belongs to one call of the Function. Forward stores in it what backward
 # will need.
@@ -123,8 +123,8 @@ check(
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the backward pass of a table lookup
 #
-# An embedding looks up rows of a table: $y_t = \mathrm{table}_{\mathrm{ids}_t}$, in NumPy
-# `y = table[ids]`. The same row can be read several times. Write
+# An embedding looks up rows of a table: $y_t = \mathrm{table}_{\mathrm{ids}_t}$, or
+# `y = table[ids]` in NumPy. The same row can be read several times. Write
 # `embedding_backward(grad_y, ids, rows)`. `grad_y` has the shape (token, features), `ids` is an
 # array of row numbers of shape (token,), and `rows` is the number of rows of the table. Return
 # $\partial L/\partial\,\mathrm{table}$, an array of shape (rows, features).
@@ -346,12 +346,13 @@ axes.semilogy(blocks, calls_in_order, "o-", color=COLOURS[0], label="each node o
 axes.set(xlabel="residual blocks", ylabel="calls of backward")
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False)
-show(figure, "with each block the dashed curve doubles, and the other one grows by only two calls")
+show(figure, "each block doubles the calls on the dashed curve, and adds only two on the solid one")
 
 # %% [markdown]
-# How many paths are there? The next cell describes graphs by a list: `inputs[i]` contains the
-# numbers of the nodes that node `i` reads. Inputs come before outputs, so the last node is the end.
-# `visits_by_walking` follows every path from the end and counts how often it reaches each node.
+# How many paths are there? The next cell describes a graph by a list, `inputs`. Its entry
+# `inputs[i]` contains the numbers of the nodes that node `i` reads. Inputs come before outputs, so
+# the last node is the end. `visits_by_walking` follows every path from the end and counts how often
+# it reaches each node.
 
 
 # %%
@@ -513,7 +514,7 @@ where(
 # Write `Silu`, $y = x\,\sigma(x)$ with $\sigma(x) = 1/(1 + e^{-x})$, as a Function that saves only
 # `x`. You are done when `mt.autograd.gradcheck(Silu.apply, (x,))` is true and the output equals
 # `mt.nn.functional.silu(x)`. Then save both `x` and `y` and compute the derivative as
-# $\sigma + y(1 - \sigma)$. What does that cost, and what does it save?
+# $\sigma + y(1 - \sigma)$. What does this version gain, and what does it cost?
 #
 # Then practice:
 #
@@ -528,8 +529,8 @@ where(
 #    $x$ is wrong. How can that be?
 # 2. How many backward calls do 20 residual blocks need in topological order, and how many if each
 #    path is followed separately?
-# 3. `ForgetfulTanh` passes the check when it is called once. Which situation in real networks does
-#    only the check with two calls test?
+# 3. `ForgetfulTanh` passes the check when it is called once. Only the check with two calls covers a
+#    situation that is common in real networks. Which one?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -63,8 +63,8 @@ for h, *row in zip(steps, *curves.values(), strict=True):
 # %% [markdown]
 # Look at the column "float64 central". From 1e-01 to 1e-04, whenever the step becomes ten times
 # smaller, the error becomes a hundred times smaller: this is the $h^2$ in the formula. Then
-# rounding takes over. The next function computes gradients with the library, so that you can
-# compare yours with them.
+# rounding takes over. The next function uses the library to compute gradients, so that you can
+# check your own results.
 
 
 # %%
@@ -204,10 +204,10 @@ def gradient_errors(fn, inputs, h=1e-5, plain_sum=False):
 #
 # Write `slope_along(f, inputs, directions, h)`. `inputs` and `directions` are two lists of NumPy
 # arrays, and `f(*inputs)` is one number. Return the central difference of `f` if every input moves
-# by `h` times its direction. Your function must call `f` only twice.
+# by `h` times its direction. Your function may call `f` only twice.
 #
-# *Hint:* The formula for one number, $(f(x + h) - f(x - h)) / 2h$, with lists in place of $x + h$
-# and $x - h$.
+# *Hint:* Use the formula for one number, $(f(x + h) - f(x - h)) / 2h$, with lists in place of
+# $x + h$ and $x - h$.
 
 
 # %% tags=["answer"]
@@ -296,10 +296,11 @@ show(
 # ## An attention block with deliberate mistakes
 #
 # The block is attention with a bias on its queries and a gain on its output. It rolls the tokens by
-# one position before the attention and back after it, as Swin does (lesson 25). Lessons 5 and 8
-# derive its formulas, so you need not follow each line now. Here it only matters whether backward
-# is the derivative of forward. Each value of `bug` selects one common mistake. Two of these
-# mistakes are in the *forward*, and the backward matches this wrong forward.
+# one position before the attention and rolls them back afterwards, as Swin does (lesson 25).
+# Lessons 5 and 8 derive its formulas, so you need not follow each line now. Here it only matters
+# whether backward is the derivative of forward. Each value of `bug` selects one common mistake. Two
+# of these mistakes are in the *forward* pass. For these two, the backward pass is the correct
+# derivative of the wrong forward pass.
 
 
 # %%
@@ -462,9 +463,10 @@ for plain_sum in (True, False):
 #
 # ## What no gradient check can find
 #
-# No gradient check finds the last two mistakes: they pass wherever the correct code passes. The
-# check tests whether backward is the derivative of forward, not whether forward computes attention.
-# To test the forward, you need **properties** and one small case **worked out by hand**:
+# No gradient check finds the last two mistakes: code with these mistakes passes wherever the
+# correct code passes. The check tests whether backward is the derivative of forward, not whether
+# forward computes attention. To test the forward, you need **properties** and one small case
+# **worked out by hand**:
 #
 # * If all values are equal, the output must equal them, because the weights sum to 1.
 # * For the query (2, 0, 0, 0) and the keys (log 3, 0, 0, 0) and (0, 0, 0, 0), the scores are
@@ -531,7 +533,7 @@ where(
 # 1. A student checks in float32 with a step of 1e-5, sees an error of 4e-2, and spends hours
 #    looking for a mistake in backward. Which two printed numbers would have saved her that time?
 # 2. Why does a smaller step than 1e-5 make the float64 check worse?
-# 3. "The gradient check is green, so my attention is correct." Which rows of the table refute this,
+# 3. "The gradient check passes, so my attention is correct." Which rows of the table refute this,
 #    and what found the mistakes in the end?
 
 # %% [markdown] tags=["answers"]

@@ -49,9 +49,9 @@ assert np.allclose(softmax_naive(scores), softmax_naive(scores + 10))
 # %% [markdown]
 # ## Overflow
 #
-# In float32 the exponential overflows above a score of 88.7, in float16 above 11.1. Then
-# $\infty / \infty$ is NaN. Subtracting the largest score does not change the result, but it
-# prevents the overflow, because no exponent is above 0 and the sum is at least 1.
+# In float32 the exponential overflows above a score of 88.7, in float16 above 11.1. The quotient is
+# then $\infty / \infty$, which is NaN. Subtracting the largest score does not change the result,
+# but it prevents the overflow, because no exponent is above 0 and the sum is at least 1.
 
 # %%
 for dtype in (np.float16, np.float32):
@@ -267,15 +267,15 @@ show(figure, "a descent step raises the score of class 1 and lowers the others i
 # ## Your turn: the gradient of a whole batch, with padding
 #
 # Sentences of different lengths are padded to the same length. A padded token has no correct class:
-# its label is -1, and it must not count. The loss is the mean of $-\log p_t$ over the **other**
-# rows.
+# its label is -1, and it must not contribute to the loss. The loss is the mean of $-\log p_t$ over
+# the **other** rows.
 #
 # Write `cross_entropy_backward(logits, labels)` for NumPy arrays: `logits` of shape (row, class)
 # and `labels`, integers of shape (row,). Return the gradient of the loss with respect to `logits`.
 # Rows with the label -1 get the gradient 0. You may use `softmax` from above.
 #
-# *Hint:* Start with `p`. From which entries must 1 be subtracted? What does the mean divide by, and
-# which rows are set to 0?
+# *Hint:* Start with `p`. From which entries must 1 be subtracted? By which number does the mean
+# divide, and which rows are set to 0?
 
 
 # %% tags=["answer"]

@@ -167,7 +167,7 @@ axes.text(LENGTHS[0], 0.12, "guessing", color="0.35", fontsize=9)
 axes.set(xlabel="digits in the source", ylabel="correct digits", ylim=(0, 1.05))
 axes.spines[["top", "right"]].set_visible(False)
 axes.legend(frameon=False, loc="center left")
-show(figure, "both models with one vector get worse; the wider vector only delays this")
+show(figure, "with one vector, accuracy falls with length; a wider vector only delays this")
 
 # %% [markdown]
 # The assertions below check the claim. With one vector, accuracy falls as the sequence gets longer.
@@ -250,9 +250,10 @@ show(
 
 # %% [markdown]
 # Why are early digits forgotten? The formula $h' = (1 - z) \odot \tilde h + z \odot h$ shows it.
-# Look at one number of the state. Each step takes a mean of the new candidate $\tilde h$ and the
-# old state, with the weights $1 - z$ and $z$. So the last state is a sum of all candidates, each
-# with its own weight. The next function applies the formula to given gates and candidates.
+# Consider a single number of the state. Each step computes a weighted mean of the new candidate
+# $\tilde h$ and the old state, with the weights $1 - z$ and $z$. So the last state is a sum of all
+# candidates, each with its own weight. The next function applies the formula to given gates and
+# candidates.
 
 
 # %%
@@ -337,12 +338,12 @@ where(nn.GRU, mt.ops.gru.GruSequence, mt.models.seq2seq.Seq2Seq, digit_batch, tr
 # ## Exercise
 #
 # In this task the digit that is read last is also written first. Which of these two facts explains
-# why it is remembered best? A model that copies the source separates them. Pass `reverse=False` to
-# `digit_batch` and to `train_on_digits` (and, for `own_context`, change `states.flip(1)` to
-# `states`). Predict the accuracy at each position, then train and print the table. You are done
-# when you can say which digits a narrow state keeps. (Sutskever et al. 2014 reversed their source
-# sentences, which turns copying into reversing. Compare your accuracy at length 12 with the one
-# above: what did they gain?)
+# why it is remembered best? To separate the two, train a model that copies the source instead of
+# reversing it. Pass `reverse=False` to `digit_batch` and to `train_on_digits` (and, for
+# `own_context`, change `states.flip(1)` to `states`). Predict the accuracy at each position, then
+# train and print the table. You are done when you can say which digits a narrow state keeps.
+# (Sutskever et al. 2014 reversed their source sentences, which turns copying into reversing.
+# Compare your accuracy at length 12 with the one above: what did they gain?)
 #
 # Then practice:
 #

@@ -137,7 +137,7 @@ def draw_weights(*shape):
 # * `h`, the states $h_i$, of shape (batch, source, features).
 #
 # *Hint:* First compute all $g \cdot h_i$; `grad_context[:, None]` has the shape (batch, 1,
-# features). Then, from each of them, subtract their mean, weighted by $a$.
+# features). Then subtract their mean, weighted by $a$, from each of them.
 
 
 # %% tags=["answer"]
@@ -363,9 +363,9 @@ assert looks[4] < 0.5 < shares[4]
 # %% [markdown]
 # In both models the digit at place 5 determines what this step writes. In the second model its
 # weight is less than one half, and often not even the largest. (If you train with a different seed,
-# the picture changes, but the effect of each patch hardly does.) The weights correctly show what
-# was averaged. But a large weight does not imply a large influence: that depends on what the model
-# does with the average.
+# the attention weights change, but the effects of the patches hardly do.) The weights correctly
+# show what was averaged. But a large weight does not imply a large influence: that depends on what
+# the model does with the average.
 
 # %% tags=["plot"]
 figure = new_figure(8, 3.3)
@@ -398,8 +398,8 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, mt.models.seq2seq.Recur
 # Replace the score by a product, $e_{t,i} = (W s_{t-1})^\top (U h_i)$, with the same $W$ and $U$
 # and without $v$ and tanh. (Why does a product depend on the decoder even without a tanh?) Train
 # with the same settings. You are done when the second value of `on_antidiagonal` is 1 at length 10.
-# Then count: how many multiplications does each of the two scores cost for a source of $n$ and a
-# target of $m$ digits, once `h @ U.T` is computed?
+# Then count: how many multiplications does each of the two scores need for a source of $n$ digits
+# and a target of $m$ digits, once `h @ U.T` is computed?
 #
 # Then practice:
 #
@@ -411,8 +411,8 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, mt.models.seq2seq.Recur
 #
 # 1. Why do the weights of the variant without tanh not depend on the step, although $W s_{t-1}$
 #    does?
-# 2. In someone's alignment plot, most of the weight is beside the diagonal. This person concludes
-#    that the model writes the wrong digits. Is the conclusion justified?
+# 2. In a colleague's alignment plot, most of the weight is beside the diagonal. The colleague
+#    concludes that the model writes the wrong digits. Is the conclusion justified?
 # 3. Which printed row shows that attention removes the single-vector bottleneck, but does not make
 #    the model work for every length?
 
@@ -421,8 +421,8 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, mt.models.seq2seq.Recur
 #
 # 1. Without tanh, this term adds the same number to the scores of all places, which does not change
 #    the softmax. The printed weights of the first and the last step agree.
-# 2. No. The model whose output sees $s_t$ has such a picture and writes nearly all digits
-#    correctly. Patching shows that the correct place determines the digit, although it has less
-#    than half of the weight. The plot alone does not show a mistake.
+# 2. No. The model whose output sees $s_t$ has such a plot, but writes nearly all digits correctly.
+#    Patching shows that the correct place determines the digit, although it has less than half of
+#    the weight. The plot alone does not show a mistake.
 # 3. The row of length 16, which was not in the training data, has a much lower accuracy. The rows
 #    up to length 10 are all near 100 %.

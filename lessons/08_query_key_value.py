@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Query, key, value: a worked example, number by number
 #
-# Four words look at each other. Which numbers does attention compute, step by step, until each word
-# has a weighted mean of all words? A lecture shows such an example, too. Which of its numbers
-# follow from the formula, and which do not?
+# Four words look at each other. Attention gives each word a weighted mean of all words. Which
+# numbers does it compute on the way? A lecture shows a similar example. Which of its numbers follow
+# from the formula, and which do not?
 #
 # *Prerequisites:* softmax (lesson 5), matrix products. The lecture is the deck GRID, "Self
 # attention details" and "Look ahead Mask"; `docs/decks.md` lists the decks.
@@ -33,8 +33,8 @@ def softmax(x, axis=-1):
 #
 # A dictionary compares a **query** with its **keys** and returns the **value** of the matching key.
 # Attention compares the query with each key by a dot product. It returns the mean of all values,
-# weighted by how well their keys match. If you multiply the scores by a large number, attention
-# becomes a dictionary.
+# weighted by how well their keys match. If the scores are multiplied by a large number, attention
+# behaves like a dictionary.
 
 # %%
 keys = np.eye(3)  # (key 3, features 3): three orthogonal keys
@@ -83,7 +83,7 @@ assert (Q[1] == [4, 1, 1, 0]).all() and (K[1] == [0, 1, 0, 1]).all() and (V[1] =
 #    query of "eats" is (0, 4, 0, 1) and the key of "cat" is (0, 1, 0, 1), so their score is
 #    $4 \cdot 1 + 1 \cdot 1 = 5$.
 # 2. **Scale**: divide by $\sqrt{d_k} = \sqrt 4 = 2$. (Lesson 9 explains why.)
-# 3. **Softmax** along each row: each query has one unit of weight for all keys.
+# 3. **Softmax** along each row: each query distributes one unit of weight over all keys.
 # 4. **Context**: the mean of the values, with these weights.
 
 
@@ -112,9 +112,9 @@ assert np.allclose(library.numpy(), context)
 # Read the row of "eats". Its scaled scores are 1, 2.5, 0 and 1.5. Their exponentials 2.72, 12.18, 1
 # and 4.48 sum to 20.38, so "cat" gets the weight $12.18/20.38 = 0.598$. The context of "eats" is
 # $0.133\,(2, 0) + 0.598\,(1, 1) + 0.049\,(0, -1) + 0.220\,(-1, 1)$. And "cat" looks mainly at
-# "black", so the context of "cat" is darker than its value. The scores are not symmetric: "cat"
-# looks for "black" (4), but "black" looks for "cat" with only 2, because queries and keys have
-# their own matrices.
+# "black", so the context of "cat" is darker than its value. The scores are not symmetric: the query
+# of "cat" gives "black" the score 4, but the query of "black" gives "cat" only 2, because queries
+# and keys have their own matrices.
 
 
 # %% tags=["plot"]
@@ -135,13 +135,13 @@ panels = {"scores": (scores, 5), "divided by 2": (scaled, 2.5), "weights": (weig
 for axes, (title, (grid, top)) in zip(figure.subplots(1, 3), panels.items(), strict=True):
     draw_grid(axes, grid, top, WORDS, "{:.2f}" if top == 1 else "{:g}")
     axes.set_title(title, fontsize=10)
-show(figure, "in the row of a word, the darkest cell shows the word that it looks for")
+show(figure, "the darkest cell in each row marks the word that the query looks for")
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: attention
 #
 # Write `attention(query, key, value)` for tensors: scores, scale, softmax, context. A model
-# computes many sentences and many heads at once, so the tensors may have more axes in front:
+# processes many sentences and many heads at once, so the tensors may have more axes in front:
 # `query` has the shape (..., query, d_k), `key` has the shape (..., key, d_k), and `value` has the
 # shape (..., key, features). Return the context, of shape (..., query, features).
 # `mt.softmax(scores, -1)` is the softmax along the last axis.
@@ -207,7 +207,7 @@ assert np.allclose(library.numpy(), causal @ V)
 # Can the future be removed from the weights of an **unmasked** softmax? Write
 # `hide_future(weights)`. `weights` is a tensor of shape (..., word, word) with positive entries,
 # and each row sums to 1. Return weights of the same shape: those above the diagonal are 0, and each
-# row sums to 1 again. The others must keep their ratios.
+# row sums to 1 again. Within a row, the remaining weights must keep their ratios.
 #
 # *Hint:* `weights.tril()` sets everything above the diagonal to 0. What does each row sum to then?
 
@@ -299,8 +299,8 @@ check(
 #
 # The deck GRID ("Self attention details", "Look ahead Mask") shows the same computation for the
 # words "Hi how are you": a grid of scores, its softmax, and the result with a mask. Do its numbers
-# follow from the formula? We use what you have learned: the shapes, the order that a softmax
-# keeps, and the ratios of its weights.
+# follow from the formula? We check three things: the shapes, the order of the scores (a softmax
+# keeps it), and the ratios of the weights.
 #
 # **The formula.** The deck writes $Q = W^Q X$ and then $\mathrm{softmax}(QK^\top/\sqrt{d_k})\,V$.
 # These two formulas belong to different conventions. In the first, the words are the **columns** of
@@ -406,8 +406,8 @@ for i, word in enumerate(DECK_WORDS):
 assert suspects == [("how", "are and you"), ("are", "how and you")]
 
 # %% [markdown]
-# Second finding: **two rows of weights contradict their scores**, for every $d_k$, because dividing
-# by a positive number and a softmax both keep the order of the scores. But the deck's weights are
+# Second finding: **two rows of weights contradict their scores**, for every $d_k$, because division
+# by a positive number and the softmax both keep the order of the scores. But the deck's weights are
 # rounded. To be fair, the next cell prints, for each row, the range of $d_k$ for which all four
 # weights round to the deck's weights.
 

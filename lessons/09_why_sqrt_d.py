@@ -52,7 +52,8 @@ for d in widths:
 # weight. The second is the **effective number of keys**, $e^H$, where $H = -\sum p \log p$ is the
 # entropy. It is 32 if all weights are equal, and 1 if one key has all the weight. The third is the
 # norm $\lVert J \rVert$ of the softmax's Jacobian $J = \mathrm{diag}(p) - pp^\top$ (lesson 5), the
-# root of the sum of all squared entries. The norm shows how much the weights can still change.
+# square root of the sum of its squared entries. The norm shows how much the weights can still
+# change.
 
 # %%
 case_rng = np.random.default_rng(1)
@@ -115,8 +116,8 @@ check(
 #
 # Here $\delta_{ij}$ is 1 if $i = j$, and 0 otherwise.
 #
-# *Hint:* Expand the square into three sums. Where $\delta_{ij}$ occurs, only $i = j$ remains. And
-# $\sum_{ij} p_i^2 p_j^2$ is a product of two equal sums.
+# *Hint:* Expand the square into three sums. Where $\delta_{ij}$ occurs, only the terms with $i = j$
+# remain. And $\sum_{ij} p_i^2 p_j^2$ is a product of two equal sums.
 
 
 # %% tags=["answer"]
@@ -319,8 +320,8 @@ assert shares[256, "sqrt(d)"] > 0.95 and shares[256, "1"] < 0.2
 assert shares[16, "1"] > 0.5  # the problem grows with d: a small width still works
 
 # %% [markdown]
-# Adam divides each step by the size of the gradient. Does that help? Not where the slopes are 0.
-# Nor does it help where the gradient is smaller than `eps`, the constant that Adam adds to its
+# Adam divides each step by the size of the gradient. Does that help? It does not help where the
+# slopes are 0, or where the gradient is smaller than `eps`, the constant that Adam adds to its
 # divisor.
 
 # %%
@@ -418,6 +419,6 @@ where(
 #    larger.
 # 2. The scores then have the standard deviation $1/\sqrt d$ (last column of the first table), which
 #    goes to 0. All scores are nearly equal, and the effective number of keys is nearly 32.
-# 3. The columns /1 under "effective keys" and "norm of Jacobian" explain it. At $d = 16$ several
-#    keys have weight even without a divisor, and the median norm of the Jacobian is no smaller than
-#    with the square root. At $d = 256$ both have collapsed.
+# 3. The columns /1 under "effective keys" and "norm of Jacobian" explain it. At $d = 16$ the weight
+#    is spread over several keys even without a divisor, and the median norm of the Jacobian is no
+#    smaller than with the square root. At $d = 256$ both numbers have collapsed.

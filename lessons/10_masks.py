@@ -83,7 +83,7 @@ check(
 # %% [markdown]
 # ## Two tests of a mask
 #
-# Zeros in a picture of the weights prove little. A better test is to change the last token: **no
+# Zeros in a plot of the weights prove little. A better test is to change the last token: **no
 # earlier output may change**, not even in its last digit. A second test computes the gradient of
 # every earlier output with respect to that token: it must be 0.
 
@@ -524,7 +524,7 @@ where(
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. A masked key with a negative score ends up with $+10^9$ times its absolute value, so it takes
+# 1. The negative score of a masked key becomes $+10^9$ times its absolute value, so this key takes
 #    all the weight (the printed 1s above the diagonal). In training the model reads the answer from
 #    future tokens. When it generates text, these tokens do not exist yet.
 # 2. On paper, yes. The common denominator cancels, which leaves the exponentials of the allowed

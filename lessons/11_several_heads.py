@@ -49,14 +49,14 @@ assert not (red_first == blue_first).all()
 # %% [markdown]
 # ## Splitting: reshape, then transpose
 #
-# The vectors of width $d$ are not copied. They are cut into $h$ pieces of width $d/h$, and each
-# piece has its own scores and its own softmax (deck COMP541, "Learning Multi-Head Attention";
+# The vectors of width $d$ are not copied. Each vector is split into $h$ pieces of width $d/h$, and
+# each piece has its own scores and its own softmax (deck COMP541, "Learning Multi-Head Attention";
 # `docs/decks.md` lists the decks):
 #
 # $$\mathrm{MultiHead}(X) = \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_h)\,W^O,
 # \qquad \mathrm{head}_i = \mathrm{Attention}(XW^Q_i, XW^K_i, XW^V_i).$$
 #
-# In the example below, each value names its token and its feature: 21 is feature 1 of token 2.
+# In the example below, each number encodes its token and its feature: 21 is feature 1 of token 2.
 # Every head must contain a piece of every token.
 
 
@@ -87,7 +87,8 @@ assert (split(x, 2)[0, 0] == x[0, :, :3]).all()  # head 0: all tokens, the first
 # last the value.
 #
 # Write `split_three(projected, heads)`. It returns the tuple (query, key, value), each of shape
-# (batch, heads, token, width / heads), with the heads cut as in `split` above.
+# (batch, heads, token, width / heads), with the features divided among the heads as in `split`
+# above.
 #
 # *Hint:* One `reshape` gives each vector three axes: one for query, key and value, one for the
 # head, and one for the feature. In what order do these three axes appear in memory? Then `permute`
@@ -135,7 +136,7 @@ for heads in (1, 2, 4, 8, 16):
 
 # %% [markdown]
 # The scale of the scores is $1/\sqrt{d/h}$, not $1/\sqrt{d}$: the query of a head has only $d/h$
-# features. We compare a minimal implementation with the library's layer on the same matrices:
+# features. We compare a minimal implementation with the library's layer, using the same matrices:
 
 
 # %%
@@ -210,8 +211,8 @@ check(
 # shape (batch, heads, token, piece). The weight has shape (width, width), as in `nn.Linear`, so the
 # output is `merge(context) @ weight.T` (without a bias).
 #
-# *Hint:* Which rows of `weight.T` are multiplied by the features of head 0? Cut `weight.T` into one
-# block of rows for each head. One batched product with the context does the rest.
+# *Hint:* Which rows of `weight.T` are multiplied by the features of head 0? Split `weight.T` into
+# one block of rows for each head. One batched product with the context does the rest.
 
 
 # %% tags=["answer"]
@@ -322,8 +323,8 @@ assert right[2].min() > 0.95
 assert right[1].min() < 0.5 < right[1].max()
 
 # %% [markdown]
-# The single head does not fail equally at both answers: one answer is nearly always correct, the
-# other hardly ever. With two heads both are correct.
+# The single head does not do equally badly on both answers: one answer is nearly always correct,
+# the other hardly ever. With two heads both are correct.
 #
 # Where did the heads look? For each head we print the weight on the token a given number of places
 # back, averaged over 500 texts and over all positions that have such a token.

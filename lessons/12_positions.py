@@ -47,12 +47,12 @@ print(f"the same with a causal mask: {broken:.1e}")
 assert broken > 1e-3  # the mask itself contains information about the order
 
 # %% [markdown]
-# The last line matters: a decoder without positions still has some information about the order,
-# since token $t$ sees exactly $t + 1$ tokens. An encoder without positions has none.
+# The last printed line matters: a decoder without positions still has some information about the
+# order, since token $t$ sees exactly $t + 1$ tokens. An encoder without positions has none.
 #
 # ## Sinusoidal: a shift is a rotation
 #
-# The first Transformer adds this table to the tokens:
+# The original Transformer adds this table to the token vectors:
 #
 # $$PE_{p,2i} = \sin(p f_i), \quad PE_{p,2i+1} = \cos(p f_i), \quad f_i = 10000^{-2i/d}.$$
 
@@ -195,11 +195,11 @@ print(bias(5).detach().numpy())
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the gradient of a number that is used many times
 #
-# Every number of the relative bias is used along an entire diagonal. Each of the two outermost
-# numbers is used in an entire corner. Write the backward pass of the bias with NumPy:
-# `bias_gradient(gradient, farthest)` is given the gradient of the bias, an array of shape
-# (query, key), and returns the gradient of the `2 * farthest + 1` numbers. The first one belongs to
-# the distance `-farthest`.
+# Each number of the relative bias is used along an entire diagonal of the scores, and each of the
+# two outermost numbers in an entire corner. Write the backward pass of the bias with NumPy:
+# `bias_gradient(gradient, farthest)` is given the gradient of the bias, an array of shape (query,
+# key), and returns the gradient of the `2 * farthest + 1` numbers. The first one belongs to the
+# distance `-farthest`.
 #
 # *Hint:* A number that is used several times gets the **sum** of all gradients, like a row of a
 # table that is looked up several times (lesson 3). Careful: if a place occurs twice in `index`,
@@ -483,13 +483,14 @@ where(mt.nn.RotaryEmbedding, mt.ops.apply_rotary, mt.models.rotary.rotary_freque
 # 2. The dot product of two sinusoidal rows depends only on their distance. Why does the model with
 #    sinusoids still lose accuracy at 48 tokens?
 # 3. The model with learned positions had a table of 48 rows and raised no error on 48 tokens. Why
-#    is it wrong there?
+#    does it fail there?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. It tells the token how many tokens come before it: the first token sees one, the second sees
-#    two. So the outputs change with the order, as the printed difference shows.
+# 1. The mask tells the token how many tokens come before it: the first token sees only itself, and
+#    the second sees two tokens. So the outputs change with the order, as the printed difference
+#    shows.
 # 2. The score is computed from token plus position, multiplied by two matrices: the printed scores
 #    at distance 5 differ between p = 0, 10 and 50. The matrices were fitted to 16 positions. In the
 #    figure the diagonal breaks off outside the orange square.

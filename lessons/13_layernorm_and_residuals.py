@@ -1,8 +1,8 @@
 # %% [markdown]
 # # LayerNorm, residuals, pre-norm and post-norm
 #
-# Every sub-layer of a Transformer comes with a residual sum and a norm ("Add & Norm"). What does
-# each of the two do, does their order matter, and where does the small number eps belong?
+# Every sub-layer of a Transformer is combined with a residual sum and a norm ("Add & Norm"). What
+# does each of the two do, does their order matter, and where does the small number eps belong?
 #
 # *Prerequisites:* backward passes (lesson 2), multi-head attention (lesson 11). This lesson uses a
 # feed-forward network and the positions of lesson 12 only as building blocks.
@@ -74,7 +74,7 @@ assert variance < 0.2
 # Write `rms_norm(x, weight, eps)` for x of shape (..., features).
 #
 # *Hint:* Start from `layer_norm` above. What is left of `variance` if the mean is not subtracted?
-# Which axis does the mean go over, and what is `keepdim` for?
+# Over which axis is the mean taken, and what is `keepdim` for?
 
 
 # %% tags=["answer"]
@@ -147,7 +147,8 @@ check(
 
 # %% [markdown]
 # So if a linear layer follows a norm, the norm's $w$ and $b$ do not let the model compute anything
-# new. They only change how it learns, and programs that run a trained model fold them away.
+# new. They only change how it learns, and programs that run a trained model can fold them into the
+# linear layer.
 #
 # ## LayerNorm's eps: inside or outside the square root
 #
@@ -405,9 +406,9 @@ show(
 
 # %% [markdown]
 # Why does post-norm have its largest gradients in the last blocks? With pre-norm, $x$ is a sum of
-# more and more terms, and the last norm divides everything by the size of that sum. So in a deeper
-# model each block contributes less. With post-norm, nothing like this happens: whatever the depth,
-# the last block is directly before the output layer.
+# more and more terms, and the last norm divides everything by the size of that sum. So the deeper
+# the model, the less each block contributes. With post-norm, nothing like this happens: whatever
+# the depth, the last block is directly before the output layer.
 
 # %%
 print("depth of the model               ", *(f"{depth:6}" for depth in (2, 8, 32)))
@@ -514,8 +515,8 @@ where(mt.models.encoder_decoder.Residual, mt.models.gpt.Block, mt.models.bert.En
 #
 # ## Three questions
 #
-# 1. One token is multiplied by 1000, another by 0.000001. What does LayerNorm do with each, and why
-#    is the second answer different?
+# 1. One token is multiplied by 1000, another by 0.000001. What does LayerNorm do to each of them,
+#    and why is the second answer different?
 # 2. Someone moves eps out of the square root, and for a day training is as good as before. Then a
 #    batch with a constant token arrives. What happens?
 # 3. Post-norm without warm-up fails, and the same model learns with warm-up. Which measurement

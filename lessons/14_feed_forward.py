@@ -56,10 +56,10 @@ assert same
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: one network on several devices
 #
-# The network of a large model does not fit on one device. But the network can be cut. Each device
-# stores a part of the hidden features, that is, some rows of $W_1$ and $b_1$ and the matching
-# columns of $W_2$. The devices compute their parts independently, and the sum of their results is
-# the output.
+# The network of a large model may be too large for one device, but it can be split across several
+# devices. Each device stores a part of the hidden features, that is, some rows of $W_1$ and $b_1$
+# and the matching columns of $W_2$. The devices compute their parts independently, and the sum of
+# their results is the output.
 #
 # Write `in_parts(x, w1, b1, w2, b2, parts)`, which computes the network in this way, one part after
 # the other. The weights have the shapes above, and the hidden width is divisible by `parts`.
@@ -414,9 +414,10 @@ where(mt.models.gpt.Block.forward, mt.ops.relu, mt.ops.gelu)
 #
 # 1. The table's row for 512 tokens gives two shares for attention: one for its matrices, and one
 #    for the scores and weighted sums. At best, both times are halved, which saves half of the two
-#    shares together. Most of the operations are in the feed-forward network.
-# 2. No. The first outputs show that processing tokens one by one gives the same result, and that a
-#    change of token 0 does not affect the others. Only attention moves information between tokens.
+#    shares combined. Most of the operations are in the feed-forward network.
+# 2. No. The first outputs show that processing tokens one by one gives the same result, and that
+#    changing token 0 does not affect the other outputs. Only attention moves information between
+#    tokens.
 # 3. It comes from the softmax. With a single token there is one score and its weight is 1, so
 #    everything is linear. With other tokens the weights depend on the content, which makes the
 #    result nonlinear.
