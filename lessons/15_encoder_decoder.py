@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Training an encoder-decoder
 #
-# An encoder reads one text, and a decoder writes another. Which layer of the decoder reads which
-# layer of the encoder? And how does information get from one to the other?
+# An encoder reads one text, and a decoder writes another. How does information get from the encoder
+# to the decoder, and which encoder layer does each decoder layer read?
 #
 # *Prerequisites:* cross-entropy (lesson 5), masks (lesson 10), positions (lesson 12), residuals and
 # norms (lesson 13).
@@ -52,8 +52,8 @@ print(f"{sum(p.numel() for p in model.parameters()):,} parameters")
 # %% [markdown]
 # ## Every decoder layer reads the encoder's last output
 #
-# Diagrams of encoder and decoder often have an arrow from each encoder layer to a decoder layer, as
-# if decoder layer 1 read encoder layer 1, and so on. (Deck COMP541, "Misconceptions about
+# Diagrams of encoder-decoder models often show an arrow from each encoder layer to a decoder layer,
+# as if decoder layer 1 read encoder layer 1, and so on. (Deck COMP541, "Misconceptions about
 # Transformers (2)", shows such a picture and the correct one; `docs/decks.md` lists the decks.) In
 # the Transformer the whole encoder runs first. **Every** layer of the decoder reads the encoder's
 # **last** output, the memory:
@@ -66,8 +66,8 @@ print(f"{sum(p.numel() for p in model.parameters()):,} parameters")
 #     x = x + feed_forward(norm(x))
 # ```
 #
-# To check this, a hook on each cross-attention stores its inputs, and a hook on each encoder layer
-# stores its output.
+# To check this, we register a hook on each cross-attention module, which stores the module's
+# inputs, and a hook on each encoder layer, which stores the layer's output.
 
 # %%
 sources, targets = (
@@ -202,8 +202,8 @@ print("must write    ", shown(targets[0]))
 # holds ids of shape (batch, target), and `pad` is the id of the padding.
 #
 # *Hint:* `log_softmax(-1)` gives the log-probabilities of all characters. To pick one entry from
-# each row, give the ids an axis at the end: `log_p.gather(-1, target.unsqueeze(-1))`. By which
-# number must the sum be divided?
+# each row, give the ids an axis at the end: `log_p.gather(-1, target.unsqueeze(-1))`. What must you
+# divide the sum by?
 
 
 # %% tags=["answer"]
@@ -443,7 +443,7 @@ assert share["no padding mask"] < exact
 # Without memory, every answer is wrong. The other two mistakes spoil only some of the answers: a
 # decoder that reads the wrong encoder layers still writes most dates correctly, because the
 # residual paths make the outputs of the layers similar. Such mistakes easily go unnoticed. So
-# compare tensors, as above, and not only results.
+# compare intermediate tensors, as above, and not only the final answers.
 
 # %% [markdown]
 # ## In the library
@@ -485,5 +485,5 @@ where(mt.data.pairs.PairTokenizer, mt.viz.cross_attention_figure)
 # 2. The scores have shape (heads, target, source). Queries come from the decoder, one per target
 #    token. Keys and values come from the memory, one per source token.
 # 3. It can learn the format, digits with dashes between them, through the causal self-attention. It
-#    cannot learn the day: it writes the same answer for every source, since only the memory tells
-#    it which day is meant.
+#    cannot learn which date to write: it writes the same answer for every source, since only the
+#    memory contains the date.

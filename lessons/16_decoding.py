@@ -26,7 +26,8 @@ mt.manual_seed(0)
 # ## Greedy search can miss the most likely text
 #
 # The probability of a text is a product, $p(y_1)\,p(y_2 \mid y_1) \cdots$. Greedy search takes the
-# most likely token at each step. Here, only unlikely words follow the most likely first word:
+# most likely token at each step. In the next example, only unlikely words can follow the most
+# likely first word:
 
 # %%
 LANGUAGE = {
@@ -75,7 +76,7 @@ assert probability(greedy(2)) < probability(best)
 # Beam search keeps the most likely prefixes at each step, but it may still miss the best text. With
 # enough beams to keep all texts, it is an exhaustive search. For a Transformer, beam search works
 # in the same way, but with sums of log-probabilities: a product of a thousand probabilities would
-# be 0 in floating point.
+# underflow to 0 in floating point.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: how likely is a text?
@@ -88,9 +89,9 @@ assert probability(greedy(2)) < probability(best)
 #
 # The logits have shape (text, token, vocabulary), the ids (text, token).
 #
-# *Hint:* The last logits predict a token that is not there, and no logits predict the first token.
-# So which logits belong to `ids[:, 1:]`? `log_p.gather(-1, ids.unsqueeze(-1))` picks the entries of
-# given ids.
+# *Hint:* The last logits predict a token after the end of the text, and no logits predict the first
+# token. So which logits belong to `ids[:, 1:]`? `log_p.gather(-1, ids.unsqueeze(-1))` picks the
+# entries of given ids.
 
 
 # %% tags=["answer"]
@@ -260,9 +261,9 @@ check(
 # ## Greedy decoding: always taking the most likely token
 #
 # The model in the next cell only counts which character follows each sequence of five characters in
-# Python's help topics. We let it generate 300 characters in three ways. `different` measures how
-# little a text repeats itself: it is the number of different 12-character pieces, as a share of all
-# its 12-character pieces.
+# Python's help topics. We let it generate 300 characters in three ways. `different` is the share of
+# distinct pieces among all 12-character pieces of a text: the less a text repeats itself, the
+# larger this share is.
 
 # %%
 CONTEXT = 5
@@ -323,10 +324,10 @@ assert different(results["sampled"][0]) > 0.9
 assert np.log(greedy_chances).mean() > np.log(real).mean()  # more likely than human text
 
 # %% [markdown]
-# The greedy text is more likely (about -0.5) than the human text (about -0.8), and yet it is
-# useless: it repeats the same phrase, and most of its pieces are copies of others. The sampled text
-# has about the same log p as the human text, and no repetitions. People do not always write the
-# most likely character.
+# The greedy text is more likely (log p is about -0.5 per character) than the human text (about
+# -0.8), and yet it is useless: it repeats the same phrase, and most of its pieces are copies of
+# others. The sampled text has about the same log p as the human text, and no repetitions. People do
+# not always write the most likely character.
 
 # %% tags=["plot"]
 figure = new_figure(8, 4.2)
@@ -340,9 +341,9 @@ for axes, colour, (name, chances) in zip(panels, COLOURS, rows, strict=False):
 panels[1].set_xlabel("character")
 show(
     figure,
-    "Probability of each character (mean of 5). The curve of the greedy text repeats again and "
-    "again. The curve of the human text does not repeat, and it falls wherever a letter is "
-    "unlikely.",
+    "Probability of each character (running mean over 5 characters). The curve of the greedy text "
+    "repeats again and again. The curve of the human text does not repeat, and it falls wherever a "
+    "letter is unlikely.",
 )
 
 # %% [markdown]
@@ -525,10 +526,10 @@ where(mt.nn.KVCache, mt.nn.StaticKVCache, mt.nn.Attention.forward)
 # %% [markdown]
 # ## Exercise
 #
-# Write a `beams_of` for the counting model: keep `beams` pairs of a text and the sum of its
-# log-probabilities, and start from "The f". You are done when your function returns the greedy text
-# with 1 beam, and when the log p per character of its text with 20 beams is not lower than that of
-# the greedy text. Is the more likely text better, according to `different`?
+# Write a `beams_of` for the counting model: keep `beams` pairs, each consisting of a text and the
+# sum of its log-probabilities, and start from "The f". You are done when your function returns the
+# greedy text with 1 beam, and when the log p per character of its text with 20 beams is not lower
+# than that of the greedy text. Is the more likely text better, according to `different`?
 #
 # ## Three questions
 #

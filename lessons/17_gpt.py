@@ -2,7 +2,7 @@
 # # GPT: predict the next token
 #
 # GPT is one stack of decoder blocks that learns one task: predicting the next token. How do you get
-# training examples from plain text, how do you know that the loss is good, and when is it too good?
+# training examples from plain text, which loss is good, and which loss is too good to be true?
 #
 # *Prerequisites:* causal masks (lesson 10), blocks (lesson 13). Lessons 14 and 16 say more about
 # the feed-forward network and about sampling.
@@ -82,7 +82,7 @@ check(
 )
 
 # %% [markdown]
-# All $T$ examples are computed in one pass. This is valid only because of the causal mask: the
+# One forward pass computes all $T$ predictions. This is valid only because of the causal mask: the
 # prediction at position $t$ must not change when a later character changes.
 
 # %%
@@ -110,10 +110,10 @@ assert (difference[5:] > 1e-4).all()
 #
 # The loss is the mean of $-\log p(\text{next})$. Before training, it should be close to $\log V$
 # for a vocabulary of $V$ characters, the loss of uniform guessing. An initial loss far from this
-# value points to a bug. The exponential of a loss is the **perplexity**: a uniform guess among this
-# number of characters would have the same loss. Counting gives two baselines: the unigram model
-# knows how often each character occurs, and the bigram model knows how often it occurs after the
-# previous one.
+# value points to a bug. The exponential of a loss is the **perplexity**: a uniform guess among that
+# many characters would have the same loss. Counting gives two baselines: the unigram model knows
+# how often each character occurs, and the bigram model knows how often it occurs after the previous
+# one.
 
 
 # %%
@@ -210,10 +210,10 @@ assert last < baselines["bigram"]
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: draw from a distribution
 #
-# A computer has random numbers $u$ that are uniform between 0 and 1. How do you turn one into a
-# character? Cut the interval from 0 to 1 into pieces whose lengths are the probabilities, and take
-# the piece that contains $u$. With the probabilities 0.2, 0.5 and 0.3, the pieces begin at 0, 0.2
-# and 0.7, so $u = 0.6$ gives character 1.
+# A computer generates random numbers $u$ that are uniformly distributed between 0 and 1. How do you
+# turn such a number into a character? Cut the interval from 0 to 1 into pieces whose lengths are
+# the probabilities, and take the piece that contains $u$. With the probabilities 0.2, 0.5 and 0.3,
+# the pieces begin at 0, 0.2 and 0.7, so $u = 0.6$ gives character 1.
 #
 # Write `draw(logits, temperature, u)`. The logits have shape (text, vocabulary); divide them by the
 # temperature first. The random numbers u have shape (text,). Return the ids, of shape (text,).
@@ -378,7 +378,7 @@ where(mt.nn.functional.cross_entropy, mt.generation.generate)
 # (`reduction="none"`, then the mean over the windows of `mt.data.windows`). You are done when the
 # mean of the 64 losses equals `validation_loss(model)`, when the loss at position 0, which sees one
 # character, is not below the bigram baseline, and when the mean loss at positions 32 to 63 is below
-# this baseline. From which position on does more context no longer help this model?
+# this baseline. Beyond which position does more context no longer help this model?
 #
 # ## Three questions
 #

@@ -84,8 +84,9 @@ print(len(WORDS), "different words")
 # Return what the model reads, and the labels: the original id of every chosen word, and -100
 # everywhere else.
 #
-# *Hint:* `np.where(condition, a, b)` takes a where the condition is true and b elsewhere. First
-# compute which words are chosen, then what a chosen word turns into, then combine the two.
+# *Hint:* `np.where(condition, a, b)` returns the entries of `a` where the condition is true, and
+# those of `b` elsewhere. First compute which words are chosen, then what a chosen word turns into,
+# then combine the two.
 
 
 # %% tags=["answer"]
@@ -163,7 +164,7 @@ assert not chosen[~words].any()
 # ## Training
 #
 # The model is an encoder of two layers, with a head that predicts the word at each position. Before
-# training, its loss is above $\log V$, the loss of a uniform guess.
+# training, the model's loss is above $\log V$, the loss of a uniform guess.
 
 
 # %%
@@ -239,8 +240,8 @@ assert plural > 0.9
 #
 # Write `pseudo_log_likelihood(predict, ids)`. The ids of one sentence have shape (token,). The
 # function `predict(rows)` returns logits of shape (row, token, word) for ids of shape (row, token).
-# Call it once, with one row for each word, in which only this word is replaced by `MASK`. The first
-# and the last token are `[CLS]` and `[SEP]`. They are not words, and stay visible.
+# Call it once, with one row for each word. In that row, only this word is replaced by `MASK`. The
+# first and the last token are `[CLS]` and `[SEP]`. They are not words, and stay visible.
 #
 # *Hint:* For `places = mt.arange(1, len(ids) - 1)`, comparing `places.unsqueeze(1)` with all
 # positions gives a boolean tensor of shape (row, token) for `mt.where`. From the result you need

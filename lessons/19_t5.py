@@ -129,9 +129,9 @@ assert (encoder, decoder) == (512, 114)  # the lengths that the published model 
 # %% [markdown]
 # ## Every task is text
 #
-# Here are four tasks on three letters. The first word names the task. For two tasks the answer is a
-# text, for one it is "yes" or "no" (a classification), and for one it is a number. None of them
-# needs a separate head: the classes are words of the vocabulary.
+# Here are four tasks on a sequence of three letters. The first word of the source names the task.
+# For two tasks the answer is a text, for one it is "yes" or "no" (a classification), and for one it
+# is a number. None of them needs a separate head: the classes are words of the vocabulary.
 
 # %%
 LETTERS = "abcdef"
@@ -174,8 +174,8 @@ print("decoder reads   ", shift_right(labels)[0].numpy(), "(<pad> starts every a
 # ## Your turn: what the decoder reads
 #
 # Write `decoder_reads(labels, start)`. The labels have shape (example, token). The decoder reads
-# them shifted by one place to the right: first `start`, then the previous label. The decoder cannot
-# read -100, which is not a word. In these places, it reads `start`, too.
+# them shifted by one place to the right: first `start`, then the previous label. But -100 is not
+# the id of a word: wherever the previous label is -100, the decoder reads `start`, too.
 #
 # *Hint:* `mt.cat` joins a column of `start` (`mt.full`, `dtype="int64"`) with all labels but the
 # last. `masked_fill` replaces the remaining -100.
@@ -282,9 +282,10 @@ assert len({tuple(answer) for answer in found}) == 4
 # ## Positions: buckets of distances
 #
 # T5 does not add positions to the tokens. Each head has a small table with one number for each
-# bucket of distances. This number is added to the scores in all layers. Each short distance has its
-# own bucket. Longer distances share buckets, which get wider with the distance (equally wide on a
-# logarithmic scale). All distances of at least 128 are in the last bucket.
+# bucket of distances. In all layers, this number is added to the score of every query and key whose
+# distance is in the bucket. Each short distance has its own bucket. Longer distances share buckets,
+# which get wider with the distance (equally wide on a logarithmic scale). All distances of at least
+# 128 are in the last bucket.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the decoder's buckets
@@ -402,9 +403,9 @@ assert sum(lost_shares.values()) / 4 < 0.5 < min(shares.values())
 assert np.mean(lost_losses[-20:]) > 5 * np.mean(losses[-20:])
 
 # %% [markdown]
-# The four percentages add up to less than 100: for given letters the model always writes the same
-# text, which is correct for at most one task, because the answers to two tasks are never the same.
-# The first word of an answer costs at least $\log 4$ nats on average, however long the model
+# The four percentages add up to less than 100: given the same letters, the model always writes the
+# same text, which is correct for at most one task, because the answers to two tasks are never the
+# same. The first word of an answer costs at least $\log 4$ nats on average, however long the model
 # trains.
 #
 # ## In the library

@@ -287,7 +287,8 @@ assert per_character[4096] < per_character[256]  # but it is better
 # ## Patches: an image as a sequence of tokens
 #
 # A vision transformer cuts the image into squares. Each patch, flattened to one row of pixels, is a
-# "word". A text model looks up a word's vector in a table. Here a matrix computes the vector.
+# "word". A text model looks up a word's vector in a table. A vision transformer computes a patch's
+# vector with a matrix.
 
 
 # %%
@@ -314,7 +315,7 @@ assert (patches[15].reshape(3, 16, 16) == image[:, 16:32, 16:32]).all()  # row 1
 # differ.
 #
 # *Hint:* Undo the three lines of `patches_of` from the last to the first. The reshape before the
-# `permute` needs five axes: row, column, channel, side, side. Into what order must `permute` bring
+# `permute` needs five axes: row, column, channel, side, side. In what order must `permute` put
 # them?
 
 

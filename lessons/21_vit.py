@@ -47,10 +47,12 @@ print(f"numbers in the image {image.numel():,}, numbers in the words {words.nume
 assert words.shape == (196, 768)
 
 # %% [markdown]
-# No pixel is lost and none appears twice: cutting only changes their order. (768 = 3 x 16 x 16 is
-# also the width of ViT-Base. That is a coincidence: the projection below may have any width.)
+# No pixel is lost and none appears twice: cutting only changes the order of the pixels. (768 =
+# 3 x 16 x 16 is also the width of ViT-Base. That is a coincidence: the projection below may have
+# any width.)
 #
-# Now we cut a digit of 8 x 8 pixels into patches of 2 x 2. This gives a sequence of 16 words.
+# Now we cut the image of a digit, 8 x 8 pixels, into patches of 2 x 2 pixels. This gives a sequence
+# of 16 words.
 
 # %%
 images, labels, test_images, test_labels = mt.data.digits_split()
@@ -158,9 +160,9 @@ check(
 # single image with a grid of `rows` x `columns` patches; `kernel` is as above. Return the image's
 # gradient, of shape (channel, height, width). (Libraries call this a *transposed convolution*.)
 #
-# *Hint:* From $z_n = E\,x_n + b$ follows
+# *Hint:* The equation $z_n = E\,x_n + b$ implies
 # $\partial L / \partial x_n = E^T\, \partial L / \partial z_n$. That gives one row of pixels for
-# each patch. Then put the patches back where they were cut out.
+# each patch. Then put each patch back where it was cut out.
 
 
 # %% tags=["answer"]
@@ -279,7 +281,8 @@ assert accuracy > 0.8
 #
 # * parameters: $4D^2$ for query, key, value and output, $8D^2$ for the feed-forward part, and $13D$
 #   for biases and norms;
-# * multiply-adds: $12ND^2$ for these matrices, and $2N^2D$ for scores and weighted sum.
+# * multiply-adds: $12ND^2$ for the products with these matrices, and $2N^2D$ for the scores and the
+#   weighted sum.
 #
 # One multiply-add is *two* floating-point operations. Papers that report 17.6 G for ViT-B/16 count
 # it as one operation; tables that report 35.1 G count it as two.
@@ -354,9 +357,9 @@ print(f"B/16 in multiply-adds: {count(768, 12, 16)[1] / 2e9:.1f} G")
 # %% [markdown]
 # Our counts and the library's, both without a head, agree exactly. Compare with the tables of the
 # lectures. In the deck TAPASWI ("ViT sizes") B/16 has the same 86 M and 35.1 GFLOPs. B/32 has
-# *more* parameters than B/16, because its $E$ is larger, and about a quarter of the cost, because
-# it has a quarter of the tokens. For ViT-Large, TAPASWI gives 303 M and the deck GRID ("ViT – in
-# Numbers") 307 M:
+# *more* parameters than B/16, because its $E$ is larger. But its cost is only about a quarter,
+# because it has a quarter of the tokens. For ViT-Large, TAPASWI gives 303 M and the deck GRID ("ViT
+# – in Numbers") 307 M:
 
 # %%
 with mt.nn.init.skip_init():
@@ -378,10 +381,10 @@ assert round(millions) == 307 and round(count(1024, 24, 16)[0] / 1e6) == 303
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# A 224 x 224 image gives ViT-B/16 197 tokens, and each of its 144 heads computes 197 x 197 scores.
-# What share of the model's operations belongs to the quadratic term: about 5 %, 25 % or 50 %? And
-# at which image side is it first more than half: 384, 512, 1024 or 2048 pixels? Write down both,
-# then run the next cell.
+# For a 224 x 224 image, ViT-B/16 has 197 tokens, and each of its 144 heads computes 197 x 197
+# scores. What share of the model's operations belongs to the quadratic term: about 5 %, 25 % or
+# 50 %? And at which image side is it first more than half: 384, 512, 1024 or 2048 pixels? Write
+# down both, then run the next cell.
 
 # %%
 sides = (224, 384, 512, 1024, 2048)
@@ -400,8 +403,8 @@ print(f"224 -> 384 px: {(384 / 224) ** 2:.2f} times the pixels, {growth:.2f} tim
 # %% [markdown]
 # At 224 px, less than 5 % of the operations depend on the square of the number of tokens. The two
 # terms are equal only at $N = 6D$. For ViT-B that is 4,608 tokens, or an image of about 1,086
-# pixels on each side. Up to 512 px, ViT-B is a model of large matrix products, and its cost is
-# nearly proportional to the number of pixels.
+# pixels on each side. Up to 512 px, ViT-B spends most of its operations on products with weight
+# matrices, and its cost is nearly proportional to the number of pixels.
 
 # %% tags=["plot"]
 figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
@@ -497,10 +500,11 @@ where(
 # ## Exercise
 #
 # Write `overlapping(image, patch, stride)`. It uses two loops to cut patches with a stride smaller
-# than the patch, and projects them with `kernel`. You are done when its result equals
-# `F.conv2d(batch, kernel, bias, stride=stride)` to `1e-5`, for example with stride 8. How many
-# words does a 224 x 224 image have at stride 8, and how many GFLOPs does ViT-B need for that many
-# tokens? (Change `words` in `count`; at stride 16 it must still print the table above.)
+# than the patch, and projects them with `kernel`. You are done when its result agrees with
+# `F.conv2d(batch, kernel, bias, stride=stride)` to within `1e-5`, for example with stride 8. How
+# many words does a 224 x 224 image have at stride 8, and how many GFLOPs does ViT-B need for that
+# many tokens? (Change `words` in `count`; at stride 16 it must still return the numbers in the
+# table above.)
 #
 # ## Three questions
 #

@@ -84,7 +84,7 @@ check(
 )
 
 # %% [markdown]
-# The relative variant does not touch the tokens. It changes the score of query $i$ and key $j$ to
+# The relative variant leaves the tokens unchanged. It changes the score of query $i$ and key $j$ to
 # $q_i \cdot (k_j + r_{j-i})$. We compute these scores with loops and compare them with the
 # library's:
 
@@ -255,10 +255,10 @@ assert results["relative", 0] == min(others)
 
 # %% [markdown]
 # The set of patches alone is enough to recognize more than half of the digits, because the strokes
-# in the patches are a strong hint. Positions add some twenty percentage points. The paper finds the
-# same at its scale: accuracy drops clearly without positions and differs little between the other
-# variants. After a run as short as this one, the relative variant is still behind, because it
-# starts with the weakest signal.
+# in the patches are a strong hint. Positions add about twenty percentage points. The paper finds
+# the same at a much larger scale: accuracy is clearly lower without positions, and differs little
+# between the other variants. After a run as short as this one, the relative variant is still
+# behind, because it starts with the weakest signal.
 
 # %% tags=["plot"]
 figure, axis = plt.subplots(figsize=(6.5, 2.6), layout="constrained")
@@ -278,9 +278,9 @@ show(
 # %% [markdown]
 # ## Does the 1-D variant ignore the second dimension?
 #
-# No. The table has one freely learned vector for each patch. This vector *labels* the position, but
-# does not encode the position's number in the sequence. Numbering the positions in a different
-# order gives an equivalent model.
+# No, it does not. The table has one freely learned vector for each patch. This vector *labels* the
+# patch's position in the grid, whatever its number in the sequence. Numbering the positions in a
+# different order gives an equivalent model.
 
 # %%
 learned = models["1d", 0]
@@ -296,8 +296,8 @@ assert (before - after).abs().max().item() < 1e-4
 
 # %% [markdown]
 # The *relative* variant does depend on the reading order. It knows two positions only by their
-# difference $j - i$. That difference is 1 for two neighbors in a row, but also for the end of one
-# row and the start of the next:
+# difference $j - i$. That difference is 1 for two neighbors in a row, but also for the last patch
+# of one row and the first patch of the next:
 
 
 # %%
@@ -339,7 +339,7 @@ show(
 )
 
 # %% [markdown]
-# Be careful with such pictures. To see whether the cross is learned, look at an untrained table.
+# Be careful with such pictures. To see whether the crosses are learned, look at an untrained table.
 
 
 # %%
@@ -376,9 +376,9 @@ assert abs(found["1-D untrained"][0] - found["1-D untrained"][1]) < 0.1
 #
 # ## Larger images: interpolate the position embeddings like an image
 #
-# An image of 12 x 12 pixels has 6 x 6 patches, but the table has only 4 x 4 rows, one for each old
-# patch. So treat the position embeddings as a 4 x 4 image with $D$ channels and enlarge it. (The
-# position of the class token is not part of this image.)
+# An image of 12 x 12 pixels has 6 x 6 patches, but the table has only 16 rows, one for each patch
+# of the old 4 x 4 grid. So treat the position embeddings as a 4 x 4 image with $D$ channels and
+# enlarge it. (The position of the class token is not part of this image.)
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: resize a position table
@@ -478,9 +478,9 @@ show(
 )
 
 # %% [markdown]
-# Along the sequence, six new patches cover fewer than three old ones, although an old row has four.
-# So the second new row begins in the middle of the first old row, and the rows are no longer
-# aligned.
+# If the table is stretched along the sequence, a row of six new patches covers fewer than three old
+# ones, although an old row has four. So the second new row begins in the middle of the first old
+# row, and the rows are no longer aligned.
 #
 # ## In the library
 
@@ -497,8 +497,8 @@ where(
 # `minitorch_attn.models.vit_positions`) with a row of zeros for the class token: set
 # `model.positions.weight` to a `Parameter` with `requires_grad=False`, then train as above. You are
 # done when its accuracy exceeds that of the model without positions by more than five percentage
-# points and the table is the same before and after training. Why must the similarity picture be
-# smooth?
+# points and the table is the same before and after training. Why must the picture of its
+# similarities be smooth?
 #
 # ## Three questions
 #

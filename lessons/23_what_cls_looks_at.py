@@ -1,7 +1,7 @@
 # %% [markdown]
 # # What [CLS] looks at
 #
-# The class token collects information about the whole image, and you can draw its attention as a
+# The class token collects information about the whole image, and you can plot its attention as a
 # map over the image. Does such a map show what the prediction depends on, and how can you test
 # this?
 #
@@ -26,9 +26,9 @@ digits, labels, test_digits, test_labels = mt.data.digits_split()
 # %% [markdown]
 # ## A task that depends on where the model looks
 #
-# We put a digit of 8 x 8 pixels at a random position in a gray, noisy picture of 16 x 16 pixels.
-# Patches of 4 x 4 pixels form a grid of 4 x 4 tokens. We know where the digit is. During training,
-# the model is told only which digit it is.
+# We put the image of a digit, 8 x 8 pixels, at a random position in a gray, noisy picture of
+# 16 x 16 pixels. Patches of 4 x 4 pixels form a grid of 4 x 4 tokens. We know where the digit is.
+# During training, the model is told only which digit it is.
 
 
 # %%
@@ -95,8 +95,8 @@ rng = np.random.default_rng(4)  # for examples
 # class token's weights for all tokens.
 #
 # * **Last layer**: average that row over the heads.
-# * **Rollout** (Abnar and Zuidema 2020): after the first layer a token no longer contains only its
-#   own patch. So rollout treats half of each layer as the residual path,
+# * **Rollout** (Abnar and Zuidema 2020): after the first layer, a token contains information from
+#   other patches as well as its own. So rollout treats half of each layer as the residual path,
 #   $A_l = \frac12 I + \frac12 \bar W_l$ with the weights $\bar W_l$ averaged over the heads, and
 #   follows all paths: $R = A_L \cdots A_2 A_1$. Row 0 of $R$ is the map over the *input* patches.
 
@@ -193,9 +193,9 @@ assert share["rollout"] > 100 * has_ink.mean() + 20
 # %% [markdown]
 # ## Erase the patches with the largest weights
 #
-# A map makes a causal claim: *these patches determine the prediction*. So remove them. Erase the
-# $k$ patches with the largest values (replace them with noise) and classify again. If the map is
-# correct, accuracy falls faster than when you erase other patches. The controls are:
+# A map makes a causal claim: *these patches determine the prediction*. To test this claim, erase
+# the $k$ patches with the largest values (replace them with noise) and classify again. If the map
+# is correct, accuracy falls faster than when you erase other patches. The controls are:
 #
 # * random patches among all 16;
 # * random patches *among those with ink*: is the map better than just knowing where the ink is?
@@ -402,7 +402,7 @@ for axis in axes:
 show(figure, "Could you tell which map is from the trained network? Both have bright spots.")
 show(
     draw(curves),
-    "The gray crosses, the map of random weights, are close to the light blue triangles, chance, "
+    "The gray crosses (the map of random weights) are close to the light blue triangles (chance) "
     "and far from the trained model's rollout.",
 )
 
@@ -421,7 +421,7 @@ where(mt.nn.watch_attention, mt.viz.attention_rollout, mt.viz.class_attention_fi
 # ## Exercise
 #
 # Weight the last layer's map by the values: multiply the weight of token $j$ by the length of its
-# value vector (`v_proj` of `model.blocks[-1].attention`, on the normalized tokens). Draw its curve
+# value vector (`v_proj` of `model.blocks[-1].attention`, on the normalized tokens). Plot its curve
 # with the others. Use the same test as above: the map is better than the plain last layer if fewer
 # pictures are read correctly with two patches erased. You are done when your table has a row for
 # this map and shows whether it is better; it may not be.

@@ -59,8 +59,8 @@ assert size(16**4) == "256 KiB" and size(matrices * 16**4) == "192 MiB"
 # 196, and the memory grows by one percent. Patches of $p \times p$ divide the number of tokens by
 # $p^2$ and the size of the matrix by $p^4$, which is 65,536 for $p = 16$.
 #
-# Does a program really need memory proportional to $R^4$? We measure one head without recording a
-# graph.
+# Does a program really need memory proportional to $R^4$? We measure the memory of one head,
+# without recording a graph for the backward pass.
 
 
 # %%
@@ -148,9 +148,9 @@ print("k = 1 returns the values: each pixel sees only itself")
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: a mask with gaps
 #
-# A wide neighborhood costs many scores. A *dilated* neighborhood is wide but has few keys: it takes
-# only every `step`-th row and column. With $k = 3$ and `step = 4`, a pixel sees itself and 8 pixels
-# at a distance of 4.
+# A wide neighborhood requires many scores. A *dilated* neighborhood is wide but has few keys: it
+# takes only every `step`-th row and column. With $k = 3$ and `step = 4`, a pixel sees itself and 8
+# pixels at a distance of 4.
 #
 # Write `dilated_mask(height, width, k, step)` with NumPy. Return a bool array of shape
 # (pixel, pixel): True where the row distance and the column distance are both multiples of `step`
@@ -342,8 +342,8 @@ assert error[0].min().item() > 0.01 and sums[0, 0].item() < 0.8
 
 # %% [markdown]
 # A key of zeros gets the score 0, and $e^0 = 1$ is a weight like any other. So border pixels give
-# part of their attention to padding. If all scores were 0, a corner would keep only 9/25 = 0.36 of
-# its weight for real pixels. In the middle nothing changes.
+# part of their attention to padding. If all scores were 0, a corner pixel would give only
+# 9/25 = 0.36 of its attention to real pixels. In the middle nothing changes.
 
 # %% tags=["plot"]
 figure, axes = plt.subplots(1, 2, figsize=(7.5, 2.9), layout="constrained")
@@ -373,7 +373,7 @@ where(F.unfold, F.scaled_dot_product_attention, window_partition, mt.memory.trac
 # Add a learned bias for each of the neighborhood's $k^2$ positions to the scores in
 # `local_attention`, as Ramachandran et al. 2019 do with relative positions. You are done when you
 # have shown two things: if query and key are zero, local attention is a convolution whose weights
-# are the softmax of the bias (compare inner pixels with `F.conv2d` to `1e-6`), and rolling the
+# are the softmax of the bias (inner pixels agree with `F.conv2d` to within `1e-6`), and rolling the
 # image rolls the result for inner pixels.
 #
 # ## Three questions

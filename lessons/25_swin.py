@@ -25,7 +25,7 @@ mt.manual_seed(0)
 #
 # We cut a map of $H \times W$ tokens into windows of $M \times M$. This takes two reshapes and one
 # transpose. In the next cell, each entry of the map is the number of its own position, so the
-# output shows where it went.
+# output shows where each entry has moved.
 
 
 # %%
@@ -176,9 +176,9 @@ check(
 
 # %% [markdown]
 # Swin's authors compute the same mask without positions. They give each token a region id. Two
-# tokens of a window may attend to each other if their ids are equal. The id combines one number for
-# each axis: 0 before the last window, 1 for tokens in the last window that did not wrap around, and
-# 2 for tokens that did.
+# tokens of a window may attend to each other if their ids are equal. The id combines two numbers,
+# one for each axis: 0 for tokens before the last window, 1 for tokens in the last window that did
+# not wrap around, and 2 for tokens that did.
 
 
 # %%
@@ -242,7 +242,7 @@ assert len(np.unique(mistaken)) < 49
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the bias of a rectangular window
 #
-# Some models, for example those for sound, use windows that are wider than they are high. Write
+# Some models, such as audio models, use windows that are wider than they are high. Write
 # `window_bias(table, height, width)` for windows of `height` x `width` tokens. Return the bias, of
 # shape (heads, query, key).
 #
@@ -252,7 +252,7 @@ assert len(np.unique(mistaken)) < 49
 # offset, and so on.
 #
 # *Hint:* Generalize `bias_index`. One row offset has as many entries as there are column offsets.
-# How many is that?
+# How many column offsets are there?
 
 
 # %% tags=["answer"]
@@ -381,8 +381,8 @@ for axis, reach, title in zip(axes, (plain, shifted, twice), titles, strict=True
     axis.set_title(title, fontsize=10)
 show(
     figure,
-    "The blue area is what a change at the cross reaches. Without a shift it stops at the lines, "
-    "the window borders; with a shift it crosses them.",
+    "The blue area shows which tokens a change at the cross affects. Without a shift it stops at "
+    "the window borders (the lines); with a shift it crosses them.",
 )
 
 # %% [markdown]
@@ -486,8 +486,9 @@ where(
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. With full attention it grows by a factor of 16, as the table shows: it is the square of the
-#    number of tokens, which grows by a factor of 4. With windows it grows by a factor of 4.
+# 1. With full attention the number of scores grows by a factor of 16, as the table shows: it is the
+#    square of the number of tokens, which grows by a factor of 4. With windows the number of scores
+#    grows by a factor of 4.
 # 2. The shifted windows connect the changed token's window only with the windows next to it, and
 #    reach half a window into them, which makes 64 tokens. A second pair of blocks carries the
 #    change to the whole map of 12 x 12.

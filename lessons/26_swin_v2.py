@@ -80,9 +80,9 @@ assert growth["V1", 4][-1] > 8 * growth["V1", 1][-1]  # grows with the weights
 assert abs(growth["V2", 4][-1] / growth["V2", 1][-1] - 1) < 0.3  # independent of the weights
 
 # %% [markdown]
-# V1's standard deviation grows by a factor far larger than the weights' 4, because each branch has
-# several matrices in a row. V2 hardly changes: its branch ends in a norm, so the branch adds a
-# vector of fixed length, whatever its weights are.
+# The weights are four times as large, but V1's standard deviation grows by a far larger factor,
+# because each branch multiplies by several matrices in a row. V2 hardly changes: its branch ends in
+# a norm, so the branch adds a vector of fixed length, whatever its weights are.
 
 # %% tags=["plot"]
 figure, axis = plt.subplots(figsize=(7, 3.4), layout="constrained")
@@ -309,9 +309,9 @@ print("bias for a window of 8 x 8:", bias().shape)
 # ## Transferring the position bias to a larger window
 #
 # Suppose that a model with windows of 8 x 8 has learned a bias that decreases with the distance in
-# *tokens*. A table stores this bias exactly; V2's network is fitted to it. Then we use both with
-# windows of 16 x 16: we evaluate the network at the new offsets, and enlarge the table by bicubic
-# interpolation, as V1 does.
+# *tokens*. A table stores this bias exactly, and we fit V2's network to it. Then we use both the
+# table and the network with windows of 16 x 16: we evaluate the network at the new offsets, and
+# enlarge the table by bicubic interpolation, as V1 does.
 
 
 # %%

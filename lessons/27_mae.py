@@ -25,10 +25,10 @@ print(f"{len(digits)} digits of 8 x 8 pixels to learn from, {len(test_digits)} t
 # %% [markdown]
 # ## Hide random patches, and undo the shuffle
 #
-# Give each patch a random number, sort the patches by it, and keep the first quarter. `order` says
-# which patch comes first, second, ... after the shuffle. `restore`, the argsort of `order`, says
-# where each patch went, so it undoes the shuffle. Here is an example with 6 patches, 2 of which are
-# kept:
+# Give each patch a random number, sort the patches by these numbers, and keep the first quarter.
+# `order` says which patch comes first, second, ... after the shuffle. `restore`, the argsort of
+# `order`, says where each patch went, so it undoes the shuffle. Here is an example with 6 patches,
+# 2 of which are kept:
 
 # %%
 noise = np.array([0.7, 0.1, 0.9, 0.3, 0.8, 0.5])
@@ -51,9 +51,9 @@ assert (kept.numpy()[0] == order[:2]).all() and (where_to.numpy()[0] == restore)
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: undo a shuffle without sorting again
 #
-# `order.argsort()` sorts a second time, although `order` already says everything: the patch that is
-# now at place $p$ came from place `order[p]`. Write `inverse(order)` with NumPy and without
-# sorting, for one shuffle per image: `order` has shape (image, patch), and each row is a
+# `order.argsort()` sorts a second time, although `order` already contains all the information: the
+# patch that is now at place $p$ came from place `order[p]`. Write `inverse(order)` with NumPy and
+# without sorting, for one shuffle per image: `order` has shape (image, patch), and each row is a
 # permutation. Return `restore` of the same shape.
 #
 # *Hint:* In each row, `restore[order[p]]` must be `p`. This is an assignment: which array is
@@ -130,8 +130,8 @@ check(
 # ## The model
 #
 # A digit has 4 x 4 patches of 2 x 2 pixels, and 12 of 16 are hidden. The encoder is a ViT that gets
-# only the class token and the 4 visible patches. Nothing takes the place of the hidden patches in
-# the encoder. That is why MAE is cheap. The decoder is small and gets all 16 positions, with one
+# only the class token and the 4 visible patches. The encoder processes nothing in place of the
+# hidden patches. That is why MAE is cheap. The decoder is small and gets all 16 positions, with one
 # learned *mask token* in each gap.
 
 
@@ -274,9 +274,9 @@ check(
 )  # fmt: skip
 
 # %% [markdown]
-# Here the targets are the pixels themselves, because we compare errors in pixels. The argument
-# `counted` selects the patches that the loss includes, because later we also train with a loss on
-# the visible patches.
+# Here the targets are the pixels themselves, because we compare errors in pixels. Later we also
+# train with a loss on the visible patches, so an argument, `counted`, selects which patches the
+# loss includes.
 
 
 # %%

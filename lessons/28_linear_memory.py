@@ -61,9 +61,9 @@ assert abs(o / total - weights @ values) < 1e-12
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: join two parts
 #
-# Two machines have read different keys for the same queries. Each machine has three results,
-# computed with its own maximum: the maximum `top` and the sum `total`, both of shape (query, 1),
-# and the weighted sum of values `o`, of shape (query, dim). Write
+# Two machines have read different keys for the same queries. Each machine has three results: its
+# own maximum `top` and the sum `total`, both of shape (query, 1), and the weighted sum of values
+# `o`, of shape (query, dim). Both sums are computed with this maximum. Write
 # `join_parts(top1, total1, o1, top2, total2, o2)`, which returns `top, total, o` for all keys
 # together. The result must not depend on which machine comes first. Long contexts are spread over
 # several GPUs in this way.
@@ -359,9 +359,9 @@ check(
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# We run this mistake on 256 random queries and keys, once with blocks of 64 keys and once with a
-# single block of 256. How large are the two errors, compared with round-off? Write down your
-# answers, then run the next cell.
+# We run a version with this mistake on 256 random queries and keys, once with blocks of 64 keys and
+# once with a single block of 256. How large are the two errors, compared with round-off? Write down
+# your answers, then run the next cell.
 
 
 # %%
@@ -417,7 +417,7 @@ where(TiledAttention, TiledAttention.forward, TiledAttention.backward, tiles_pay
 # block with `-inf` and skip blocks that are entirely in the future. You are done when its result
 # equals `F.scaled_dot_product_attention(..., is_causal=True)` to `1e-12` in float64, for blocks of
 # 1, 37 and 128 keys. Then process the blocks from the last to the first: a row that has not seen
-# any key yet gives NaN. Which expression becomes `-inf - (-inf)`, and what should it be?
+# any key yet gives NaN. Which expression becomes `-inf - (-inf)`, and what should its value be?
 #
 # Then practice:
 #
@@ -438,8 +438,8 @@ where(TiledAttention, TiledAttention.forward, TiledAttention.backward, tiles_pay
 # ## Answers
 #
 # 1. The third score, 2, is below the maximum 3, so the old terms do not change. The fourth score,
-#    5, raises the maximum by 2, and all old terms are too large by a factor of $e^2$. They are
-#    multiplied by $e^{-2}$, which is printed as 0.1353.
+#    5, raises the maximum by 2, so all old terms are too large by a factor of $e^2$. They are
+#    multiplied by $e^{-2}$, which the table shows as 0.1353.
 # 2. No. The difference from full attention is round-off, less than 1e-12 in float64, for every
 #    block size, including one key at a time.
 # 3. The first is the same comparison with blocks of 64 keys, where the error is much larger than
