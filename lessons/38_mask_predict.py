@@ -28,9 +28,9 @@ mt.manual_seed(0)
 # nothing. A model that writes all tokens at once uses $\prod_t p(y_t \mid x)$: given the source, it
 # treats the tokens as independent.
 #
-# "Thank you" has several German translations. Gu et al. 2018, arXiv:1711.02281, explain the
-# *multimodality problem* with them. Here are three, with invented probabilities. We compute the
-# marginals and take the most probable word at each position.
+# "Thank you" has several German translations. Gu et al. 2018, arXiv:1711.02281, use them to explain
+# the *multimodality problem*. Here are three of these translations, with invented probabilities. We
+# compute the marginals and take the most probable word at each position.
 
 # %%
 FIRST, SECOND = ("danke", "vielen"), ("schön", "sehr", "dank")
@@ -192,8 +192,9 @@ assert words == ["danke", "schön"]
 # ## Predict, then run
 #
 # A text has 8 tokens and two equally probable targets. The model is perfect, apart from a tiny
-# random number that breaks ties. What share of the texts equals one of the two targets, rather than
-# a mixture, after 1, 2, 4 and 8 passes? Write down four numbers, then run the next cell.
+# random number that breaks ties. What fraction of the texts is equal to one of the two targets,
+# rather than a mixture of both, after 1, 2, 4 and 8 passes? Write down four numbers, then run the
+# next cell.
 
 
 # %%
