@@ -325,8 +325,8 @@ axis.set(xlabel="time, in units of one step on the device (invented times)", xli
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "The host waits for a number until the orange line. By then the queue is empty, so the device "
-    "is idle for a while after each orange line: these are the white gaps.",
+    "At each orange line, the host has received the number that it waited for. By then the queue "
+    "is empty, so the device is idle for a while: these are the white gaps.",
 )
 
 # %% [markdown]
@@ -447,4 +447,5 @@ where(
 # 2. `np.sqrt(64)` is a float64 scalar, which turns float32 scores into float64. The printed dtypes
 #    show this, and so does the memory, which is twice as large for equal values.
 # 3. The host waits until the device is done, and the device then waits for new work. The host waits
-#    12 times in 12 steps, but only once if the loss is read every 12 steps. See the sketch.
+#    12 times in 12 steps, but only once if the loss is read every 12 steps. In the figure, the
+#    white gaps are the times at which the device has no work.

@@ -55,10 +55,10 @@ for calls in (948, 158):
 assert 158 * LAUNCH > 10 * max(flops / PEAK, nbytes / BANDWIDTH)
 
 # %% [markdown]
-# 948 is the number of launches (with matrix products and copies) in one step if a GPU runs this
-# library's operations as they are written for the CPU. With the library's CUDA kernels, a step has
-# 158 launches. `python -m benchmarks device-calls` counts them; `docs/devices.md` has the table.
-# The times are estimates from a data sheet, not measurements, but the conclusion does not depend on
+# A step takes 948 launches (including matrix products and copies) if a GPU runs this library's
+# operations as they are written for the CPU. With the library's CUDA kernels, a step has 158
+# launches. `python -m benchmarks device-calls` counts them; `docs/devices.md` has the table. The
+# times are estimates from a data sheet, not measurements, but the conclusion does not depend on
 # their accuracy: the launches take more than ten times as long as the work.
 #
 # The number of launches does not depend on the batch size, but the work does. The figure also shows
@@ -555,8 +555,8 @@ def block_sum_without_barrier(values, order):
 # ## Predict, then run
 #
 # The sum is computed with 32, 64 and 256 threads, that is with 1, 2 and 8 warps. In each case, how
-# many warps get the correct sum? Is it the same warps in every run? Write down your answers, then
-# run the next cell.
+# many warps get the correct sum? Are they the same warps in every run? Write down your answers,
+# then run the next cell.
 
 # %%
 correct = {}

@@ -412,7 +412,8 @@ axes.set_xticks(np.arange(3) + 0.2, ["1 digit", "2 digits", "3 digits"])
 axes.set_ylabel("captions without\na mistake (%)")
 axes.legend()
 show(
-    figure, "Without places, the model reads a single digit well, but not the relations of several."
+    figure,
+    "Without places, the model reads a single digit well, but not the relations between several.",
 )
 
 # %% [markdown]

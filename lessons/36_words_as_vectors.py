@@ -298,7 +298,7 @@ assert loss.item() < 2.5
 # ## Predict, then run
 #
 # We take the vectors of "bat" in new sentences, and classify each one by the nearer of two
-# centroids: the mean vectors of the two meanings in other sentences. The clue is before the bat
+# centroids: the mean vectors of the two meanings in other sentences. The clue is before the noun
 # ("the furry bat was near the road") or after it ("the old bat was near the cave"). Guess the
 # accuracies of word2vec, of ELMo's left-to-right LSTM alone, of its right-to-left LSTM alone, and
 # of BERT, for both kinds of sentences. Write down eight numbers, then run the next cell.
@@ -396,8 +396,8 @@ where(SkipGram, negative_sampling_loss, ELMo, BiLM, ScalarMix, mt.models.BERTMas
 #
 # ## Exercise
 #
-# Add a third meaning: "bat" as a verb, in sentences of the form "the tired bat ... near the
-# fence", with its own adjectives and places. Train word2vec again, and write down where the bat
+# Add a third meaning: "bat" as a verb, in sentences of the form "the tired bat ... near the fence",
+# with its own adjectives and places. Train word2vec again, and write down where the vector of "bat"
 # lies. Then use CBOW (`minitorch_attn.models.CBOW`) instead of skip-gram: the mean of the vectors
 # of the neighbors predicts the word. You are done when you can say whether this mean tells the
 # meanings apart, and why it is not a vector of the word itself.

@@ -97,8 +97,8 @@ check(
 
 # %% [markdown]
 # Two equally probable targets that differ in all of their $N$ tokens have $C = (N - 1) \log 2$: the
-# first token determines all others, but the token at every position is drawn separately. If there
-# is only one correct target, $C = 0$, and independence costs nothing.
+# first token determines all others, but the product of the marginals draws the token at each
+# position separately. If there is only one correct target, $C = 0$, and independence costs nothing.
 #
 # ## Mask-Predict: write all tokens, then mask the least probable ones again
 #
@@ -199,7 +199,7 @@ assert words == ["danke", "schön"]
 
 # %%
 def two_targets(ids, noise):
-    """Return logits of [MASK], CAPITAL, small. The most frequent visible style is most likely."""
+    """Return logits of [MASK], UPPERCASE, lowercase. The majority style is most likely."""
     seen = mt.stack([(ids == k).float().sum(1, keepdim=True) for k in (1, 2)], -1)
     known = 9 * mt.sign(seen[..., :1] - seen[..., 1:])  # (text, 1, 1)
     both = mt.cat([known, -known], -1) + 0.01 * noise  # (text, token, 2)
@@ -256,9 +256,9 @@ show(
 #
 # | probability | first half | second half | example for "fhcabgde" |
 # | --- | --- | --- | --- |
-# | 0.30 | small | CAPITAL | fhcaBGDE |
-# | 0.25 | small | digits | fhca2745 |
-# | 0.45 | CAPITAL | small | FHCAbgde |
+# | 0.30 | lowercase | UPPERCASE | fhcaBGDE |
+# | 0.25 | lowercase | digits | fhca2745 |
+# | 0.45 | UPPERCASE | lowercase | FHCAbgde |
 #
 # We train two models of the same size: a `Transformer` that writes token by token, and a
 # `ConditionalMaskedLM`, trained with a random number of masked tokens (section 2.2). The masked

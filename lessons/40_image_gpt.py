@@ -58,7 +58,7 @@ for axis, image, title in zip(axes, shown, ("all colors", "8 words", "3 words"),
     axis.imshow(image)
     axis.set_title(title, fontsize=10)
     axis.set_axis_off()
-show(figure, "An image in a vocabulary of 8 colors, and of 3.")
+show(figure, "The picture, with a vocabulary of 8 colors and with one of 3.")
 
 # %% [markdown]
 # ## The sentence: raster order
@@ -233,8 +233,9 @@ show(
 # %% [markdown]
 # ## What 4,096 tokens cost
 #
-# Why not photographs? Attention compares every pixel with every other one. For $n$ tokens, a layer
-# computes $n^2$ scores for each head, and each generated pixel needs its own forward pass.
+# Why not photographs at full size? Attention compares every pixel with every other one. For $n$
+# tokens, a layer computes $n^2$ scores for each head, and each generated pixel needs its own
+# forward pass.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: operations of a layer
