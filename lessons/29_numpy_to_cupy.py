@@ -42,8 +42,8 @@ if "cuda" not in devices:
 # %% [markdown]
 # ## The same code for all devices
 #
-# `array_module(x)` returns the module to which an array belongs, NumPy or CuPy. Call its functions
-# as `xp.exp` and `xp.sum`, and never write `np.` for a computation.
+# `array_module(x)` returns the module to which an array belongs, NumPy or CuPy. Assign this module
+# to `xp`, call its functions as `xp.exp` and `xp.sum`, and never write `np.` for a computation.
 
 
 # %%
@@ -237,8 +237,9 @@ for name in devices:
 # type of the scores. A common way to mask, `scores + np.triu(np.full((n, n), -np.inf), 1)`, returns
 # float64 and does not work on a GPU.
 #
-# *Hint:* Compare two `xp.arange` to find the future. `xp.where(condition, -math.inf, scores)` takes
-# its type from the array, because `-math.inf` is a Python number.
+# *Hint:* Compare two `xp.arange` arrays, one for the queries and one for the keys, to find the keys
+# in the future. `xp.where(condition, -math.inf, scores)` takes its type from the array, because
+# `-math.inf` is a Python number.
 
 
 # %% tags=["answer"]
@@ -274,8 +275,8 @@ check(
 #
 # A GPU works while Python continues: calls only queue work. But `x.item()`, `float(x)`, `if x > 0`
 # and `print(x)` need the number *now*, so the host (the CPU, which runs Python) waits until all
-# earlier work is done. If the loop contains one such line, the queue never fills up. The strict
-# device counts these waits.
+# earlier work is done. If a training loop contains one such line, the queue never fills up. The
+# strict device counts these waits.
 
 
 # %%
@@ -324,8 +325,8 @@ axis.set(xlabel="time, in units of one step on the device (invented times)", xli
 axis.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "The host waits for a number until the orange line. By then the queue is empty, so the device "
-    "is idle for a while after each orange line: these are the white gaps.",
+    "At each orange line, the host has received the number that it waited for. By then the queue "
+    "is empty, so the device is idle for a while: these are the white gaps.",
 )
 
 # %% [markdown]
@@ -433,8 +434,8 @@ where(
 #
 # 1. `numpy_only` gives the correct result on the CPU. Why does it fail on the strict device, and
 #    which line do you change?
-# 2. A training run needs twice the memory after a colleague replaced `math.sqrt` by `np.sqrt`. The
-#    losses are the same. What happened?
+# 2. A training run needs twice as much memory after a colleague has replaced `math.sqrt` by
+#    `np.sqrt`. The losses are the same. What happened?
 # 3. A line that reads the loss at every step does not compute anything. Why does it slow down
 #    training on a GPU, and which number printed above shows this?
 
@@ -446,4 +447,5 @@ where(
 # 2. `np.sqrt(64)` is a float64 scalar, which turns float32 scores into float64. The printed dtypes
 #    show this, and so does the memory, which is twice as large for equal values.
 # 3. The host waits until the device is done, and the device then waits for new work. The host waits
-#    12 times in 12 steps, but only once if the loss is read every 12 steps. See the sketch.
+#    12 times in 12 steps, but only once if the loss is read every 12 steps. In the figure, the
+#    white gaps are the times at which the device has no work.

@@ -152,7 +152,8 @@ check(
 #
 # 1. **Transposed.** GPT-2's layers are `Conv1D`. Their weights have shape (in, out) and are used as
 #    `x @ w`. The weights of a `Linear`, as in BERT, have shape (out, in) and are used as `x @ w.T`.
-# 2. **Fused.** `c_attn` has the weights of query, key and value side by side: 96 = 3 x 32 columns.
+# 2. **Fused.** `c_attn` holds the weights of query, key and value side by side: 96 = 3 x 32
+#    columns.
 # 3. **Tied.** There is no `lm_head.weight`: the logits use the token embeddings `wte` again.
 
 # %%
@@ -284,9 +285,9 @@ with fails(ValueError):
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# If you read the file correctly, the model's loss is close to 0. A uniform guess has a loss of 2.77
-# nats. Predict for each of the four mistakes: does it give NaN or infinities? Is its loss close to
-# 0, clearly higher, or even worse than guessing? Then run the next cell.
+# If you read the file correctly, the model's loss is close to 0. Uniform guessing has a loss of
+# 2.77 nats. Predict for each of the four mistakes: does it produce NaN or infinities? Is its loss
+# close to 0, clearly higher, or even worse than guessing? Then run the next cell.
 
 
 # %%
@@ -328,7 +329,7 @@ assert 1e-4 < errors["GELU with erf for tanh"] < 0.1
 
 # %% [markdown]
 # All logits are finite, so a check for NaN finds nothing. With a transposed or regrouped matrix,
-# the loss is higher than that of a guess, because the model is confident and wrong.
+# the loss is higher than that of uniform guessing, because the model is confident and wrong.
 #
 # The wrong GELU, in the last line of the table, is the most dangerous mistake: the loss hardly
 # changes, so you cannot find the mistake by looking at the loss or at samples. Only a comparison of
@@ -362,7 +363,7 @@ show(
 # are all queries, then all keys, then all values, and returns the same columns ordered head by
 # head.
 #
-# *Hint:* Three numbers identify a column: query, key or value (0 to 2), the head, and the place
+# *Hint:* Three numbers identify a column: query, key or value (0 to 2), the head, and the index
 # within the head. Give the columns three axes in this order. Which two of them must be swapped?
 
 
@@ -433,8 +434,8 @@ where(
 # 1. Why does a wrong transpose of `c_attn` raise an error, while a wrong transpose of `attn.c_proj`
 #    does not?
 # 2. The file does not contain a tensor for the output layer. Where do the logits come from?
-# 3. A port of GPT-2 has the correct loss to two digits. Which of the mistakes above may it still
-#    contain, and which test finds it?
+# 3. The loss of a port of GPT-2 is correct to two digits. Which of the mistakes above may the port
+#    still contain, and which test finds this mistake?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -102,8 +102,8 @@ show(
 # %% [markdown]
 # ## A small GPT, trained in float32
 #
-# Which of these limits does a training step run into? We train a small character model in float32,
-# and then look at its gradients.
+# Which of these limits does a training step run into? We train a small character-level model in
+# float32, and then look at its gradients.
 
 # %%
 text = mt.data.default_text()  # Python's help topics
@@ -284,7 +284,7 @@ show(
 # when it reaches `interval`, the scale is doubled and the count starts again at 0. Return the new
 # scale and the new count.
 #
-# *Hint:* Three cases, and each returns a pair.
+# *Hint:* There are three cases, and each of them returns a pair.
 
 
 # %% tags=["answer"]
@@ -445,17 +445,18 @@ print("in float32:", " ".join(op_lists.OPERATIONS["float32"].split()[:9]), "..."
 # %% [markdown]
 # ## Exercise
 #
-# The figure in "How wrong is the gradient?" treats all parameters together. Compute the same curve
-# for each parameter of the model separately: `model.named_parameters()` gives their names. You are
-# done when you can name two parameters: the one whose gradients are lost first when the scale
-# decreases, and the one whose gradients become infinite first when it increases. Then divide the
-# loss by 1,024, as a larger batch does, and predict how the curves move before you run it.
+# The figure in "How wrong is the gradient?" combines the gradients of all parameters. Compute the
+# same curve for each parameter of the model separately: `model.named_parameters()` gives their
+# names. You are done when you can name two parameters: the one whose gradients are lost first when
+# the scale decreases, and the one whose gradients become infinite first when it increases. Then
+# divide the loss by 1,024, as a larger batch does, and predict how the curves move before you run
+# it.
 #
 # ## Three questions
 #
 # 1. Why is the scale a power of 2, and why must it be removed before the gradients are clipped?
-# 2. Bfloat16 has 8 bits for the exponent, like float32, and 7 for the digits. Which of the three
-#    things in this lesson does it not need?
+# 2. Bfloat16 has 8 bits for the exponent, like float32, and 7 for the digits. Half precision needs
+#    three things, as the end of this lesson says. Which of them does bfloat16 not need?
 # 3. `GradScaler` skips a step if a gradient is infinite. Why does it not replace the infinite
 #    elements by large numbers?
 

@@ -55,14 +55,14 @@ for calls in (948, 158):
 assert 158 * LAUNCH > 10 * max(flops / PEAK, nbytes / BANDWIDTH)
 
 # %% [markdown]
-# 948 is the number of launches (with matrix products and copies) in one step if a GPU runs this
-# library's operations as they are written for the CPU. With the library's CUDA kernels, a step has
-# 158 launches. `python -m benchmarks device-calls` counts them; `docs/devices.md` has the table.
-# The times are estimates from a data sheet, not measurements, but the conclusion does not depend on
+# A step takes 948 launches (including matrix products and copies) if a GPU runs this library's
+# operations as they are written for the CPU. With the library's CUDA kernels, a step has 158
+# launches. `python -m benchmarks device-calls` counts them; `docs/devices.md` has the table. The
+# times are estimates from a data sheet, not measurements, but the conclusion does not depend on
 # their accuracy: the launches take more than ten times as long as the work.
 #
-# The number of launches does not depend on the batch size, but the work does. The figure also has a
-# line for a step with a single launch. A *CUDA graph* records all launches of a step and repeats
+# The number of launches does not depend on the batch size, but the work does. The figure also shows
+# a line for a step with a single launch. A *CUDA graph* records all launches of a step and repeats
 # them with one call, so it comes close to this line.
 
 # %% tags=["plot"]
@@ -92,11 +92,11 @@ show(
 )
 
 # %% [markdown]
-# The host launches kernels while the device works. So the figure shows either the time of the
-# launches or the time of the work, whichever is longer. That is a lower bound. The exact time
-# depends on the order of the kernels: during a long kernel, the host can queue many short ones,
-# which the device then runs without waiting. If short kernels follow without a long one, the device
-# waits for each launch.
+# The host launches kernels while the device works. So the figure plots the longer of two times:
+# that of the launches and that of the work. This is a lower bound on the time of a step. The exact
+# time depends on the order of the kernels: during a long kernel, the host can queue many short
+# ones, which the device then runs without waiting. If short kernels follow without a long one, the
+# device waits for each launch.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the time of a step
@@ -287,8 +287,8 @@ print(source_of(gelu.SOURCE.code, "activation_forward"))
 # of the elements `i` that one thread computes. `block` is `blockIdx.x`, `thread` is `threadIdx.x`,
 # and `threads` is `blockDim.x`, the number of threads of a block. (`4LL` is the number 4.)
 #
-# *Hint:* Translate the two lines with `i` literally. The loop ends after four steps, or at the end
-# of the array.
+# *Hint:* Translate literally the two lines that contain `i`. The loop ends after four steps, or at
+# the end of the array.
 
 
 # %% tags=["answer"]
@@ -324,11 +324,11 @@ check(
 # %% [markdown]
 # ## How 32 threads add their numbers
 #
-# GELU treats each number on its own. A softmax needs the maximum and the sum of a whole row, so its
-# threads must exchange numbers. 32 threads form a *warp*. The threads are the *lanes* of the warp,
-# and all of them execute the same instruction at the same time. With a *shuffle* instruction, each
-# lane can read a register of another lane. This is how the library's kernels add up one number from
-# each lane:
+# GELU is computed for each number separately. A softmax needs the maximum and the sum of a whole
+# row, so its threads must exchange numbers. 32 threads form a *warp*. The threads are the *lanes*
+# of the warp, and all of them execute the same instruction at the same time. With a *shuffle*
+# instruction, each lane can read a register of another lane. This is how the library's kernels add
+# up one number from each lane:
 
 # %%
 code = softmax.SOURCE.code
@@ -450,10 +450,11 @@ assert block_reduce(values, np.maximum) == values.max()
 # %% [markdown]
 # ## The softmax of a row, by one block
 #
-# In CuPy's functions, a softmax takes five launches: `max`, subtract, `exp`, `sum` and divide. Here
-# is the kernel that does it in one. With 64 threads, each thread reads every 64th element of the
-# row. It keeps the largest element so far and the sum of exponentials, and corrects the sum when a
-# larger element arrives (lesson 28). Then the block combines the numbers of its threads.
+# Written with CuPy's functions, a softmax takes five launches: `max`, subtract, `exp`, `sum` and
+# divide. Here is the kernel that does it in one. With 64 threads, each thread reads every 64th
+# element of the row. It keeps the largest element so far and the sum of exponentials, and corrects
+# the sum when a larger element arrives (lesson 28). Then the block combines the numbers of its
+# threads.
 
 # %%
 print(source_of(code, "max_and_sum"), end="\n\n")
@@ -554,8 +555,8 @@ def block_sum_without_barrier(values, order):
 # ## Predict, then run
 #
 # The sum is computed with 32, 64 and 256 threads, that is with 1, 2 and 8 warps. In each case, how
-# many warps get the correct sum? Is it the same warps in every run? Write down your answers, then
-# run the next cell.
+# many warps get the correct sum? Are they the same warps in every run? Write down your answers,
+# then run the next cell.
 
 # %%
 correct = {}
@@ -596,7 +597,7 @@ where(
 #
 # Simulate the kernel `layer_norm_forward` in `minitorch_attn/kernels/layer_norm.py`: one block
 # normalizes one row. Print its source with `source_of`. Each thread reads every 64th element, and
-# `block_reduce` adds up what the threads have found. You are done when the result agrees with
+# `block_reduce` adds up the results of the threads. You are done when the result agrees with
 # `mt.nn.functional.layer_norm` to `1e-6` for rows of 5, 64 and 1000 numbers, in float32. How many
 # launches do NumPy's functions need for the same result, and how often do they read or write the
 # row?

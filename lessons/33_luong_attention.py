@@ -24,9 +24,9 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 # ## Attend after the step
 #
 # Bahdanau's decoder (lesson 7) attends with its previous state, and the context enters the next
-# recurrent step. The deck COMP541 shows it ("Sequence to Sequence with RNNs + Attention");
-# `docs/decks.md` lists the decks. In Luong et al. 2015 (arXiv:1508.04025), the decoder attends
-# **after** the step, with the new state $h_t$. One layer combines state and context in the
+# recurrent step. The deck COMP541 shows this decoder ("Sequence to Sequence with RNNs +
+# Attention"); `docs/decks.md` lists the decks. In Luong et al. 2015 (arXiv:1508.04025), the decoder
+# attends **after** the step, with the new state $h_t$. One layer combines state and context in the
 # **attentional state** $\tilde h_t$ (Eq. 5):
 #
 # $$a_t = \mathrm{softmax}_s\, \mathrm{score}(h_t, \bar h_s), \qquad c_t = \sum_s a_t(s)\, \bar h_s,
@@ -374,9 +374,9 @@ assert blind[4:].min() > 0.9
 # The first bit is easy: a tour starts at place 0. In the middle the model can only guess among the
 # bits that are left, which is better than a random guess. And the end? The key of the **last**
 # place says that its next place is 0, so the model finds this place by its content, without
-# following the tour. That leaves only one bit for the step before it, and the model can work out
-# this bit by counting the ones. So the decoder has not learned to follow the tour. It has learned
-# shortcuts for the steps at which a shortcut exists.
+# following the tour. Then only one bit is left for the second-to-last step, and the model can work
+# out this bit by counting the ones. So the decoder has not learned to follow the tour. It has
+# learned shortcuts for the steps at which a shortcut exists.
 
 # %% tags=["plot"]
 figure = new_figure(8, 3.4)
@@ -399,7 +399,7 @@ where(
 )
 
 # %% [markdown]
-# `mta train seq2seq` trains four such models to read dates, and draws their alignments.
+# `mta train seq2seq` trains four such models to read dates, and plots their alignments.
 #
 # ## Exercise
 #
@@ -412,8 +412,8 @@ where(
 #
 # 1. Why can all steps of Luong's decoder without input feeding run in one call of an LSTM, while
 #    Bahdanau's decoder has to go step by step?
-# 2. The score "location" was trained on sources of at most 24 positions. What happens at position
-#    25, and why do the other scores have no such limit?
+# 2. A decoder with the score "location" was trained on sources of at most 24 positions. What
+#    happens at position 25, and why do the other scores have no such limit?
 # 3. The weights of local-p do not sum to 1. Which property in a check says so, and what would be
 #    lost if the weights were divided by their sum?
 

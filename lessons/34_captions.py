@@ -2,7 +2,7 @@
 # # Captions: where the model looks
 #
 # A model describes an image: "seven above two, left of four". Before each word, it looks at the
-# image again. How does it choose where to look, how do the vectors of the image encode their
+# image again. How does it choose where to look, how do the vectors that represent the image encode
 # positions, and does the place where it looks determine the word?
 #
 # *Prerequisites:* additive attention (lesson 7), ViT (lesson 21). The deck COMP541 shows the model
@@ -26,9 +26,9 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## A small world
 #
-# An image has nine cells. One to three of them hold a handwritten digit. The caption names the
-# digits in reading order, and says where the first one is relative to the others. The test images
-# use handwriting that does not occur in training.
+# An image has nine cells. One to three of the cells hold one handwritten digit each. The caption
+# names the digits in reading order, and says where the first one is relative to the others. The
+# test images use handwriting that does not occur in training.
 
 # %%
 *training, images, labels = digits_split()
@@ -412,7 +412,8 @@ axes.set_xticks(np.arange(3) + 0.2, ["1 digit", "2 digits", "3 digits"])
 axes.set_ylabel("captions without\na mistake (%)")
 axes.legend()
 show(
-    figure, "Without places, the model reads a single digit well, but not the relations of several."
+    figure,
+    "Without places, the model reads a single digit well, but not the relations between several.",
 )
 
 # %% [markdown]
@@ -424,7 +425,7 @@ from minitorch_attn.models.captioner import ConvEncoder
 where(SoftAttention, ShowAttendTell, caption_loss, ConvEncoder, draw_scenes)
 
 # %% [markdown]
-# `mta train captions` trains a model with 64 smaller places instead of nine cells, and draws where
+# `mta train captions` trains a model with 64 smaller places instead of nine cells, and plots where
 # it looks before each word. Lesson 35 replaces the weighted mean with a single place.
 #
 # ## Exercise
@@ -438,7 +439,7 @@ where(SoftAttention, ShowAttendTell, caption_loss, ConvEncoder, draw_scenes)
 #
 # 1. Why does the encoder stop before the last layers of a classifier, in which the places are lost?
 # 2. The softmax in `look` runs over the positions. What would happen if it ran over the batch, and
-#    which property in the check would notice?
+#    which property in the check would fail?
 # 3. We put all the weight on one cell, although the model was trained with soft weights. Why does
 #    it still write the correct digits?
 
@@ -448,7 +449,7 @@ where(SoftAttention, ShowAttendTell, caption_loss, ConvEncoder, draw_scenes)
 # 1. Attention needs one vector for each place. After global pooling there is only one vector, and
 #    the decoder would be back at the bottleneck of lesson 6.
 # 2. Each position would be normalized over images that have nothing to do with each other. The
-#    weights of an image would no longer sum to 1, and the property would notice this. With a batch
-#    of one, all weights would be 1.
+#    weights of an image would no longer sum to 1, so the property that tests this sum would fail.
+#    With a batch of one, all weights would be 1.
 # 3. Before a digit, the trained weights are almost all on one cell, so the context is almost one
 #    annotation. A single annotation is close to what the decoder knows from training.

@@ -497,6 +497,6 @@ where(hard_attention, reinforce_loss, update_baseline, ShowAttendTell.sample)
 #    baseline, the reward of a good place is positive.
 # 2. It computes with all places at every step, and its context is a mixture of them. Hard attention
 #    reads one place.
-# 3. The model can become certain too early, about a place that was merely lucky. Then it never
-#    draws another place, the gradient vanishes, and the model never finds out that another place is
-#    better. The entropy term keeps the choice open.
+# 3. The model can become certain too early that one place is the best, merely because it was lucky
+#    there. Then it never draws another place, the gradient vanishes, and the model never finds out
+#    that another place is better. The entropy term keeps the choice open.

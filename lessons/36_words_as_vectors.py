@@ -27,10 +27,10 @@ F = mt.nn.functional
 # ## A small language with one ambiguous word
 #
 # All sentences have the same form: "the ADJECTIVE NOUN was near the PLACE". The noun is an animal
-# or a piece of sports equipment, and "bat" is both. The adjective and the place each fit either
-# only the intended meaning ("furry", "cave") or both meanings ("old", "road"). At least one of them
-# fits only the intended meaning, so a reader can always tell what "bat" means, sometimes only from
-# the word before it and sometimes only from a word after it.
+# or a piece of sports equipment, and "bat" can be either. The adjective fits only the intended
+# meaning ("furry") or both meanings ("old"). So does the place ("cave" or "road"). At least one of
+# the two words fits only the intended meaning, so a reader can always tell what "bat" means,
+# sometimes only from the word before it and sometimes only from a word after it.
 
 # %%
 NOUNS = (("owl", "mouse", "fox", "bat"), ("club", "racket", "paddle", "bat"))
@@ -298,7 +298,7 @@ assert loss.item() < 2.5
 # ## Predict, then run
 #
 # We take the vectors of "bat" in new sentences, and classify each one by the nearer of two
-# centroids: the mean vectors of the two meanings in other sentences. The clue is before the bat
+# centroids: the mean vectors of the two meanings in other sentences. The clue is before the noun
 # ("the furry bat was near the road") or after it ("the old bat was near the cave"). Guess the
 # accuracies of word2vec, of ELMo's left-to-right LSTM alone, of its right-to-left LSTM alone, and
 # of BERT, for both kinds of sentences. Write down eight numbers, then run the next cell.
@@ -396,8 +396,8 @@ where(SkipGram, negative_sampling_loss, ELMo, BiLM, ScalarMix, mt.models.BERTMas
 #
 # ## Exercise
 #
-# Add a third meaning: "bat" as a verb, in sentences of the form "the tired bat ... near the
-# fence", with its own adjectives and places. Train word2vec again, and write down where the bat
+# Add a third meaning: "bat" as a verb, in sentences of the form "the tired bat ... near the fence",
+# with its own adjectives and places. Train word2vec again, and write down where the vector of "bat"
 # lies. Then use CBOW (`minitorch_attn.models.CBOW`) instead of skip-gram: the mean of the vectors
 # of the neighbors predicts the word. You are done when you can say whether this mean tells the
 # meanings apart, and why it is not a vector of the word itself.
@@ -422,7 +422,8 @@ where(SkipGram, negative_sampling_loss, ELMo, BiLM, ScalarMix, mt.models.BERTMas
 #
 # 1. They have the same neighbors: the same adjectives and places. Words with the same neighbors
 #    must make the same predictions, so their vectors become similar.
-# 2. Because of the place at the end of the sentence. If the adjective fits a meaning, the place
-#    often does, too, and the LSTM can only predict the place if it remembers the adjective.
+# 2. Because of the place at the end of the sentence. If the adjective fits only one meaning, the
+#    place often fits only this meaning, too, and the LSTM can only predict the place if it
+#    remembers the adjective.
 # 3. Anything that depends on the left and the right context together, such as whether the two
-#    contexts agree. ELMo combines its two directions only in a mixture, which is linear.
+#    contexts agree. ELMo combines its two directions only at the end, in a linear mixture.

@@ -142,7 +142,7 @@ check(
 # %% [markdown]
 # ## A phase change
 #
-# Which solution is best depends on the density and on the importance of feature 2. The theory
+# Which solution is best depends on the density $p$ and on the importance of feature 2. The theory
 # predicts three regions with sharp borders. Do trained models agree? We train several models for
 # each point of a grid and keep the best one. All of them are trained at once, with batched matrix
 # products.
@@ -300,8 +300,8 @@ assert counts[0] == 5 and counts[2] > 7 and counts[4] > 8
 
 # %% [markdown]
 # Dense features get one dimension each, so the 5 most important ones are stored. Then pairs appear,
-# as they did in one dimension: with $S = 0.9$, four or five of the dimensions hold a pair. Beyond
-# that, features share planes and spaces, as in the pentagon.
+# as they did in one dimension: with $S = 0.9$, four or five of the dimensions hold a pair. At
+# higher sparsities, features share planes and spaces, as in the pentagon.
 
 # %% tags=["plot"]
 show(
@@ -399,9 +399,9 @@ where(ToyModel, ToyModels, feature_dimensionality, interference, phase_losses)
 # ## Answers
 #
 # 1. At $p = 4/7$: then $p/3 - p^2/4 = p^2/3$. Below this density, sharing costs less.
-# 2. There are only five here. With more, each new corner moves the others closer together, so the
-#    interference grows, and the bias must remove more of each feature's own value. Sparser features
-#    allow more corners.
+# 2. This model has only five features. With more features, each new corner moves the others closer
+#    together, so the interference grows, and the bias must remove more of each feature's own value.
+#    Sparser features allow more corners.
 # 3. A neuron then responds to several unrelated features, and a feature is spread over several
 #    neurons. The features are still directions, but these are no longer the axes. Finding these
 #    directions needs other tools, such as sparse autoencoders.

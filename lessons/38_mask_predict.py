@@ -28,9 +28,9 @@ mt.manual_seed(0)
 # nothing. A model that writes all tokens at once uses $\prod_t p(y_t \mid x)$: given the source, it
 # treats the tokens as independent.
 #
-# "Thank you" has several German translations. Gu et al. 2018, arXiv:1711.02281, explain the
-# *multimodality problem* with them. Here are three, with invented probabilities. We compute the
-# marginals and take the most probable word at each position.
+# "Thank you" has several German translations. Gu et al. 2018, arXiv:1711.02281, use them to explain
+# the *multimodality problem*. Here are three of these translations, with invented probabilities. We
+# compute the marginals and take the most probable word at each position.
 
 # %%
 FIRST, SECOND = ("danke", "vielen"), ("schön", "sehr", "dank")
@@ -97,8 +97,8 @@ check(
 
 # %% [markdown]
 # Two equally probable targets that differ in all of their $N$ tokens have $C = (N - 1) \log 2$: the
-# first token determines all others, but the token at every position is drawn separately. If there
-# is only one correct target, $C = 0$, and independence costs nothing.
+# first token determines all others, but the product of the marginals draws the token at each
+# position separately. If there is only one correct target, $C = 0$, and independence costs nothing.
 #
 # ## Mask-Predict: write all tokens, then mask the least probable ones again
 #
@@ -192,13 +192,14 @@ assert words == ["danke", "schön"]
 # ## Predict, then run
 #
 # A text has 8 tokens and two equally probable targets. The model is perfect, apart from a tiny
-# random number that breaks ties. What share of the texts equals one of the two targets, rather than
-# a mixture, after 1, 2, 4 and 8 passes? Write down four numbers, then run the next cell.
+# random number that breaks ties. What fraction of the texts is equal to one of the two targets,
+# rather than a mixture of both, after 1, 2, 4 and 8 passes? Write down four numbers, then run the
+# next cell.
 
 
 # %%
 def two_targets(ids, noise):
-    """Return logits of [MASK], CAPITAL, small. The most frequent visible style is most likely."""
+    """Return logits of [MASK], UPPERCASE, lowercase. The majority style is most likely."""
     seen = mt.stack([(ids == k).float().sum(1, keepdim=True) for k in (1, 2)], -1)
     known = 9 * mt.sign(seen[..., :1] - seen[..., 1:])  # (text, 1, 1)
     both = mt.cat([known, -known], -1) + 0.01 * noise  # (text, token, 2)
@@ -255,9 +256,9 @@ show(
 #
 # | probability | first half | second half | example for "fhcabgde" |
 # | --- | --- | --- | --- |
-# | 0.30 | small | CAPITAL | fhcaBGDE |
-# | 0.25 | small | digits | fhca2745 |
-# | 0.45 | CAPITAL | small | FHCAbgde |
+# | 0.30 | lowercase | UPPERCASE | fhcaBGDE |
+# | 0.25 | lowercase | digits | fhca2745 |
+# | 0.45 | UPPERCASE | lowercase | FHCAbgde |
 #
 # We train two models of the same size: a `Transformer` that writes token by token, and a
 # `ConditionalMaskedLM`, trained with a random number of masked tokens (section 2.2). The masked

@@ -248,8 +248,8 @@ show(
 # %% [markdown]
 # ## What do they cost?
 #
-# We count the multiply-adds per position for $C$ channels, where $m$ channels at a time share their
-# weights. A 3 x 3 convolution needs $9C^2$. A local relation layer needs $2C^2/m$ for query and
+# We count the multiply-adds per position for $C$ channels, where each group of $m$ channels shares
+# its weights. A 3 x 3 convolution needs $9C^2$. A local relation layer needs $2C^2/m$ for query and
 # key, $k^2 C/m$ for the scores, $k^2 C$ for the sums and $C^2$ for its last 1 x 1 convolution.
 
 

@@ -2,8 +2,8 @@
 # # Image GPT: pixels as words
 #
 # A slide asks: "Pixels as a sequence? Problem?" A GPT can read an image like a text, one pixel
-# after the other. What does it learn from images without labels, and how much does it have to
-# compute?
+# after the other. What does it learn from images without labels, and how much computation does it
+# need?
 #
 # *Prerequisites:* GPT (lesson 17), BERT (lesson 18). The slide is in the deck CS7.505, 21 February
 # 2024 ("Vision Transformers"); `docs/decks.md` lists the decks. This lesson needs scikit-learn.
@@ -58,7 +58,7 @@ for axis, image, title in zip(axes, shown, ("all colors", "8 words", "3 words"),
     axis.imshow(image)
     axis.set_title(title, fontsize=10)
     axis.set_axis_off()
-show(figure, "An image in a vocabulary of 8 colors, and of 3.")
+show(figure, "The picture, with a vocabulary of 8 colors and with one of 3.")
 
 # %% [markdown]
 # ## The sentence: raster order
@@ -69,7 +69,8 @@ show(figure, "An image in a vocabulary of 8 colors, and of 3.")
 #
 # $$p(x) = \prod_{i=1}^{n} p(x_i \mid x_1, \dots, x_{i-1})$$
 #
-# Our images are scikit-learn's digits: 8 x 8 pixels, here with 16 gray levels.
+# Our images are scikit-learn's handwritten digits. Each image has 8 x 8 pixels, here with 16 gray
+# levels.
 
 # %%
 images, labels, test_images, test_labels = digits_split()
@@ -119,7 +120,7 @@ check(
 #
 # A model that gives pixel $x_i$ the probability $p_i$ needs $-\log_2 p_i$ bits to store it. Sixteen
 # equally likely levels cost 4 bits. A table that counts which level follows which neighboring
-# pixels needs fewer bits. Such a table is the n-gram model of images.
+# pixels needs fewer bits. Such a table is for images what an n-gram model is for text.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: bits per pixel
@@ -232,8 +233,9 @@ show(
 # %% [markdown]
 # ## What 4,096 tokens cost
 #
-# Why not photographs? Attention compares every pixel with every other one. For $n$ tokens, a layer
-# computes $n^2$ scores for each head, and each generated pixel needs its own forward pass.
+# Why not photographs at full size? Attention compares every pixel with every other one. For $n$
+# tokens, a layer computes $n^2$ scores for each head, and each generated pixel needs its own
+# forward pass.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: operations of a layer
@@ -291,9 +293,9 @@ assert 2 * 4096**2 * dim > 12 * 4096 * dim**2
 #
 # ## What does a probe find?
 #
-# Nobody told the model which digits these are. But knowing them may help to predict pixels. A
-# *linear probe* tests this: freeze the model, average a layer's vectors over the pixels, and train
-# a linear classifier on them (section 2.3).
+# The model was never told which digit an image shows. But knowing the digit may help it to predict
+# pixels. A *linear probe* tests this: freeze the model, average a layer's vectors over the pixels,
+# and train a linear classifier on them (section 2.3).
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run

@@ -46,8 +46,8 @@ show(
 # %% [markdown]
 # ## Three schemes
 #
-# Cut each of $F$ frames into $N$ patches. The clip then has $NF$ tokens. TimeSformer (Bertasius et
-# al. 2021, arXiv:2102.05095v4, section 3) compares three schemes:
+# Cut each of $F$ frames into $N$ patches. The clip then has $NF$ tokens. The paper on TimeSformer
+# (Bertasius et al. 2021, arXiv:2102.05095v4, section 3) compares three schemes:
 #
 # - *space*: a token attends to the tokens of its own frame,
 # - *joint*: a token attends to all tokens of the clip,
@@ -124,9 +124,9 @@ show(
 )  # fmt: skip
 
 # %% [markdown]
-# In two steps, a query receives information from every token. The information first moves over time
-# into the query's frame, and then over space to the query. Change one patch of a clip, and see
-# which tokens change after one block.
+# With divided attention, a query receives information from every token, but in two steps. The
+# information first moves over time into the query's frame, and then over space to the query. Change
+# one patch of a clip, and see which tokens change after one block.
 
 
 # %%
@@ -160,7 +160,7 @@ assert tokens_changed("space") == 16 and tokens_changed("divided") == 64
 # The result must equal full attention with the "time" mask. You may use
 # `mt.nn.functional.scaled_dot_product_attention`, which treats leading axes as batch axes.
 #
-# *Hint:* Tokens of the same place are neighbors. One reshape makes the places a batch.
+# *Hint:* The tokens of a place follow each other. One reshape turns the places into a batch axis.
 
 
 # %% tags=["answer"]
@@ -388,9 +388,9 @@ assert change < 1e-4
 # %% [markdown]
 # ## VideoMAE: tubes
 #
-# MAE hides 75 % of an image's patches and predicts them (lesson 27). In a video the hidden patch
-# may be visible in the next frame, a pixel or two further on. A model could copy it without
-# understanding anything. VideoMAE (Tong et al. 2022, arXiv:2203.12602v3, section 3.3) hides
+# MAE hides 75 % of an image's patches and predicts them (lesson 27). In a video, the content of a
+# hidden patch may be visible in the next frame, shifted by a pixel or two. A model could copy it
+# without understanding anything. VideoMAE (Tong et al. 2022, arXiv:2203.12602v3, section 3.3) hides
 # *tubes*: the same places in all frames, and 90 % of them.
 
 # %% [markdown] tags=["your-turn"]

@@ -255,15 +255,16 @@ print(f"entropy of a target {both[-1, 0]:.2f}, of the mean target {both[-1, 1]:.
 assert both[-1, 1] - both[-1, 0] > 1
 
 # %% [markdown]
-# Each target has a clear peak, but the peaks of different images are at different places, so the
+# Each target has a clear peak, but different images have their peaks at different outputs, so the
 # mean target is broad. The network has sorted the digits into groups, without a label.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
 # Now we leave out one of the two operations: centering (the center stays 0), or sharpening (the
-# teacher has the student's temperature). What will the targets be in each case, and will the loss
-# be larger or smaller than with both operations? Write down your answer, then run the next cell.
+# teacher has the student's temperature). What will the targets look like in each case, and will the
+# loss be larger or smaller than with both operations? Write down your answer, then run the next
+# cell.
 
 # %%
 runs = {"both": both}
@@ -305,9 +306,9 @@ show(
 # ## What the class token looks at
 #
 # The paper's surprising finding is what a ViT attends to after this training: the class token
-# attends to the objects (Figure 1), and a patch on an object attends to this object (Figure 8, in
-# the deck). We train a small ViT on the cluttered digits, for a much shorter time than in the
-# paper.
+# attends to the objects (Figure 1), and a patch on an object attends to this object (Figure 8,
+# which the deck shows). We train a small ViT on the cluttered digits, for a much shorter time than
+# in the paper.
 
 
 # %%
@@ -369,7 +370,7 @@ show(
 #
 # ## What goes wrong if the teacher gets a gradient
 #
-# The gradient must treat the teacher as a constant. Otherwise the training also changes the
+# The loss must treat the teacher's output as a constant. Otherwise training also changes the
 # teacher, so that its output becomes easy to predict. The gradient of the loss with respect to the
 # teacher's output shows this.
 
@@ -408,8 +409,8 @@ where(DINO, DINOHead, dino_loss, update_center, update_teacher, DINOTransformer)
 #
 # ## Three questions
 #
-# 1. Without centering, the network is useless, but its loss is 0. Why does the optimizer not
-#    improve it?
+# 1. Without centering, the network is useless, but its loss is 0. Why does the optimizer not leave
+#    this solution?
 # 2. Why does the student see the small views, but not the teacher?
 # 3. The loss leaves out the pairs of a view with itself. What would they teach?
 
