@@ -90,6 +90,7 @@ def test_a_lock_is_held_once_and_released_twice(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"pid": {}}', "\x00"])
+@pytest.mark.slow
 def test_a_malformed_entry_does_not_disturb(tmp_path, text):
     with FolderLock(tmp_path, "run"):
         (tmp_path / ".lock.json").write_text(text)

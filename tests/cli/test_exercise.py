@@ -144,6 +144,7 @@ def test_wrong_usage_is_2_with_a_reason(arguments, words, mta):
     assert code == 2 and words in err
 
 
+@pytest.mark.slow
 def test_check_all(mta, tmp_path):
     mta("exercise", "start", "1")
     mta("exercise", "start", "3")
@@ -305,6 +306,7 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
 
 
+@pytest.mark.slow
 def test_on_a_terminal_it_watches(tmp_path, monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     terminal = Terminal(tmp_path)

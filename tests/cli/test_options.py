@@ -64,6 +64,7 @@ def test_a_toml_file_gives_defaults_and_the_command_line_wins(mta, tiny, tmp_pat
     assert options["weight_decay"] == 0.5 and options["clip"] == 0
 
 
+@pytest.mark.slow
 def test_the_configuration_of_a_run_starts_another_like_it(mta, tiny, tmp_path):
     assert mta(*tiny, "--steps", 12, "--seed", 7)[0] == 0
     assert mta("train", "gpt", "--config", "runs/gpt-1/config.json")[0] == 0
@@ -139,6 +140,7 @@ def test_float64_and_the_strict_device(mta, tiny, tmp_path):
     assert (code, err) == (0, "") and "float64 on strict" in out
 
 
+@pytest.mark.slow
 def test_the_overview_shows_runs_and_the_next_command(mta, tiny, tmp_path):
     code, out, err = mta()
     assert (code, err) == (0, "") and "next: python -m minitorch_attn tour" in out

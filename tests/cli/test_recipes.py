@@ -57,6 +57,7 @@ def test_a_run_of_dates(mta, tmp_path):
     assert (code, err) == (0, "") and "resuming from step 4 of 8" in out
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_the_command_that_began_it(mta, tiny):
     assert mta(*tiny, "--steps", 2, "--out", "a")[0] == 0
     code, out, err = mta("train", "dates", "--out", "a", "--resume")

@@ -139,6 +139,7 @@ def test_a_finished_run_can_be_made_longer(mta, tiny):
     assert RunFolder.open("runs/gpt-1").config["options"]["steps"] == 30
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used_when_asked(mta, tiny):
     assert mta(*tiny, "--steps", 30)[0] == 0
     before = metrics("runs/gpt-1")

@@ -303,6 +303,7 @@ def test_an_earlier_function_that_fails_is_named_first(kernel, file):
     run('check("Value.__init__")\ncheck("Value.__mul__")')
 
 
+@pytest.mark.slow
 def test_a_hint_has_a_row_of_its_own_and_what_passed_is_listed(kernel, file, capsys):
     file.write_text(up_to(STEPS[2]), "utf-8")
     run, _ = kernel()
@@ -402,6 +403,7 @@ def test_what_needs_more_steps_names_what_is_missing(kernel, file):
         run('check("soft")')
 
 
+@pytest.mark.slow
 def test_stopping_the_training_ends_its_process(kernel, file, monkeypatch, capsys):
     file.write_text(up_to(STEPS[7]), encoding="utf-8")
     run, names = kernel()

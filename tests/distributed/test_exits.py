@@ -86,6 +86,7 @@ def test_a_clean_exit_waits_for_the_others_and_is_silent():
     assert done.returncode == 0 and done.stderr == "" and done.stdout.count("received") == 1
 
 
+@pytest.mark.slow
 def test_a_killed_rank_ends_the_run():
     code = "if d.get_rank() == 2: time.sleep(1); os.kill(os.getpid(), 9)\n" + WAIT
     done, seconds = ended(code)

@@ -116,6 +116,7 @@ def test_a_call_that_takes_too_much_memory_or_dies_is_reported(monkeypatch):
     assert "MemoryError" in "\n".join(report.lines(10))
 
 
+@pytest.mark.slow
 def test_a_call_that_hangs_is_a_finding(monkeypatch):
     monkeypatch.setattr(calls, "write", lambda choice, found: Program("mt.x", "mt.x()", ()))
     monkeypatch.setattr("tools.fuzz.judge._SECONDS", 0.2)

@@ -17,6 +17,7 @@ from minitorch_attn.ops.attention import causal as attention_causal
 from minitorch_attn.ops.attention import tiled as attention_tiled
 
 
+@pytest.mark.slow
 def test_memory_of_a_step_is_what_it_holds_at_once():
     def step():
         first = np.ones(1 << 17)  # 1 MiB
@@ -87,6 +88,7 @@ def test_the_sums_of_the_lectures():
     assert windows(56, 56, 7) == 49 * 3136
 
 
+@pytest.mark.slow
 def test_models_hold_as_many_weights_as_the_formulas_say():
     rows = sums()
     counted = [row for row in rows if row["counted"] is not None]

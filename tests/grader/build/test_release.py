@@ -76,6 +76,7 @@ def test_no_package_has_the_gpu_kernels(made, tmp_path, stripped):
     assert not (tmp_path / "minitorch_attn" / "kernels").exists()
 
 
+@pytest.mark.slow
 def test_the_public_checks_run_on_the_starter_and_on_the_solution(made, release):
     done = run(release, "check.py")
     assert done.returncode == 1
@@ -96,6 +97,7 @@ def test_a_wrong_answer_is_told_where_it_differs(made, release):
     assert "output[" in done.stdout and "expected" in done.stdout
 
 
+@pytest.mark.slow
 def test_check_is_as_strict_as_the_grader(made, release):
     right = solution_files(made)[FILE]
     (release / "helper.py").write_text("x = 1")

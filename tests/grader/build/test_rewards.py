@@ -63,6 +63,7 @@ def test_other_errors_keep_their_traceback_and_results_their_code(release):
         assert done.returncode == code and ("has not learned" in done.stdout) is bool(code)
 
 
+@pytest.mark.slow
 def test_a_function_names_its_checks(release):
     done = run(release, "check.py", "Softmax.forward")
     assert done.stdout.startswith("forward") and "of 2 points" in done.stdout
@@ -98,6 +99,7 @@ def test_the_text_is_prose(training):
     assert "_" not in text and "   " not in text and text == training.prose()
 
 
+@pytest.mark.slow
 def test_it_writes_more_and_more_like_its_text(training, capsys):
     assert training.learn_to_write(60) == 1  # not learned yet, and not a mistake
     lines = capsys.readouterr().out.splitlines()

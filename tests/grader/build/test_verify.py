@@ -52,6 +52,7 @@ def test_a_workaround_that_imports_what_the_library_lacks_is_found(
     assert proof.points == "2 of 5"  # as many as with a workaround that the release prevents
 
 
+@pytest.mark.slow
 def test_a_bug_that_loses_something_else_is_found(change, without_release):
     made = change('with = "grad_y"\nloses = ["backward"]', 'with = "grad_y"\nloses = ["forward"]')
     lines = proofs(made)["bug: no sum"].found.splitlines()

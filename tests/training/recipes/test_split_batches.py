@@ -59,6 +59,7 @@ def worst(name):
 
 
 @pytest.mark.parametrize("name", [name for name in RECIPES if not load_recipe(name).one_process])
+@pytest.mark.slow
 def test_parts_add_up_to_the_batch(name):
     assert worst(name) < 1e-12
 
