@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Several scales: pooling attention, MViT and MViTv2
 #
-# A convolutional network starts with large maps of few channels and ends with small maps of many.
-# A ViT keeps one size throughout. How can attention shrink a map, what does that cost compared with
-# Swin's windows, and how does a score know the distance between tokens of two different maps?
+# A convolutional network starts with large maps of few channels and ends with small maps of many. A
+# ViT keeps one size throughout. How can attention shrink a map, what does that cost compared with
+# Swin's windows, and how does a score account for the distance between tokens of two different
+# maps?
 #
 # *Prerequisites:* ViT (lesson 21) and Swin (lesson 25). The deck COMP541 shows both versions of
 # MViT together with Swin V2 ("Other Hierarchical Vision Transformers"); `docs/decks.md` lists the
@@ -29,15 +30,15 @@ mt.manual_seed(0)
 # ## Pool a map of tokens
 #
 # The tokens of an image form a map. MViT (Fan et al. 2021, arXiv:2104.11227v1, section 3.1) pools
-# this map as a convolutional network does: a small window moves over it in steps. The class token
-# has no place in the map, so it is not pooled.
+# this map as a convolutional network does: a small window slides over the map with a fixed stride.
+# The class token has no place in the map, so it is not pooled.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: pool the patches, keep the class token
 #
 # Write `pooled(tokens, height, width, m)`. `tokens` has shape (1 + height * width, dim): the class
-# token, then the map row by row. Return the class token and the means over blocks of $m \times m$,
-# of shape (1 + height * width / m^2, dim), in the same order.
+# token, then the map row by row. Return the class token and the means over blocks of $m \times m$
+# patches, in the same order. The result has shape (1 + height * width / m^2, dim).
 #
 # *Hint:* Reshape the patches to (row, row in block, column, column in block, dim). Over which two
 # axes do you take the mean?
@@ -142,11 +143,11 @@ assert spread[False] < 0.7 * spread[True]
 # %% [markdown]
 # ## Stages
 #
-# The first block of a stage pools its queries with a step of 2: the map then has a quarter of the
-# tokens, and the numbers of channels and heads double. The step of the keys and values starts at 4
-# and halves from stage to stage, so most blocks have the same number of keys, 196. The first block
-# of a stage still reads the larger map, so this block has more keys. Here is MViTv2-T for images of
-# 224 x 224 pixels.
+# The first block of a stage pools its queries with a stride of 2: the map then has a quarter of the
+# tokens, and the numbers of channels and heads double. The stride of the keys and values starts at
+# 4 and halves from stage to stage, so most blocks have the same number of keys, 196. The first
+# block of a stage still reads the larger map, so this block has more keys. Here is MViTv2-T for
+# images of 224 x 224 pixels.
 
 # %%
 SIZES = {"kernel": (3, 3), "stride_q": (2, 2), "stride_kv": (4, 4)}
@@ -231,7 +232,7 @@ assert found["MViTv2-T"][2] > 3 * found["Swin-T"][2]
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# Now take an image of twice the height and width, with the same patch size and steps. By what
+# Now take an image of twice the height and width, with the same patch size and strides. By what
 # factor does the number of scores grow in the first block of MViT, and in the first block of Swin?
 # Write down two numbers, then run the next cell.
 
@@ -247,7 +248,7 @@ assert counts[112][0] == 16 * counts[56][0] and counts[112][1] == 4 * counts[56]
 
 # %% [markdown]
 # The number of scores grows by a factor of 16 in MViT and by a factor of 4 in Swin. Pooling with a
-# fixed step divides the number of pairs by a constant, but the growth stays quadratic. Swin is
+# fixed stride divides the number of pairs by a constant, but the growth stays quadratic. Swin is
 # linear in the number of tokens. For large images (object detection), MViTv2 therefore also uses
 # windows (its section 4.2, "Hybrid window attention").
 #
@@ -331,7 +332,7 @@ show(
 # %% [markdown]
 # ## What goes wrong if each map counts in its own steps
 #
-# Queries and keys are pooled with different steps. Take one axis with 8 queries and 2 keys: key 1
+# Queries and keys are pooled with different strides. Take one axis with 8 queries and 2 keys: key 1
 # covers positions 4 to 7, so it starts at position 4. If you simply subtract the indices, query 4
 # and key 1 seem to be three steps apart, and only the first queries are near any key. The coarser
 # map must count in steps of the finer one.
@@ -346,9 +347,9 @@ assert (correct == np.arange(8)[:, None] - 4 * np.arange(2)).all()
 assert naive[4, 1] == 3 and correct[4, 1] == 0
 
 # %% [markdown]
-# With this mistake, shapes and gradients are still correct, and the table even has enough rows. The
-# same is true of two other mistakes, which the exercises below contain: to index the table by key
-# minus query, and to pool the class token with the patches.
+# With this mistake, shapes and gradients are still correct, and the table even has enough rows. Two
+# other mistakes are just as hard to notice: indexing the table by key minus query, and pooling the
+# class token together with the patches. The exercises below contain both.
 #
 # ## In the library
 
@@ -364,7 +365,7 @@ where(
 # ## Exercise
 #
 # Give `layers_of` a different plan: a model with ten blocks of width 96 that keeps its 56 x 56 map
-# throughout and pools its keys with a step of 4. How many scores does it have in total, compared
+# throughout and pools its keys with a stride of 4. How many scores does it have in total, compared
 # with MViTv2-T? How much of the difference is due to pooled queries? Then train an MViT on clips:
 # `mta train mvit`.
 #

@@ -246,12 +246,13 @@ print(f"greedy matching {greedy:.0f}, optimal matching {best:.0f}")
 assert greedy == 11 and best == 4
 
 # %% [markdown]
-# The greedy matching takes the pair of cost 1 and must then take the pair of cost 10. The optimal
-# matching does not contain the cheapest pair. The Hungarian method (Kuhn 1955) finds the optimal
-# matching of $n$ pairs in a time that grows with $n^3$, although there are $n!$ matchings.
+# The greedy matching first takes the pair with cost 1, and is then left with the pair with cost 10.
+# The optimal matching does not contain the cheapest pair. The Hungarian method (Kuhn 1955) finds
+# the optimal matching of $n$ pairs in a time proportional to $n^3$, although there are $n!$
+# matchings.
 #
-# Here are made-up predictions for one scene. They are the targets in a different order, moved at
-# random, and two boxes without a target.
+# Here are made-up predictions for one scene. They are the four targets in a different order, each
+# moved at random, plus two boxes that belong to no target.
 
 # %%
 generator = np.random.default_rng(2)
@@ -370,10 +371,10 @@ assert np.ptp(equal.numpy(), 1).max() < 1e-6 < np.ptp(before.numpy(), 1).max()
 # ## What goes wrong if targets are matched by order
 #
 # Train the decoder alone. In place of an image, each of the 12 scenes has four learned vectors that
-# the queries attend to. So the model can learn the scenes by heart, and we see only the effect of
-# the loss. An annotation has no order, so we shuffle the targets in every step. DETR also computes
-# the loss for the output of every decoder layer, each with its own matching ("auxiliary decoding
-# losses", section 3.2); the third run leaves this out.
+# the queries attend to. So the model can memorize the scenes, and only the loss makes a difference
+# between the runs. An annotation has no order, so we shuffle the targets in every step. DETR also
+# computes the loss for the output of every decoder layer, each with its own matching ("auxiliary
+# decoding losses", section 3.2); the third run leaves this out.
 
 
 # %%
@@ -477,8 +478,8 @@ show(
 #
 # The auxiliary losses hardly change the loss of the last layer here. But without them the first two
 # layers predict nothing useful, because no loss asks them to. In DETR with its six layers, the
-# auxiliary losses help to output the right number of objects of each class (section 3.2). They also
-# make it possible to remove the last layers of a trained model.
+# auxiliary losses help the model output the right number of objects of each class (section 3.2).
+# They also make it possible to remove the last layers of a trained model.
 #
 # AP50 is the average precision at an IoU of 0.5, the usual measure: predictions are sorted by their
 # score. A prediction is correct if it has the right class and an IoU of at least 0.5 with a target
@@ -498,7 +499,7 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Any fixed order can be learned by heart. Sort the targets of each scene from left to right before
+# A model can memorize any fixed order. Sort the targets of each scene from left to right before
 # `loss_by_order`, and train again. How low does the loss get now, and what is the AP50? Then
 # imagine images of two objects, one above the other, and let one of them move slowly to the right.
 # At which moment does the sorted loss suddenly ask for different predictions, although the images

@@ -49,10 +49,10 @@ print(pixels(test).shape, as_ids(sentences).shape)
 
 # %% [markdown]
 # CLIP (Radford et al. 2021, arXiv:2103.00020v1) has two towers. The *image tower* is a ViT, and the
-# output of its class token represents the image. The *text tower* has GPT's causal blocks. The
-# output of its end token represents the text, because only the end token has read the whole text. A
-# linear layer without bias projects both outputs to the same width, and each result is divided by
-# its length:
+# output of its class token represents the image. The *text tower* is built from GPT's causal
+# blocks. The output of its end token represents the text, because only the end token has read the
+# whole text. In each tower, a linear layer without bias projects this output to a common width. The
+# result is divided by its length:
 #
 # $$u_i = \frac{W_u f(\mathrm{image}_i)}{|W_u f(\mathrm{image}_i)|}, \qquad
 # v_j = \frac{W_v g(\mathrm{text}_j)}{|W_v g(\mathrm{text}_j)|}$$
@@ -93,8 +93,8 @@ print(cosines.numpy().round(2))
 # column $i$. Return a scalar, the mean of the cross-entropies over the rows and over the columns.
 # It must also work for logits of 1,000.
 #
-# *Hint:* `mt.log_softmax(x, axis)` along either axis, then the entries of the diagonal, which
-# `.diagonal()` returns.
+# *Hint:* Apply `mt.log_softmax(x, axis)` along either axis. `.diagonal()` returns the entries of
+# the diagonal.
 
 
 # %% tags=["answer"]
@@ -130,8 +130,8 @@ for n in (2, 16, 128):
 # ## What goes wrong with one direction
 #
 # If the loss uses only the rows, two scenes are never compared with each other. Scene 0 below has
-# large logits for every sentence. The softmax of a row does not change, because a number that is
-# added to the whole row cancels. But if you search for the scene of a sentence, you always find
+# large logits for every sentence. The softmax of its row does not change, because a number added to
+# a whole row cancels. But if you search for the scene that belongs to a sentence, you always find
 # scene 0.
 
 # %%
@@ -147,10 +147,10 @@ assert logits.argmax(1).tolist() == [0, 1, 2] and logits.argmax(0).tolist() == [
 # %% [markdown]
 # ## The gradient of each pair
 #
-# The gradient of a cross-entropy is $p - \mathrm{onehot}$ (lesson 5). Here it is a matrix, too. The
-# entries of the diagonal are negative: a step makes these pairs more similar. All other entries are
-# positive: a step makes these wrong pairs less similar. The more similar a wrong pair is, the
-# larger its entry.
+# The gradient of a cross-entropy is $p - \mathrm{onehot}$ (lesson 5). Here the gradient is a
+# matrix, like the logits. The entries of the diagonal are negative: a step makes these pairs more
+# similar. All other entries are positive: a step makes these wrong pairs less similar. The more
+# similar a wrong pair is, the larger its entry.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the gradient of the logits
@@ -199,10 +199,10 @@ assert contrastive_loss(perfect).item() > 3.8 and contrastive_loss(perfect / 0.0
 # %% [markdown]
 # The temperature is learned with the weights. The parameter is $s = \log(1/\tau)$, called
 # `logit_scale`. It starts at $\log(1/0.07) = 2.66$. The factor $e^s$ is positive for every $s$, and
-# a step of 0.01 changes it by 1 %, whether it is 2 or 100. The paper limits it to 100. A small
-# temperature has a disadvantage: the gradient then comes only from the few most similar wrong
-# pairs. Such a pair may be wrong only by accident, because two scenes of the batch show the same
-# digits.
+# a step of 0.01 changes it by 1 %, whether the factor is 2 or 100. The paper limits the factor
+# to 100. A small temperature has a disadvantage: the gradient then comes only from the few most
+# similar wrong pairs. Such a pair may be wrong only by accident, because two scenes of the batch
+# show the same digits.
 
 # %% tags=["plot"]
 noisy = mt.eye(128) * 0.5 + 0.15 * mt.randn(128, 128)  # similar, but not perfect
@@ -340,10 +340,10 @@ assert accuracy > pick(0.85, 0.2)
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# New towers learn from sentences that also name the places: "seven top-left and two center". Each
-# sentence now says more. After 140 steps, how often does the correct sentence rank first among 100?
-# How many digits are classified correctly by prompts? Write down two numbers, then run the next
-# cell.
+# We train new towers with sentences that also name the places: "seven top-left and two center".
+# Each sentence now says more. After 140 steps, how often does the correct sentence rank first among
+# 100? How many digits are classified correctly by prompts? Write down two numbers, then run the
+# next cell.
 
 # %%
 other = train(new_model(), pick(140, 80), places=True)

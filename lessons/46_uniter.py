@@ -70,9 +70,9 @@ assert abs(weights.sum(1) - 1).max() < 1e-5
 #
 # BERT hides words. UNITER hides words *or* regions, but never both in the same example. It predicts
 # a hidden word with the help of all regions, and a hidden region with the help of all words. A
-# hidden word has one correct answer. A region has only features, so the paper uses three losses.
-# The model predicts the features (squared distance), the class that the detector found
-# (cross-entropy), or the detector's distribution $c$ over the classes:
+# hidden word has one correct answer. A hidden region has no such answer, only features, so the
+# paper uses three losses. The model predicts the features (squared distance), the class that the
+# detector found (cross-entropy), or the detector's distribution $c$ over the classes:
 #
 # $$\mathrm{KL}(c \,\|\, p) = \sum_k c_k \log \frac{c_k}{p_k}$$
 
@@ -168,7 +168,7 @@ check(
 # ## Your turn: the plan
 #
 # Write `plan_of(c, beta, iterations)` for the costs of one sentence and one image, of shape (word,
-# region). Return the plan after that many steps, of the same shape, without a gradient
+# region). Return the plan after `iterations` steps, of the same shape as `c`, without a gradient
 # (`T.detach()`).
 #
 # *Hint:* `Q.T @ sigma` is $Q^\top \sigma$. $\mathrm{diag}(\sigma)\,Q$ multiplies row $i$ by
@@ -221,7 +221,7 @@ assert (plan.argmax(1) == mt.tensor([1, 0, 2])).all()
 # costs, too. Must we backpropagate through all the iterations that compute it? No: the plan is
 # optimal, so a small change of the plan does not change the sum to first order. What remains is
 # $\partial D / \partial c_{ij} = T_{ij}$, so we can treat the plan as a constant. We check this
-# with finite differences of $D$, and compute the plan again at each point.
+# with finite differences of $D$, for which we compute the plan anew at each point.
 
 # %%
 rng = np.random.default_rng(3)
@@ -370,10 +370,11 @@ assert distances(collapsed)[1] < 0.05
 # In UNITER, other tasks work against this collapse: a vector that predicts its hidden word cannot
 # be the same for all words. But the distance can still become small without an alignment. In the
 # last layer, each word has already read all regions, so its vector can contain whatever makes the
-# cosines large. In a first version of the recipe `uniter`, the alignment stayed near chance: 31 %
-# of the digit words. It became useful when the head for words also predicted the classes of
-# regions. The word "seven" and the region of the seven then have to predict the same class. A small
-# loss does not show that words and regions are aligned, so measure the alignment itself.
+# cosines large. In a first version of the recipe `uniter`, the alignment stayed near chance: only
+# 31 % of the digit words were aligned with their own region. The alignment became useful when the
+# head for words also predicted the classes of regions. The word "seven" and the region of the seven
+# then have to predict the same class. A small loss does not show that words and regions are
+# aligned, so measure the alignment itself.
 
 # %% tags=["plot"]
 figure = new_figure(6, 2.8)

@@ -31,8 +31,8 @@ rng = np.random.default_rng(0)
 #
 # A microphone measures the pressure of the air, here 8,000 times per second. The speech of this
 # lesson is synthetic: `spoken_digits.py` excites a model of the mouth with pulses (vowels) and
-# noise (consonants), and draws speakers with their own pitch, tempo and timbre. No download is
-# needed, and the time of each word is known.
+# noise (consonants), and each synthetic speaker has their own pitch, tempo and timbre. No download
+# is needed, and the time of each word is known.
 
 # %%
 RATE = 8000
@@ -47,9 +47,8 @@ print("scores of one attention head, if each sample were a token:", f"{len(wavef
 # ## Frames
 #
 # Within 25 ms the mouth hardly moves. So we cut the sound into **frames** of 25 ms, one every 10
-# ms. We multiply each frame with a **window** that falls to zero at both ends. The section "What
-# goes wrong without a window" shows why. The Hann window is $w_n = \frac12 - \frac12 \cos(2 \pi n /
-# N)$.
+# ms. We multiply each frame by a **window** that falls to zero at both ends. The section "What goes
+# wrong without a window" shows why. The Hann window is $w_n = \frac12 - \frac12 \cos(2 \pi n / N)$.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: windowed frames
@@ -88,9 +87,9 @@ check(
 # ## The spectrogram
 #
 # The Fourier transform of a frame shows how strong each frequency is in it, and its squared
-# magnitude is the power. All frames side by side are the **spectrogram**, a picture with time from
-# left to right and frequency upwards. A vowel is a stack of bright bands, the resonances of the
-# mouth ("formants"). An "s" is noise at the top.
+# magnitude is the power. Placed side by side, the power spectra of all frames form the
+# **spectrogram**, a picture with time from left to right and frequency from bottom to top. A vowel
+# is a stack of bright bands, the resonances of the mouth ("formants"). An "s" is noise at the top.
 
 # %%
 power = audio.power_spectrogram(waveform, window_size=200, hop=80)  # 25 ms and 10 ms
@@ -102,7 +101,7 @@ words = [(*span, DIGIT_WORDS[d]) for span, d in zip(utterance.spans, utterance.d
 figure = mt.viz.sound_figure(waveform, np.log(power + 1e-6), RATE, 80, words, "Four spoken digits")
 figure.axes[1].set_yticks(range(0, 101, 25), [f"{40 * k}" for k in range(0, 101, 25)])
 figure.axes[1].set_ylabel("frequency in Hz")
-show(figure, "Each word has its own picture. The waveform above shows little more than loudness.")
+show(figure, "Each word has its own pattern. The waveform above shows little more than loudness.")
 
 # %% [markdown]
 # Short frames show precisely *when* something happens, and long frames show precisely *which
@@ -201,9 +200,9 @@ show(figure, "Narrow filters for low frequencies, wide ones for high: 101 number
 # %% [markdown]
 # ## What the mel bands and the logarithm are good for
 #
-# Is anything lost? We take single words from 20 speakers, in noise as loud as the speech (0 dB).
-# Each word of 10 *other* speakers is then classified by its nearest neighbor among these. Each word
-# is reduced to 12 points in time.
+# Is anything lost? Our references are single words from 20 speakers, in noise as loud as the speech
+# (0 dB). We then classify each word of 10 *other* speakers by its nearest neighbor among the
+# references. For this comparison, each word is reduced to 12 points in time.
 
 
 # %%
@@ -247,12 +246,13 @@ assert right["log-mel"] > 0.9 > right["log power"] > right["waveform"] + 0.3
 assert right["log-mel"] > right["mel"] > right["power"]
 
 # %% [markdown]
-# The waveform is useless in this form: two recordings of the same word never have the same waves.
-# The logarithm turns loudness into an offset, and it gives weak consonants more weight. But it also
-# gives more weight to frequencies that contain only noise. A mel band averages the noise of several
-# frequencies *before* the logarithm, so mel bands work better than single frequencies. The mel
-# representation is five times smaller than the spectrogram, and better. It loses pitch and fine
-# detail, which do not matter for this task (though they do for music).
+# The waveform is useless in this form: two recordings of the same word never have the same
+# waveform. The logarithm turns loudness into an offset, and it gives weak consonants more weight.
+# But it also gives more weight to frequencies that contain only noise. A mel band averages the
+# noise of several frequencies *before* the logarithm, so mel bands work better than single
+# frequencies. The mel representation is five times smaller than the spectrogram, and gives better
+# results. It loses pitch and fine detail, which do not matter for this task (though they do for
+# music).
 #
 # ## Three kinds of tokens
 #
@@ -320,8 +320,8 @@ for name, tokens in counts.items():
 
 # %% [markdown]
 # The representations also react differently to a small delay. We delay a word by half a
-# millisecond, which nobody can hear, and compute the correlation of each representation before and
-# after the delay.
+# millisecond, which nobody can hear, and correlate each representation of the word with the same
+# representation of the delayed word.
 
 
 # %%
@@ -367,9 +367,9 @@ axes.legend()
 show(figure, "With the Hann window, the second tone stands out; without a window, it is hidden.")
 
 # %% [markdown]
-# Filters can leak, too. If a triangle continues below 0 instead of stopping there, its band
-# subtracts the power of distant loud frequencies. The exercise below has a filter that leaks in the
-# other direction.
+# Filters can leak, too. If the lines of a triangle are not cut off at 0, the filter has negative
+# values, and its band subtracts the power of distant loud frequencies. The exercise below has a
+# filter that leaks in the other direction.
 #
 # ## In the library
 

@@ -31,7 +31,8 @@ mt.manual_seed(0)
 #
 # In our clips a square moves in one of eight directions. A voice names the key that points in this
 # direction on a keypad: "nine" for up right, "four" for left. A sentence describes the direction.
-# The three belong together because they come from the same clip. There are no labels.
+# Video, voice and sentence belong together because they come from the same clip. There are no
+# labels.
 
 # %%
 KEYS = np.array([8, 9, 6, 3, 2, 1, 4, 7])  # up, up right, right, ... as in DIRECTIONS
@@ -142,8 +143,8 @@ check(
 #
 # The paper's clips have 32 frames of 224 x 224 pixels and 3.2 s of sound at 48 kHz. How many tokens
 # is that, and how many operations does a layer of the base size ($d = 768$) need for them? The
-# projections and the feed-forward network need $12 n d^2$ multiply-adds for $n$ tokens, attention
-# $2 n^2 d$.
+# projections and the feed-forward network need $12 n d^2$ multiply-adds for $n$ tokens, and
+# attention needs $2 n^2 d$.
 
 
 # %%
@@ -167,8 +168,9 @@ for sense, n in counts.items():
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: DropToken
 #
-# Write `kept(noise, rate)` for random numbers (batch, token). It returns the indices of the tokens
-# with the smallest noise, `max(1, int(token * (1 - rate)))` in each row, in ascending order.
+# Write `kept(noise, rate)` for random numbers (batch, token). For each row, it returns the indices
+# of the `max(1, int(token * (1 - rate)))` tokens with the smallest noise. The indices are in
+# ascending order.
 #
 # *Hint:* `argsort` sorts by noise. Sort again after the cut, because the tokens keep their order.
 
@@ -213,13 +215,14 @@ assert half < full / 2
 #
 # $$-\log \frac{\exp(v_i \cdot a_i / T)}{\sum_j \exp(v_i \cdot a_j / T)}$$
 #
-# Video and sound are compared in a first common space. A further projection leads from there to a
-# second space, in which video and text are compared. Text contains the least detail of the three
+# Video and sound are compared in a first common space. A further projection maps this space to a
+# second one, in which video and text are compared. Text contains the least detail of the three
 # modalities, so its space comes last.
 #
 # Sentences are less reliable than sounds: someone may talk about something else while the clip
 # runs. *MIL-NCE* (Eq. 6) uses several sentences that were spoken near the clip. The loss asks only
-# for a large *sum* over these sentences, compared with the sentences of the other clips.
+# that the *sum* over these sentences is large compared with the sum over the sentences of the other
+# clips.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: MIL-NCE
@@ -335,8 +338,8 @@ for axes, matrix, sense in zip(figure.subplots(1, 2), matrices, ("sound", "text"
     axes.set_yticks(range(8), NAMES, fontsize=8)
 show(
     figure,
-    "Mean similarity of clips (rows) with sounds and sentences (columns). The diagonal has the "
-    "pairs of the same direction. Dark means similar.",
+    "Mean similarity of clips (rows) with sounds and sentences (columns). The pairs with "
+    "the same direction are on the diagonal. Dark means similar.",
 )
 
 # %% [markdown]

@@ -104,9 +104,9 @@ assert mt.ctc_decode(two_frames)[0][0].tolist() == []
 assert mt.ctc_decode(two_frames, beam_width=4)[0][0].tolist() == [1]
 
 # %% [markdown]
-# The best single alignment is two blanks, with 0.36. But `a` has three alignments, `a-`, `-a` and
-# `aa`, and together they have 0.64. Summing over alignments is not the same as taking the best
-# alignment, neither in training nor in decoding.
+# The best single alignment is two blanks, with probability 0.36. But `a` has three alignments,
+# `a-`, `-a` and `aa`, and their probabilities add up to 0.64. Summing over alignments is not the
+# same as taking the best alignment, neither in training nor in decoding.
 #
 # ## The forward pass over the frames
 #
@@ -226,8 +226,9 @@ assert ((alpha * beta).sum(1) - brute).abs().max() < 1e-15
 # `states` of shape (state,) has the class of each state. Return the posterior probabilities, of
 # shape (frame, class). Several states have the same class: the blanks, and repeated labels.
 #
-# *Hint:* Normalize $\alpha\beta$ in each frame. A matrix of shape (state, class) with a 1 at the
-# class of each state adds up what belongs together; `mt.eye(classes)[states]` is that matrix.
+# *Hint:* Normalize $\alpha\beta$ in each frame. Multiply by a matrix of shape (state, class) that
+# has a 1 at the class of each state. This sums the states of each class. `mt.eye(classes)[states]`
+# is that matrix.
 
 
 # %% tags=["answer"]
@@ -329,7 +330,7 @@ with fails(mt.errors.ShapeError):
 # %% [markdown]
 # ## A small recognizer
 #
-# The recordings have three spoken digits each, from 8 speakers. The only labels are the words.
+# Each recording contains three spoken digits. There are 8 speakers. The only labels are the words.
 # Strided convolutions merge every four frames into one, which covers 40 ms.
 
 
@@ -415,12 +416,12 @@ show(
 
 # %% [markdown]
 # The blank is the most probable class in nearly all frames. It is the only class that is allowed in
-# any frame, so the network learns the blank first, and then places each word where the network is
+# every frame, so the network learns the blank first, and then places each word where the network is
 # most certain. CTC finds out *which* words were said, but only roughly *when*.
 #
 # CTC has a second weakness: it treats the frames as independent given the sound. It cannot take
-# into account which words it has already written. A decoder with attention (`SpeechSeq2Seq`) also
-# reads the words that it has already written. The recipe `mta train speech` trains both kinds of
+# into account which words it has already output. A decoder with attention (`SpeechSeq2Seq`) also
+# reads the words that it has already output. The recipe `mta train speech` trains both kinds of
 # models.
 #
 # ## In the library
@@ -432,9 +433,9 @@ where(F.ctc_loss, mt.ctc_decode, ConformerBlock, RelativeAttention, relative_shi
 # ## Exercise
 #
 # Write `backward_step`, which runs the same recursion from the last frame to the first, and compute
-# $\beta$ with it. Then write both with logarithms and `mt.logsumexp`, and find the loss of the 200
-# frames above. Where a blank may not be skipped, add $-\infty$ to the logarithm. What does your
-# gradient become where all three terms are $-\infty$?
+# $\beta$ with it. Then write both passes with logarithms and `mt.logsumexp`, and compute the loss
+# of the 200 frames above. Where a blank may not be skipped, add $-\infty$ to the logarithm. What
+# does your gradient become where all three terms are $-\infty$?
 #
 # Then practice:
 #

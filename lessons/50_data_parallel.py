@@ -57,9 +57,9 @@ assert (sum(parts) / 4 - whole).abs().max() < 1e-12
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: average the gradients of unequal parts
 #
-# Write `batch_gradient(gradients, rows)`. `gradients` of shape (rank, parameter) has the gradient
-# of each rank's mean loss over its own rows, and `rows` of shape (rank,) has the number of these
-# rows, as floating-point numbers. Return the gradient of the mean loss over all rows, of shape
+# Write `batch_gradient(gradients, rows)`. `gradients` has shape (rank, parameter): for each rank,
+# the gradient of the mean loss over its own rows. `rows` has shape (rank,): how many rows each rank
+# has, as floating-point numbers. Return the gradient of the mean loss over all rows, of shape
 # (parameter,).
 #
 # *Hint:* Which factor turns a rank's mean into the sum over its rows? Add up the sums, and divide
@@ -95,8 +95,8 @@ check(
 #
 # From here on, the ranks are real: `run_ranks(4, function, ...)` starts four processes, which call
 # the function and exchange messages by MPI. Each rank knows its number `dist.get_rank()` and the
-# number of ranks, `dist.get_world_size()`. The result has one entry for each rank, and a list of
-# all messages.
+# number of ranks, `dist.get_world_size()`. The result has one entry for each rank, and its
+# attribute `messages` lists all messages.
 #
 # So that we can see which ranks have contributed to a sum, rank $k$ has the numbers $10^k, 2 \cdot
 # 10^k, 3 \cdot 10^k$ and $4 \cdot 10^k$. In a sum, the digit shows which of the four numbers was
@@ -187,8 +187,8 @@ show(
 print(ringed[2]["table"])
 
 # %% [markdown]
-# `t.save_html("ring.html")` after the `with` block of `ring` saves this recording as a page on
-# which you can step through it. Use a different file name for each rank.
+# To step through this recording, call `t.save_html("ring.html")` after the `with` block of `ring`.
+# It saves the recording as a page. Use a different file name for each rank.
 
 
 # %%
@@ -260,8 +260,8 @@ check(
 # `numbers` float32 numbers, as an integer. The parts are as equal as possible, and the larger ones
 # come first: 11 numbers make parts of 3, 3, 3 and 2 for four ranks.
 #
-# *Hint:* Use `divmod` to find the sizes of the parts. Both halves together would send the tensor
-# twice. Which two parts are missing?
+# *Hint:* Use `divmod` to find the sizes of the parts. If a rank sent every part in both halves, it
+# would send the tensor twice. Which two parts does it not send?
 
 
 # %% tags=["answer"]
@@ -330,8 +330,8 @@ show(figure, "The busiest rank of the ring never sends more than twice the bytes
 
 # %% [markdown]
 # With more ranks, there are more rounds, but the parts are smaller, and the two effects nearly
-# cancel. No algorithm sends less (Patarasuk and Yuan 2009). In any order, each number must be sent
-# $N - 1$ times to be added up and $N - 1$ times to be copied, and the ring shares this work
+# cancel. No algorithm sends less (Patarasuk and Yuan 2009). Whatever the order, each number must be
+# sent $N - 1$ times to be added up and $N - 1$ times to be copied, and the ring shares this work
 # equally.
 #
 # But the number of rounds, $2 (N - 1)$, grows with $N$. If a message takes a fixed time $\alpha$
@@ -344,7 +344,7 @@ show(figure, "The busiest rank of the ring never sends more than twice the bytes
 # `DistributedDataParallel` collects gradients in **buckets**, and starts an all-reduce as soon as a
 # bucket is full. The backward pass begins with the last layer, whose gradients are complete first.
 # Their messages travel while the processor differentiates the earlier layers. A hook on each layer
-# notes how many all-reduces have started when the layer's backward pass ends.
+# records how many all-reduces have started when the layer's backward pass ends.
 
 
 # %%
@@ -426,9 +426,9 @@ assert (alone - train(batch[:3], False)).abs().max() > 1e-3  # a quarter of the 
 # %% [markdown]
 # ## What goes wrong without equal weights, or without the average
 #
-# You can average the gradients by hand with one line, but two mistakes are common. In the first,
-# the ranks start with different weights. In the second, they add up the gradients and forget to
-# divide by $N$.
+# You can average the gradients yourself in one line of code, but two mistakes are common. In the
+# first, the ranks start with different weights. In the second, they add up the gradients and forget
+# to divide by $N$.
 
 
 # %%
@@ -500,7 +500,7 @@ where(
 # 4 ranks with two rounds instead of six: in round $k$, rank $r$ exchanges its whole tensor with the
 # rank whose number differs in bit $k$ (`dist.get_rank() ^ 2**k`), and both add. Start a
 # `dist.isend` of a copy before `dist.recv`, and `wait()` for it afterwards. Run it with `run_ranks`
-# on the digits above, and draw its messages. How many bytes does a rank send? Above how many
+# on the digits above, and plot its messages. How many bytes does a rank send? Above how many
 # numbers is the ring faster, if a message takes 10 microseconds and a byte takes a nanosecond?
 #
 # ## Three questions

@@ -27,8 +27,8 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## Where the memory goes
 #
-# `mt.memory.track` records what a training step of a small GPT holds. We count the bytes for each
-# parameter of the model, in float32.
+# `mt.memory.track` records what is in memory during a training step of a small GPT in float32. We
+# divide the number of bytes by the number of parameters of the model.
 
 # %%
 model = mt.models.GPT(65, 32, embed_dim=96, num_heads=4, num_layers=pick(4, 2))
@@ -149,8 +149,9 @@ show(
 # ## Who updates what?
 #
 # In stage 1, every parameter has an owner, the rank that keeps its optimizer state and updates it.
-# To give all ranks about the same work, the library assigns whole parameters, the largest first,
-# each to the rank with the fewest numbers so far. This function defines the owner:
+# To give all ranks about the same work, the library assigns whole parameters, starting with the
+# largest. Each one goes to the rank that has the fewest numbers so far. This function defines the
+# owner:
 
 
 # %%
@@ -414,7 +415,7 @@ assert changes["share of rank 0"].min() > 0.0099 > 1.2 * changes["whole state"].
 # %% [markdown]
 # Without its averages, Adam starts again from zero: its first step moves every number by the full
 # learning rate, whatever the size of its gradient. So the loss jumps after a restart, and no error
-# says why.
+# message explains why.
 #
 # The second mistake is about clipping. Clipping limits the norm of the *whole* gradient. If each
 # rank clips its part by the norm of its part, the parts are scaled by different factors.
@@ -424,10 +425,10 @@ assert changes["share of rank 0"].min() > 0.0099 > 1.2 * changes["whole state"].
 #
 # Write `clip_shares(shares, max_norm)`. `shares` is a list of tensors of different lengths, each
 # rank's part of the gradient. Return the list of the clipped parts: if the norm of all parts
-# together is larger than `max_norm`, all are scaled so that it becomes `max_norm`. Otherwise they
-# stay as they are.
+# combined is larger than `max_norm`, all parts are scaled by the same factor, so that this norm
+# becomes `max_norm`. Otherwise they stay as they are.
 #
-# *Hint:* Norms do not add up, but their squares do. So every rank has to send a single number.
+# *Hint:* Norms do not add up, but their squares do. So every rank has to send only a single number.
 
 
 # %% tags=["answer"]

@@ -26,8 +26,9 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## Columns, then rows
 #
-# A feed-forward block multiplies twice, with a GELU in between: $Y = \mathrm{GELU}(X A)\, B$. All
-# ranks have $X$ (token, embed). There are two ways to give each of $N$ ranks a part of a matrix:
+# A feed-forward block multiplies by two matrices, with a GELU in between:
+# $Y = \mathrm{GELU}(X A)\, B$. All ranks have $X$ (token, embed). There are two ways to give each
+# of $N$ ranks a part of a matrix:
 #
 # * **By columns**, $X\,[A_1\; A_2] = [X A_1\;\; X A_2]$. Each rank computes some columns of the
 #   result. This does not need a message.
@@ -91,7 +92,7 @@ show(
 # computed from its columns of `a` and its rows of `b` only. `ranks` divides `hidden`.
 #
 # *Hint:* The columns of rank $k$ are those from $k\,n$ to $(k + 1)\,n - 1$, with $n$ columns for
-# each rank. Which rows of `b` have the same numbers?
+# each rank. Which rows of `b` have the same indices?
 
 
 # %% tags=["answer"]
@@ -131,8 +132,8 @@ check(
 # \frac{dL}{dH_k} = (G B_k^T) \odot \mathrm{GELU}'(H_k), \qquad
 # \frac{dL}{dA_k} = X^T \frac{dL}{dH_k}.$$
 #
-# But $X$ is used $N$ times, once on each rank. The gradient of a value with several uses is the sum
-# of their gradients:
+# But $X$ is used $N$ times, once on each rank. The gradient of a value that is used several times
+# is the sum of the gradients from all uses:
 #
 # $$\frac{dL}{dX} = \sum_k \frac{dL}{dH_k}\, A_k^T.$$
 #
@@ -184,7 +185,7 @@ check(
 
 # %% [markdown]
 # Now we run the block on four real ranks. The arguments `into` and `out_of` name the operations
-# that serve as $f$ and $g$. Later sections replace these operations by other ones.
+# that serve as $f$ and $g$. Later sections replace these operations with others.
 
 
 # %%
@@ -253,9 +254,9 @@ for name, (found, correct) in compare(results).items():
 #
 # ## Attention is already split into heads
 #
-# Attention can be cut by columns and rows, too. The columns of the query, key and value matrices
-# belong to heads, and each head is computed without the others. The output projection is linear in
-# the concatenated contexts $c_h$ of the heads:
+# Attention can be cut by columns and rows, too. Each column of the query, key and value matrices
+# belongs to one head, and each head is computed independently of the others. The output projection
+# is linear in the concatenated contexts $c_h$ of the heads:
 #
 # $$[c_1 \dots c_H]\, O = \sum_h c_h\, O_h .$$
 #
@@ -284,13 +285,14 @@ assert difference.abs().max() < 1e-12
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the heads of a rank in a joint matrix
 #
-# Many models store query, key and value projections as one matrix of shape (3 * embed, in). Its
-# rows are first all queries (head 0, head 1, ...), then all keys, then all values. Write
-# `qkv_part(weight, rank, ranks)`: the matrix of shape (3 * embed / ranks, in) that computes the
-# queries, keys and values of this rank's heads, in the same order. `ranks` divides the heads.
+# Many models store query, key and value projections as one matrix of shape (3 * embed, in). The
+# first rows compute all queries (head 0, head 1, ...), the next rows all keys, and the last rows
+# all values. Write `qkv_part(weight, rank, ranks)`: the matrix of shape (3 * embed / ranks, in)
+# that computes the queries, keys and values of this rank's heads, in the same order. `ranks`
+# divides the heads.
 #
-# *Hint:* With 3 ranks, rank 0 does not need the first third of the rows. Give the matrix an axis
-# for query, key and value, and one for the ranks.
+# *Hint:* With 3 ranks, the part of rank 0 is not the first third of the rows. Give the matrix an
+# axis for query, key and value, and one for the ranks.
 
 
 # %% tags=["answer"]
@@ -321,8 +323,8 @@ check(
 # `tensor_parallel(model)` replaces the attention layers and feed-forward blocks of a model. Each
 # has one $f$ and one $g$, so a block of two layers has **four all-reduces** in a training step, two
 # forward and two backward. Each one carries a tensor of shape (batch, token, embed), which is
-# $B\,T\,E$ numbers. Embeddings, norms and the output layer are not split, and compute the same on
-# every rank.
+# $B\,T\,E$ numbers. Embeddings, norms and the output layer are not split: every rank computes all
+# of them.
 
 
 # %%
@@ -369,9 +371,10 @@ for ranks, row in found.items():
 #
 # Data parallel training (lesson 50) also needs an all-reduce: one over all gradients, $12\,E^2$
 # numbers for a block. Tensor parallelism needs $4\,B\,T\,E$ numbers. The ratio is $B\,T / (3 E)$:
-# with more than $3 E$ tokens in a batch, splitting the matrices sends more. And its messages cannot
-# hide behind other work, because the next layer needs the sum. So tensor parallelism is used within
-# one machine, whose GPUs have fast connections, and only for models that do not fit on one GPU.
+# with more than $3 E$ tokens in a batch, tensor parallelism sends more. Its messages also cannot be
+# hidden behind other work, because the next layer needs the sum. So tensor parallelism is used
+# within one machine, whose GPUs have fast connections, and only for models that do not fit on one
+# GPU.
 
 # %% tags=["plot"]
 figure = new_figure(6.5, 3.2)
@@ -449,7 +452,8 @@ where(
 # logits, so that each rank has a part of the vocabulary, and compute the cross-entropy without
 # collecting the logits: all-reduce the maximum of each token (`dist.ReduceOp.MAX`), the sum of the
 # exponentials, and the logit of the target, which only one rank has. How many numbers does this
-# send, compared with all logits? Test it with `run_ranks` against `F.cross_entropy`, to 1e-12.
+# send, compared with sending all logits? Test it with `run_ranks` against `F.cross_entropy`, to
+# 1e-12.
 #
 # ## Three questions
 #

@@ -64,12 +64,12 @@ for tokens in (8_192, 131_072, 1_048_576):
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: merge two contexts
 #
-# Write `merge(context1, log1, context2, log2)`. Each part has seen different keys. Its context
-# $o / l$ has shape (query, dim), and its $L = m + \log l$ has shape (query, 1). Return the context
-# and $L$ over the keys of both parts. It must also work where $e^L$ overflows, and where one part
-# has not seen any key: then its $L$ is $-\infty$.
+# Write `merge(context1, log1, context2, log2)`. The two parts come from different keys. Each
+# context $o / l$ has shape (query, dim), and each $L = m + \log l$ has shape (query, 1). Return the
+# context and $L$ over the keys of both parts. It must also work where $e^L$ overflows, and where
+# one part has not seen any key: then its $L$ is $-\infty$.
 #
-# *Hint:* The context of both is a mean of the two contexts, with the weights $e^{L_1}$ and
+# *Hint:* The merged context is a mean of the two contexts, with the weights $e^{L_1}$ and
 # $e^{L_2}$. To avoid overflow, subtract the larger of $L_1$ and $L_2$ from both before you compute
 # the exponentials.
 
@@ -155,8 +155,8 @@ def ring_forward(query, key, value, positions, causal):
 
 # %% [markdown]
 # `run_ranks` runs a function in several processes, which exchange messages by MPI. To make the
-# messages readable, the keys of eight tokens are 0 to 7, and their values are 100 to 107. (Each
-# process gets whole arrays, for brevity, and uses only its own rows.)
+# messages readable, the keys of eight tokens are 0 to 7, and their values are 100 to 107. (For
+# brevity, each process gets the whole arrays, but uses only its own rows.)
 
 # %%
 tokens, ranks = 8, 4
@@ -310,9 +310,9 @@ check(
 )
 
 # %% [markdown]
-# Does the order change the result? We let four ranks attend in both orders, with and without a
-# mask, and compare with one process. The library's `split_sequence` selects a rank's tokens. (Our
-# `ring_forward` only masks the hidden squares. The library skips them.)
+# Does the order change the result? Four ranks compute attention in both orders, with and without a
+# mask, and we compare the results with those of one process. The library's `split_sequence` selects
+# a rank's tokens. (Our `ring_forward` only masks the hidden squares. The library skips them.)
 
 # %%
 length = pick(512, 128)
@@ -350,8 +350,8 @@ for number, (order, causal) in enumerate((o, c) for o in positions for c in (Fal
 # $$ds_{ij} = p_{ij}\, (g_i \cdot v_j - a_i).$$
 #
 # $L_i$, $a_i$ and $g_i$ belong to query $i$, and are on the same rank as the query. So while a rank
-# holds key and value $j$, it can compute $ds_{ij}$ for its own queries. Let $q_i$ contain the
-# scale, so that $s_{ij} = q_i \cdot k_j$. The gradient of a query is
+# holds key and value $j$, it can compute $ds_{ij}$ for its own queries. Let $q_i$ already include
+# the scale, so that $s_{ij} = q_i \cdot k_j$. The gradient of a query is
 #
 # $$dq_i = \sum_j ds_{ij}\, k_j.$$
 #
@@ -369,10 +369,11 @@ for number, (order, causal) in enumerate((o, c) for o in positions for c in (Fal
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: one visit
 #
-# Write `visit(q, log_sum, g, a, block, carried)`. The rank's queries `q` (query, dim) contain the
-# scale. `log_sum` and `a`, both of shape (query, 1), are $L_i$ and $a_i$, and `g` (query, dim) is
-# the gradient of the context. `block` (2, key, dim) has the keys and the values, and `carried`, of
-# the same shape, has the sum from the previous ranks. Return the sum after this visit.
+# Write `visit(q, log_sum, g, a, block, carried)`. The rank's queries `q` (query, dim) already
+# include the scale. `log_sum` and `a`, both of shape (query, 1), are $L_i$ and $a_i$, and `g`
+# (query, dim) is the gradient of the context. `block` (2, key, dim) contains the keys and the
+# values, and `carried`, of the same shape, is the sum from the previous ranks. Return the sum after
+# this visit.
 #
 # *Hint:* Compute the tile $p$ of shape (query, key) first, then $ds$. Both formulas above are
 # products with a transposed tile. `mt.stack` puts two tensors into one.
@@ -508,10 +509,10 @@ for ranks, run in runs.items():
 # ## When do the messages take no extra time?
 #
 # A rank can compute with one block while it sends this block to the next rank and receives another
-# one. For this, the library starts to send before it computes. The messages take no extra time if
-# computing takes longer than sending. For $c$ queries and $c$ keys with $d$ numbers, the products
-# $q k^T$ and $p v$ take $2 c^2 d$ operations each. The block has $2 c d$ numbers of $b$ bytes. With
-# $F$ operations and $B$ bytes per second, the condition is
+# one. To make this possible, the library starts sending before it computes. The messages take no
+# extra time if computing takes longer than sending. For $c$ queries and $c$ keys with $d$ numbers,
+# the products $q k^T$ and $p v$ take $2 c^2 d$ operations each. The block has $2 c d$ numbers of
+# $b$ bytes. If a rank computes $F$ operations and sends $B$ bytes per second, the condition is
 #
 # $$\frac{4 c^2 d}{F} \ge \frac{2 c d\, b}{B} \quad\Longleftrightarrow\quad
 #   c \ge \frac{b}{2} \cdot \frac{F}{B}.$$

@@ -2,7 +2,7 @@
 # # Pipelines: the layers of one model on several machines
 #
 # A model does not fit on one machine, so each machine gets some of its layers. But a layer needs
-# the output of the layer before it, and in the backward pass the gradient from the layer after it.
+# the output of the layer before it and, in the backward pass, the gradient from the layer after it.
 # So the machines wait for each other. How much of the time do they wait, and how can they wait
 # less?
 #
@@ -28,7 +28,7 @@ mt.manual_seed(0)
 # ## One batch, one machine at a time
 #
 # Cut the layers into $N$ **stages**, and put each stage on its own rank. Stage $s$ sends its output
-# to stage $s + 1$, and later receives the gradient of this output from there. Suppose that each
+# to stage $s + 1$, and later receives the gradient of this output in return. Suppose that each
 # forward and each backward pass of a stage takes one time slot. Then only one stage works at a
 # time:
 
@@ -116,8 +116,8 @@ show(
 # The loss is a mean over the batch, $L = \frac1M \sum_m L_m$ for equal micro-batches. So the
 # gradient is the mean of the micro-batches' gradients. The last stage backpropagates $L_m / M$, and
 # in each stage `backward()` adds up the gradients of the micro-batches, as it always does. Here are
-# three stages on three ranks, with a layer of two features each, and two micro-batches of one
-# example.
+# three stages on three ranks. Each stage has one layer of two features. There are two micro-batches
+# of one example each.
 
 
 # %%
@@ -156,8 +156,8 @@ show(
         run.messages, 3, label=lambda m: names.get(id(m), "shape"),
         title="GPipe: 3 stages, 2 micro-batches",
     ),
-    "Outputs go to the next stage, that of micro-batch 0 before that of 1. Gradients come back in "
-    "the reverse order.",
+    "Outputs go to the next stage, first those of micro-batch 0, then those of micro-batch 1. "
+    "Gradients come back in the reverse order.",
 )  # fmt: skip
 
 # %% [markdown]
@@ -183,9 +183,9 @@ for micro_batches in (4, 1):
 # %% [markdown]
 # ## Memory: how long does a stage keep its activations?
 #
-# A stage can forget the activations of a micro-batch after its backward pass. In GPipe, the first
-# backward pass comes after the last forward pass, so a stage keeps the activations of all $M$
-# micro-batches. We measure it, with micro-batches of four examples.
+# A stage can free the activations of a micro-batch after the micro-batch's backward pass. In GPipe,
+# the first backward pass comes after the last forward pass, so a stage keeps the activations of all
+# $M$ micro-batches. We measure this memory with micro-batches of four examples.
 
 
 # %%
@@ -230,8 +230,9 @@ for found in run:
 #
 # Stage $s - 1$ computes micro-batch $m$ at least one slot earlier, so the input has arrived by
 # then. (PipeDream itself does not wait for all micro-batches before an update, so different
-# micro-batches use different versions of the weights. We draw the variant that updates after $M$
-# micro-batches, as Megatron-LM does: Narayanan et al. 2021, arXiv:2104.04473, section 2.2.1.)
+# micro-batches use different versions of the weights. The schedule below is the variant that
+# updates after $M$ micro-batches, as Megatron-LM does: Narayanan et al. 2021, arXiv:2104.04473,
+# section 2.2.1.)
 
 
 # %%
@@ -324,9 +325,10 @@ for micro_batches in (1, 2, 4, 8, 32):
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: when is it finished?
 #
-# Write `finish_times(times, micro_batches)`. `times` of shape (stage,) has the time that a stage
-# takes for one micro-batch. Return a tensor of shape (stage, micro-batch) with the times at which a
-# stage finishes a micro-batch. The first one starts at time 0, and messages take no time.
+# Write `finish_times(times, micro_batches)`. `times` has shape (stage,): the time that each stage
+# takes for one micro-batch. Return a tensor of shape (stage, micro-batch) with the time at which
+# each stage finishes each micro-batch. The first micro-batch starts at time 0, and messages take no
+# time.
 #
 # *Hint:* A stage starts a micro-batch when two things have happened: the previous stage has
 # finished it, and the stage itself has finished the previous micro-batch. Fill a list of rows, row
@@ -478,8 +480,8 @@ with fails(mt.errors.CommunicationError):
 # ## Five ways to split the work
 #
 # Lessons 50 to 54 have split the batch, the state of the optimizer, the matrices, the sequence and
-# the layers. Finally, each of the five ways trains the same GPT for two steps on four ranks, with
-# `count_messages` around the second step. The loss must be the same for all of them.
+# the layers. Finally, we train the same GPT in each of the five ways for two steps on four ranks,
+# with `count_messages` around the second step. The loss must be the same for all of them.
 
 
 # %%
@@ -559,11 +561,11 @@ print("losses of the second step", tables[:, :, 0].mean(0).round(5))
 # %% [markdown]
 # Each way divides something different. Sharding divides the state of the optimizer. Tensor
 # parallelism and the pipeline divide the parameters, too. Sequence parallelism divides neither, but
-# it is the only one that divides the activations of a *single* sequence by tokens. (Data
-# parallelism has a quarter of the activations here because it has a quarter of the batch.)
+# it is the only one that divides the activations of a *single* sequence by tokens. (In data
+# parallelism, a rank has a quarter of the activations here because it has a quarter of the batch.)
 #
-# The numbers of bytes follow from sizes. With $P$ parameters, $L$ blocks, $B$ sequences of $T$
-# tokens, embedding size $E$ and 4 bytes in a number, a rank sends
+# The numbers of bytes follow from the sizes of the model and the batch. With $P$ parameters, $L$
+# blocks, $B$ sequences of $T$ tokens, embedding size $E$ and 4 bytes in a number, a rank sends
 #
 # * data: the gradients, $2 \frac{N-1}{N} P$ numbers,
 # * sharded: the same, and half as many numbers again for the parameters,
