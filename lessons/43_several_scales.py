@@ -86,8 +86,8 @@ check(
 # ## Your turn: pooling attention with residual pooling
 #
 # Write `pooling_attention(query, key, value, pool_q, pool_kv)` for one head. The three inputs have
-# shape (token, dim). `pool_q` and `pool_kv` are functions that pool such tokens. Return the
-# attention of the pooled queries to the pooled keys and values, plus the pooled queries.
+# shape (token, dim). `pool_q` and `pool_kv` are functions that pool such tokens. Let the pooled
+# queries attend to the pooled keys and values. Return the sum of the result and the pooled queries.
 #
 # *Hint:* Call `pool_kv` for the keys and for the values. The scores are divided by $\sqrt d$, where
 # $d$ is the width of a token.

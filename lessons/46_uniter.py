@@ -221,7 +221,7 @@ assert (plan.argmax(1) == mt.tensor([1, 0, 2])).all()
 # costs, too. Must we backpropagate through all the iterations that compute it? No: the plan is
 # optimal, so a small change of the plan does not change the sum to first order. What remains is
 # $\partial D / \partial c_{ij} = T_{ij}$, so we can treat the plan as a constant. We check this
-# with finite differences of $D$, for which we compute the plan anew at each point.
+# with finite differences of $D$, for which we compute the plan again at each point.
 
 # %%
 rng = np.random.default_rng(3)

@@ -71,25 +71,25 @@ class ConstantPad1d(_Pad):
 
 
 class ConstantPad2d(ConstantPad1d):
-    """Pad images with a constant by (left, right, top, bottom), or by one number on all sides."""
+    """Pad images with a constant: (left, right, top, bottom), or the same amount on all sides."""
 
     axes = 2
 
 
 class ConstantPad3d(ConstantPad1d):
-    """Pad volumes with a constant by (left, right, top, bottom, front, back), or one number."""
+    """Pad volumes with a constant: (left, right, top, bottom, front, back), or one amount."""
 
     axes = 3
 
 
 class ZeroPad1d(_Pad):
-    """Pad sequences with zeros by (left, right), or by one number on both sides."""
+    """Pad sequences with zeros: (left, right), or the same amount on both sides."""
 
     axes, mode = 1, "constant"
 
 
 class ZeroPad2d(ZeroPad1d):
-    """Pad images with zeros by (left, right, top, bottom), or by one number on all sides.
+    """Pad images with zeros: (left, right, top, bottom), or the same amount on all sides.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class ZeroPad2d(ZeroPad1d):
 
 
 class ZeroPad3d(ZeroPad1d):
-    """Pad volumes with zeros by (left, right, top, bottom, front, back), or by one number."""
+    """Pad volumes with zeros: (left, right, top, bottom, front, back), or one amount."""
 
     axes = 3
 
