@@ -10,7 +10,7 @@ from functools import partial
 from itertools import accumulate
 
 from ...autograd.engine import add_accumulate_hook
-from ...autograd.function import Leaf
+from ...autograd.leaf_order import number_early
 from ...backend import array_module, device_of
 from ...distributed import ReduceOp, all_reduce, get_world_size
 from ...errors import ArgumentError, GraphError
@@ -60,11 +60,8 @@ class GradientReducer:
     def prepare(self, outputs):
         """Prepare for the backward pass from some output tensors.
 
-        The engine processes the nodes of the graph in order of decreasing number. A leaf gets its
-        number when it is created, before the forward pass. The engine would therefore process all
-        leaves last, when no computation is left to overlap with sending. To avoid this, each leaf
-        gets a new number, just below the numbers of the nodes that use it. The engine then
-        processes the leaf as soon as its gradient is complete.
+        After `number_early`, the engine processes each leaf as soon as its gradient is complete,
+        when there is still computation to overlap with sending.
 
         Parameters
         ----------
@@ -80,18 +77,9 @@ class GradientReducer:
             missing = set(range(len(self.names))) - self._arrived
             raise self._not_used(missing, "the last backward pass did not reach")
         self._attach()
-        roots = [t._current_edge()[0] for t in outputs if t.requires_grad]
-        if not roots:
+        if not any(t.requires_grad for t in outputs):
             return
-        smallest = _smallest_users(roots)
-        share = 1.0 / (len(self._leaves) + 1)
-        unused = set()
-        for i, leaf in enumerate(self._leaves):
-            user = smallest.get(leaf)
-            if user is None:
-                unused.add(i)
-            elif not (self._numbered and leaf.number < user):  # an earlier forward pass uses it
-                leaf.number = user - 1 + (i + 1) * share  # the last parameter first
+        unused = number_early(outputs, self._leaves, keep=self._numbered)
         if unused and not self.find_unused:
             raise self._not_used(unused, "the forward pass did not use")
         self._unused = self._unused & unused if self._numbered else unused
@@ -233,18 +221,3 @@ def _buckets(parameters, most):
 
 def _starts(sizes):
     return [0, *accumulate(sizes)][: len(sizes)]
-
-
-def _smallest_users(roots):
-    """Map each leaf of the graph below `roots` to the smallest number of a node that uses it."""
-    found = {node: node.number for node in roots if isinstance(node, Leaf)}
-    waiting, seen = list(roots), set(roots)
-    while waiting:
-        user = waiting.pop()
-        for used in [edge[0] for edge in user.edges if edge is not None]:
-            if isinstance(used, Leaf):
-                found[used] = min(found.get(used, math.inf), user.number)
-            elif used not in seen:
-                seen.add(used)
-                waiting.append(used)
-    return found
