@@ -17,6 +17,8 @@ from minitorch_attn.nn.utils import (
     vector_to_parameters,
 )
 
+LONG = 1 << 19
+
 
 @pytest.fixture
 def parameters(make, rng, device):
@@ -68,6 +70,18 @@ def test_a_norm_that_is_not_finite_can_be_refused(parameters, device, bad):
     with pytest.raises(NumericError, match="norm of"):
         clip_grad_norm_(parameters, 1.0, error_if_nonfinite=True)
     np.testing.assert_array_equal(flat(parameters), before)
+
+
+@pytest.mark.parametrize("sizes", [(LONG,), (1, LONG), (LONG, 0, 3), (LONG // 2 + 1,) * 3])
+def test_many_numbers_are_clipped_in_threads(sizes, rng):
+    grads = [rng.normal(size=size) for size in sizes]
+    leaves = [mt.zeros(size, dtype=mt.float64).requires_grad_() for size in sizes]
+    for leaf, grad in zip(leaves, grads, strict=True):
+        leaf.grad = mt.tensor(grad)
+    norm = np.sqrt(sum((grad**2).sum() for grad in grads))
+    assert clip_grad_norm_(leaves, 2.0).item() == pytest.approx(norm, rel=1e-13)
+    for leaf, grad in zip(leaves, grads, strict=True):
+        np.testing.assert_allclose(leaf.grad.numpy(), grad * 2.0 / (norm + 1e-6), rtol=1e-12)
 
 
 def test_clipping_by_a_known_norm(parameters):

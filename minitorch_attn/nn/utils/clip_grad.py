@@ -1,15 +1,19 @@
 """Gradient clipping: `clip_grad_norm_` and its two parts, and `clip_grad_value_`."""
 
 import math
+from functools import partial
 
 from ...backend import array_module, as_array
 from ...backend.kernel_table import with_kernel
+from ...backend.threads import shares, threads_for, together
 from ...errors import DTypeError, NumericError
 from ...named_errors import names_arguments
 from ...ops.plumbing.operands import at_least_zero
 from ...tensor import Tensor, tensor, wrap
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+
+_SMALL = 1 << 18  # a pass over fewer numbers takes less time than starting a thread
 
 
 def _gradients(parameters, where):
@@ -67,14 +71,32 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False):
 @with_kernel
 def square_root_of_sum_of_squares(arrays):
     """Return the norm of several concatenated 1-D arrays, as a 0-d array or scalar."""
-    return array_module(arrays[0]).sqrt(sum(array_module(a).dot(a, a) for a in arrays))
+    xp = array_module(arrays[0])
+
+    def squares(some):
+        return [xp.dot(array, array) for array in some]
+
+    parts = shares([array.size for array in arrays], _threads_for(arrays))
+    found = together([partial(squares, arrays[part]) for part in parts])
+    return xp.sqrt(sum(square for some in found for square in some))
+
+
+def _threads_for(arrays):
+    """Return the number of threads for one pass over all arrays."""
+    large = sum(array.size for array in arrays) > _SMALL
+    return threads_for(arrays[0]) if large else 1
 
 
 @with_kernel
 def scale_all(arrays, factor):
     """Multiply arrays in place by `factor`, a 0-d array or scalar."""
-    for array in arrays:
-        array *= factor.astype(array.dtype)
+
+    def scale(some):
+        for array in some:
+            array *= factor.astype(array.dtype)
+
+    parts = shares([array.size for array in arrays], _threads_for(arrays))
+    together([partial(scale, arrays[part]) for part in parts])
 
 
 def _largest(xp, values):
