@@ -8,7 +8,7 @@ operations on 12 MB arrays, keeping the memory more than halves the time.
 import ctypes
 import os
 
-__all__ = ["keep_memory"]
+__all__ = ["keep_memory", "release_memory"]
 
 # mallopt parameters of glibc, from malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
@@ -46,6 +46,17 @@ def keep_memory(keep=True):
         settings = [(parameter, _DEFAULT) for parameter, _ in settings]
     outcomes = [mallopt(parameter, value) for parameter, value in settings]
     return all(outcome == 1 for outcome in outcomes)
+
+
+def release_memory():
+    """Return free memory to the operating system once, for example before the process is forked.
+
+    Returns
+    -------
+    bool
+        Whether memory was returned. False without glibc.
+    """
+    return _is_glibc() and ctypes.CDLL(None).malloc_trim(0) == 1
 
 
 def _is_glibc():

@@ -150,7 +150,7 @@ class DataParallel(Module):
         most = min(threads_for(array) for array in arrays)
         if self.threads is not None and most > 1:
             most = self.threads
-        if most < 2 or any(_needs_one_call(layer) for layer in self.module.modules()):
+        if most < 2 or any(needs_one_call(layer) for layer in self.module.modules()):
             return 1
         return min(most, *batch_sizes(batch, self.dim))
 
@@ -160,10 +160,10 @@ class DataParallel(Module):
         return ", ".join(f"{name}={value}" for name, value in settings.items() if value)
 
 
-def check_threads(name, threads):
+def check_threads(name, threads, argument="threads"):
     """Raise an error unless `threads` is a positive number, or None."""
     if threads is not None and (not isinstance(threads, int) or threads < 1):
-        raise ArgumentError(f"{name}: threads must be at least 1", got=f"{threads!r}")
+        raise ArgumentError(f"{name}: {argument} must be at least 1", got=f"{threads!r}")
 
 
 def refuse_batch_statistics(name, module):
@@ -184,7 +184,7 @@ def _uses_batch(layer):
     return isinstance(layer, _BatchNorm)
 
 
-def _needs_one_call(layer):
+def needs_one_call(layer):
     """Return True if a layer has hooks, or changes its parameters in the forward pass."""
     return (
         layer._hooks is not None

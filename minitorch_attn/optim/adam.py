@@ -92,6 +92,9 @@ class Adam(Optimizer):
         names = ("exp_avg", "exp_avg_sq")
         return (*names, "max_exp_avg_sq") if group["amsgrad"] else names
 
+    def overwrites_gradient(self, group):
+        return group["maximize"] or (group["weight_decay"] and not self.decoupled)
+
     def update(self, group, step, value, grad, *state_and_scratch):
         m, v, *largest, work, _ = state_and_scratch
         xp = array_module(value)

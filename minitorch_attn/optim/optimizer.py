@@ -152,6 +152,10 @@ class Optimizer(NamedErrors):
         """Return the names of the state buffers of this group."""
         raise MissingMethodError(f"{type(self).__name__} does not define names_of_state")
 
+    def overwrites_gradient(self, group):
+        """Return False if `update` does not change its argument `grad`, which saves a copy."""
+        return True
+
     def state_shapes(self, shape):
         """Return the shapes that a state entry of a parameter of this shape may have."""
         return (shape,)
@@ -228,7 +232,7 @@ class Optimizer(NamedErrors):
     def _update(self, group, buffer, names, blocks):
         if device_of(buffer.values).type != "cpu":
             blocks = self._update_by_kernel(group, buffer, names, blocks)
-        for step, *parts in buffer.parts(blocks, names):
+        for step, *parts in buffer.parts(blocks, names, self.overwrites_gradient(group)):
             refuse(f"updates parameters by {type(self).__name__}, which does not have a kernel")
             self.update(group, step, *parts)
 

@@ -7,11 +7,12 @@ import numpy as np
 
 from ..autograd import no_grad
 from ..backend import get_rng_state, set_rng_state
-from ..errors import CheckpointError, MiniTorchError, NumericError
+from ..errors import ArgumentError, CheckpointError, MiniTorchError, NumericError
 from ..named_errors import names_arguments
 from ..nn.utils import clip_grad_norm_
 from ..schema import ANY, COUNT, NON_NEGATIVE, NUMBER, check, list_of, map_of, record
 from .parallel import ThreadSplit
+from .process_split import ProcessSplit
 
 __all__ = ["Loop", "mean_loss"]
 
@@ -52,6 +53,9 @@ class Loop:
         Additional plain values for every checkpoint, such as the configuration and the vocabulary.
     threads : int, default 1
         Number of threads among which each batch is split; see `ThreadSplit`.
+    processes : int, default 1
+        Number of processes among which each batch is split; see `ProcessSplit`. It replaces
+        `threads`.
     count : callable, optional
         Function `count(batch)` that returns the number of examples that the loss averages over.
         Default: the size of the first axis.
@@ -69,12 +73,12 @@ class Loop:
     def __init__(
         self, model, optimizer, batches, loss_function, *, scheduler=None, max_norm=None,
         evaluate=None, log_every=10, evaluate_every=250, save_every=250, run=None, on_log=(),
-        on_step=(), extra=None, threads=1, count=None,
+        on_step=(), extra=None, threads=1, processes=1, count=None,
     ):  # fmt: skip
         self.model = model
         self.optimizer = optimizer
         self.batches = batches
-        self.backward = ThreadSplit(model, loss_function, threads, count)
+        self.backward = _split(model, loss_function, threads, processes, count)
         self.scheduler = scheduler
         self.max_norm = math.inf if max_norm is None else max_norm
         self.evaluate = evaluate
@@ -288,6 +292,19 @@ class Loop:
         checkpoints.set_aside(after=step)
         self.run.cut_metrics(after=step if step else -1)  # step 0 will be evaluated again
         return step
+
+
+def _split(model, loss_function, threads, processes, count):
+    """Return the function that runs the backward pass of a batch, in threads or processes."""
+    if processes == 1:
+        return ThreadSplit(model, loss_function, threads, count)
+    if threads != 1:
+        raise ArgumentError(
+            "Loop: threads and processes cannot be combined",
+            got=f"threads={threads}, processes={processes}",
+            hint="leave one of them out",
+        )
+    return ProcessSplit(model, loss_function, processes, count)
 
 
 def _is_time(step, interval):

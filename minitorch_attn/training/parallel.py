@@ -11,7 +11,7 @@ from ..named_errors import NamedErrors
 from ..nn.batch_parts import batch_sizes, split_batch
 from ..nn.data_parallel import check_threads, refuse_batch_statistics
 
-__all__ = ["ThreadSplit"]
+__all__ = ["ThreadSplit", "first_size", "mean_of_parts"]
 
 
 class ThreadSplit(NamedErrors):
@@ -58,7 +58,7 @@ class ThreadSplit(NamedErrors):
         if threads > 1:
             refuse_batch_statistics("ThreadSplit", model)
         self.model, self.loss_function = model, loss_function
-        self.threads, self.count = threads, count or _first_size
+        self.threads, self.count = threads, count or first_size
 
     def __call__(self, batch):
         """Add the gradient of the loss on `batch` to the `.grad` of the model's parameters.
@@ -77,16 +77,17 @@ class ThreadSplit(NamedErrors):
             loss = self.loss_function(self.model, batch)
         else:
             losses = in_parallel([partial(self.loss_function, self.model, part) for part in parts])
-            loss = _mean(losses, [self.count(part) for part in parts])
+            loss = mean_of_parts(losses, [self.count(part) for part in parts])
         loss.backward()
         return loss.detach()
 
 
-def _mean(losses, counts):
+def mean_of_parts(losses, counts):
     """Return sum_k (n_k / n) loss_k."""
     total = max(sum(counts), 1)
     return sum(loss * (count / total) for loss, count in zip(losses, counts, strict=True))
 
 
-def _first_size(batch):
+def first_size(batch):
+    """Return the number of examples of a batch."""
     return batch_sizes(batch)[0]

@@ -61,10 +61,10 @@ def wait_for_all():
 class WorkerLoop(Loop):
     """Training loop of one worker. Worker 0 evaluates, logs and saves; the others wait for it.
 
-    Arguments and attributes are the same as for `Loop`, but `threads` is always 1. `stop_requested`
-    becomes True on all workers after the same step. Every worker has the full `model`. If a split
-    trains a separate set of weights, `model` is up to date only on worker 0, and only during
-    evaluations, in checkpoints and after `train`.
+    Arguments and attributes are the same as for `Loop`, but `threads` and `processes` are always 1.
+    `stop_requested` becomes True on all workers after the same step. Every worker has the full
+    `model`. If a split trains a separate set of weights, `model` is up to date only on worker 0,
+    and only during evaluations, in checkpoints and after `train`.
 
     Parameters
     ----------
@@ -73,9 +73,15 @@ class WorkerLoop(Loop):
     """
 
     def __init__(
-        self, model, optimizer, batches, loss_function, *, threads=1, count=None, split="data",
-        **more,
+        self, model, optimizer, batches, loss_function, *, threads=1, processes=1, count=None,
+        split="data", **more,
     ):  # fmt: skip
+        if processes != 1:
+            raise ArgumentError(
+                "WorkerLoop: processes must be 1: each worker uses one process",
+                got=f"processes={processes}",
+                hint="start more workers",
+            )
         if threads > 1:
             raise ArgumentError(
                 "--workers and --threads cannot be combined: each worker uses one thread",

@@ -8,6 +8,7 @@ import pytest
 import minitorch_attn as mt
 from minitorch_attn import optim
 from minitorch_attn.backend import forbid_sync
+from minitorch_attn.backend.shared_memory import is_shared, shared_arrays
 from minitorch_attn.errors import CheckpointError, DTypeError
 from minitorch_attn.optim import (
     SGD,
@@ -20,7 +21,7 @@ from minitorch_attn.optim import (
     RAdam,
     RMSprop,
 )
-from minitorch_attn.optim.flat_buffer import BLOCK
+from minitorch_attn.optim.flat_buffer import BLOCK, LARGE
 
 SHAPES = [(3, 5), (7,), (), (0, 2), (2, 3, 1)]  # and one without elements
 STEPS = 6
@@ -234,6 +235,50 @@ def test_long_parameters_are_updated_in_every_block(rng, device):
     grads = [rng.standard_normal(v.shape) for v in values]
     put_grads(params, grads, device)
     Adam(params, lr=0.1).step()
+    for v, g, p in zip(values, grads, params, strict=True):
+        np.testing.assert_allclose(p.numpy(), adam(v, [g], lr=0.1), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("cls", [Adam, AdamW])
+@pytest.mark.parametrize(
+    "options", [{}, {"maximize": True}, {"weight_decay": 0.3, "amsgrad": True}]
+)
+def test_adam_leaves_gradients_unchanged(cls, options, rng, device):
+    """Without a copy, in blocks inside one parameter, and with one, across parameters."""
+    _, params = parameters(rng, device, shapes=[(2 * BLOCK + 1,), (3,), (0,), (BLOCK,)])
+    grads = [rng.standard_normal(tuple(p.shape)) for p in params]
+    put_grads(params, grads, device)
+    optimizer = cls(params, lr=0.1, **options)
+    for _ in range(2):
+        optimizer.step()
+    for p, g in zip(params, grads, strict=True):
+        np.testing.assert_array_equal(p.grad.numpy(), g)
+
+
+def test_buffers_of_a_large_group_have_larger_blocks(rng):
+    values, params = parameters(rng, None, shapes=[(LARGE + 5,)])
+    put_grads(params, grads := [rng.standard_normal(LARGE + 5)], None)
+    optimizer = Adam(params, lr=0.1)
+    optimizer.step()
+    (buffer,) = optimizer._buffers[0]
+    assert len(buffer.blocks([(1, 0, buffer.size)])) == LARGE // (2 * BLOCK) + 1
+    np.testing.assert_allclose(
+        params[0].numpy(), adam(values[0], grads, lr=0.1), rtol=1e-12, atol=1e-13
+    )
+
+
+def test_parameters_in_shared_memory_stay_there(rng):
+    """So do the averages: a forked process would otherwise keep a copy of them."""
+    values, params = parameters(rng, None, shapes=[(3, 5), (7,)])
+    (memory,) = shared_arrays([((3, 5), "float64")])
+    memory[...] = params[0].array
+    params[0].array = memory
+    grads = [rng.standard_normal(value.shape) for value in values]
+    put_grads(params, grads, None)
+    optimizer = Adam(params, lr=0.1)
+    optimizer.step()
+    averages = [optimizer.state[p]["exp_avg"].array for p in params]
+    assert all(map(is_shared, [p.array for p in params] + averages))
     for v, g, p in zip(values, grads, params, strict=True):
         np.testing.assert_allclose(p.numpy(), adam(v, [g], lr=0.1), rtol=1e-12, atol=1e-13)
 

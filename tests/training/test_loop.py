@@ -11,7 +11,7 @@ import pytest
 
 import minitorch_attn as mt
 from minitorch_attn import optim
-from minitorch_attn.errors import CheckpointError, NumericError
+from minitorch_attn.errors import ArgumentError, CheckpointError, NumericError
 from minitorch_attn.training import Loop, RunFolder, mean_loss
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -225,3 +225,18 @@ def test_killed_at_random_moments_it_ends_as_if_never_interrupted(tmp_path, rng)
     assert kills >= 2
     name = "metrics.jsonl"
     assert (killed.path / name).read_bytes() == (whole.path / name).read_bytes()
+
+
+def test_processes_train_as_threads_do(tmp_path):
+    folders = [RunFolder.create(tmp_path / name, {}) for name in ("threads", "processes")]
+    for folder in folders:
+        make_loop(folder, **{folder.path.name: 2}).train(12)
+    first, second = (folder.checkpoints.load()[1]["model"] for folder in folders)
+    for name, value in first.items():
+        assert value.numpy().tobytes() == second[name].numpy().tobytes()
+
+
+@pytest.mark.parametrize("threads, processes", [(2, 2), (0, 2), (1, 0)])
+def test_an_invalid_number_of_processes_is_refused(threads, processes):
+    with pytest.raises(ArgumentError, match="processes"):
+        make_loop(threads=threads, processes=processes)

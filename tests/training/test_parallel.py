@@ -1,4 +1,4 @@
-"""A batch split over threads gives the gradient of the whole batch, always the same."""
+"""A batch split over threads or processes gives the gradient of the whole batch."""
 
 import threading
 
@@ -9,9 +9,14 @@ import minitorch_attn as mt
 from minitorch_attn.backend.blas import blas_threads, limited_blas_threads
 from minitorch_attn.errors import ArgumentError, GraphError
 from minitorch_attn.models import GPT
-from minitorch_attn.training.parallel import ThreadSplit
+from minitorch_attn.training import ProcessSplit, ThreadSplit
 
 BATCH, TOKENS, VOCABULARY = 7, 5, 11
+
+
+@pytest.fixture(params=[ThreadSplit, ProcessSplit])
+def split_class(request):
+    return request.param
 
 
 def gpt(device, dropout=0.0):
@@ -36,13 +41,13 @@ def gradients(model):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 9])
-def test_equals_the_whole_batch(threads, device):
+def test_equals_the_whole_batch(threads, device, split_class):
     model, batch = gpt(device), batch_of(device)
     loss = loss_function(model, batch)
     loss.backward()
     expected = gradients(model)
     model.zero_grad()
-    split = ThreadSplit(model, loss_function, threads)
+    split = split_class(model, loss_function, threads)
     for _ in range(2):  # copies are used again
         got = split(batch)
         assert got.item() == pytest.approx(loss.item(), abs=1e-14) and not got.requires_grad
@@ -51,18 +56,18 @@ def test_equals_the_whole_batch(threads, device):
         model.zero_grad()
 
 
-def test_gradients_are_added_to_those_that_are_there(device):
+def test_gradients_are_added_to_those_that_are_there(device, split_class):
     model, split_model, batch = gpt(device), gpt(device), batch_of(device)
     for _ in range(2):
         loss_function(model, batch).backward()
-    split = ThreadSplit(split_model, loss_function, 2)
+    split = split_class(split_model, loss_function, 2)
     for _ in range(2):
         split(batch)
     for name, grad in gradients(model).items():
         np.testing.assert_allclose(gradients(split_model)[name], grad, atol=1e-15)
 
 
-def test_means_over_unequal_counts(device):
+def test_means_over_unequal_counts(device, split_class):
     """Padding lies in one part only: each part counts as many targets as it has."""
 
     def masked_loss(model, batch):
@@ -75,22 +80,22 @@ def test_means_over_unequal_counts(device):
     masked_loss(model, (ids, targets)).backward()
     expected = gradients(model)
     model.zero_grad()
-    by_rows = ThreadSplit(model, masked_loss, 2)
+    by_rows = split_class(model, masked_loss, 2)
     by_rows((ids, targets))
     wrong = gradients(model)
     model.zero_grad()
-    count = ThreadSplit(model, masked_loss, 2, count=lambda batch: (batch[1] != -100).sum().item())
+    count = split_class(model, masked_loss, 2, count=lambda batch: (batch[1] != -100).sum().item())
     count((ids, targets))
     for name, grad in gradients(model).items():
         np.testing.assert_allclose(grad, expected[name], atol=1e-15)
     assert max(np.abs(wrong[n] - expected[n]).max() for n in expected) > 1e-4
 
 
-def test_follows_the_optimiser(device):
+def test_follows_the_optimiser(device, split_class):
     """The copies see every step, also the first, which moves the parameters' memory."""
     model, alone, batch = gpt(device), gpt(device), batch_of(device)
-    split = ThreadSplit(model, loss_function, 3)
-    pairs = [(model, split), (alone, ThreadSplit(alone, loss_function, 1))]
+    split = split_class(model, loss_function, 3)
+    pairs = [(model, split), (alone, split_class(alone, loss_function, 1))]
     for trained, backward in pairs:
         optimizer = mt.optim.AdamW(trained.parameters(), lr=0.01)
         for _ in range(4):
@@ -101,11 +106,11 @@ def test_follows_the_optimiser(device):
         np.testing.assert_allclose(a.numpy(), b.numpy(), atol=1e-11)
 
 
-def test_dropout_depends_on_the_seed_alone(device):
+def test_dropout_depends_on_the_seed_alone(device, split_class):
     results = []
     for _ in range(3):
         model = gpt(device, dropout=0.3).train()
-        split = ThreadSplit(model, loss_function, 3)
+        split = split_class(model, loss_function, 3)
         mt.manual_seed(5)
         losses = [split(batch_of(device)).item() for _ in range(2)]
         results.append((losses, gradients(model)))
@@ -129,9 +134,9 @@ def test_parts_have_different_dropout_masks(device):
     assert not np.array_equal(masks[0], masks[1])
 
 
-def test_train_and_eval_reach_the_copies(device):
+def test_train_and_eval_reach_the_copies(device, split_class):
     model, batch = gpt(device, dropout=0.5), batch_of(device)
-    split = ThreadSplit(model, loss_function, 2)
+    split = split_class(model, loss_function, 2)
     model.train()
     split(batch)
     model.eval()
@@ -139,10 +144,10 @@ def test_train_and_eval_reach_the_copies(device):
     assert split(batch).item() == pytest.approx(expected, abs=1e-14)
 
 
-def test_a_part_of_the_model_may_be_in_eval_mode(device):
+def test_a_part_of_the_model_may_be_in_eval_mode(device, split_class):
     """Frozen dropout is off in the copies as well."""
     model = mt.nn.Sequential(mt.nn.Dropout(0.5), mt.nn.Linear(64, 1)).double().to(device)
-    split = ThreadSplit(model, lambda model, x: model(x).mean(), 2)
+    split = split_class(model, lambda model, x: model(x).mean(), 2)
     x = mt.ones(2, 64, device=device).double()
     split(x)  # the copies are made while everything trains
     model[0].eval()
@@ -150,18 +155,18 @@ def test_a_part_of_the_model_may_be_in_eval_mode(device):
     assert split(x).item() == pytest.approx(expected, abs=1e-14)
 
 
-def test_what_needs_the_whole_batch_is_refused(device):
+def test_what_needs_the_whole_batch_is_refused(device, split_class):
     with pytest.raises(ArgumentError, match="1: BatchNorm1d"):
-        ThreadSplit(mt.nn.Sequential(mt.nn.Linear(3, 3), mt.nn.BatchNorm1d(3)), loss_function, 2)
-    noisy = ThreadSplit(
+        split_class(mt.nn.Sequential(mt.nn.Linear(3, 3), mt.nn.BatchNorm1d(3)), loss_function, 2)
+    noisy = split_class(
         mt.nn.Linear(3, 1).to(device),
         lambda model, x: (model(x) + mt.randn(1).item()).mean(),
         2,
     )
     with pytest.raises(GraphError, match="threads=1"):
         noisy(mt.ones(4, 3, device=device))
-    with pytest.raises(ArgumentError, match="threads must be at least 1"):
-        ThreadSplit(mt.nn.Linear(3, 1), loss_function, 0)
+    with pytest.raises(ArgumentError, match="(threads|processes) must be at least 1"):
+        split_class(mt.nn.Linear(3, 1), loss_function, 0)
 
 
 @pytest.mark.parametrize("fails_in", ["the first part", "another part"])

@@ -1,0 +1,178 @@
+"""Data-parallel training in processes: each process computes the gradient of a part of the batch.
+
+Threads of one process share Python's global interpreter lock (GIL), so only one of them at a time
+runs Python code. In a model with many small operations, the others wait for it. Processes do not
+share the lock. They share the memory of the parameters and of the gradients instead.
+"""
+
+import sys
+
+import numpy as np
+
+from ..autograd.modes import state
+from ..autograd.nested import tensors_in
+from ..backend.batch_part import current
+from ..backend.gemm import is_dry_run
+from ..backend.shared_memory import is_shared, shared_arrays
+from ..named_errors import NamedErrors
+from ..nn.batch_parts import split_batch
+from ..nn.data_parallel import check_threads, needs_one_call, refuse_batch_statistics
+from .parallel import ThreadSplit, first_size
+from .split_workers import SplitWorkers, tensors_of
+
+__all__ = ["ProcessSplit"]
+
+
+class ProcessSplit(NamedErrors):
+    r"""Run loss.backward() for a batch, split among several processes.
+
+    The interface, the loss, the gradients and the dropout masks are the same as those of
+    `ThreadSplit`. Processes are faster for a model with many small operations. The optimizer and
+    everything else in the training loop stay in the calling process.
+
+    Parameters
+    ----------
+    model : Module
+        Model whose parameters receive the gradients. The parameters and buffers move to memory
+        that the processes share, so each process has the current values.
+    loss_function : callable
+        Function `loss_function(model, batch)` that returns the mean over examples, a 0-d Tensor.
+    processes : int, default 2
+        Number of processes, including the calling one.
+    count : callable, optional
+        Function `count(batch)` that returns the number of terms of the mean, such as the number of
+        tokens that are not padding. Default: the size of the first axis.
+
+    Raises
+    ------
+    ArgumentError
+        If `processes` is invalid, or if the model uses batch normalization in training.
+    CommunicationError
+        If a process was killed, or if its backward pass failed.
+    DTypeError
+        If the batch contains a value other than tensors, masks, plain values, and tuples, lists and
+        dicts of these.
+
+    Notes
+    -----
+    *Equation.* If part k has n_k of the n examples, loss = sum_k (n_k / n) loss_k. Process k adds
+    (n_k / n) dloss_k/dw to a shared sum, in the order of the parts.
+
+    *Workers.* The first call forks the calling process, once for each further part. The workers
+    wait between calls, and end with the object, with `close()` or with the program. Forking is
+    repeated if a parameter has moved to other memory, as by the first step of an optimizer, or if
+    a number, string or flag of a module has changed, as by `model.eval()`. Everything else is a
+    copy: a worker does not see later changes to global variables or lists, and the calling process
+    does not see what `loss_function` changes in a worker.
+
+    *Threads.* The call uses `ThreadSplit` instead of processes on systems other than Linux, on a
+    GPU, under autocast, in anomaly mode, during a recording or a checkpoint, if an input requires a
+    gradient, and if the model or a parameter has hooks. If the forward pass fails in a worker,
+    `ThreadSplit` repeats the call, and raises the error where it can be seen.
+
+    *Memory.* The gradients use memory that the next call overwrites. A Tensor that refers to an old
+    gradient keeps it, but a NumPy array that shares memory with it does not.
+
+    Examples
+    --------
+    >>> import minitorch_attn as mt
+    >>> model = mt.nn.Linear(3, 1)
+    >>> def loss_function(model, batch):
+    ...     return (model(batch) ** 2).mean()
+    >>> split = ProcessSplit(model, loss_function, processes=2)
+    >>> loss = split(mt.ones(4, 3))
+    >>> model.weight.grad.shape
+    (1, 3)
+    >>> split.close()
+    """
+
+    def __init__(self, model, loss_function, processes=2, count=None):
+        check_threads("ProcessSplit", processes, "processes")
+        if processes > 1:
+            refuse_batch_statistics("ProcessSplit", model)
+        self.model, self.loss_function = model, loss_function
+        self.processes, self.count = processes, count or first_size
+        self._threads = ThreadSplit(model, loss_function, processes, count)
+        self._workers = None
+        if processes > 1 and _can_fork(tensors_of(list(model.modules()))):
+            _move_to_shared_memory(tensors_of(list(model.modules())))
+
+    def __call__(self, batch):
+        """Add the gradient of the loss on `batch` to the `.grad` of the model's parameters.
+
+        Parameters
+        ----------
+        batch : Tensor, or tuple, list or dict of tensors and masks, with the batch as first axis
+
+        Returns
+        -------
+        0-d Tensor
+            Loss without a graph.
+        """
+        if self.processes == 1:
+            return self._threads(batch)
+        modules = list(self.model.modules())
+        tensors = tensors_of(modules)
+        if not _uses_processes(batch, modules, tensors):
+            return self._threads(batch)
+        parts = split_batch(batch, self.processes)
+        if len(parts) == 1:
+            return self._threads(batch)
+        workers = self._current_workers(modules, tensors)
+        counts = [self.count(part) for part in parts]
+        try:
+            loss = workers.run(parts, counts)
+        except BaseException:
+            self.close()
+            raise
+        return self._threads(batch) if loss is None else loss
+
+    def close(self):
+        """End the workers. The next call starts new ones."""
+        if self._workers is not None:
+            self._workers.stop()
+            self._workers = None
+
+    def _current_workers(self, modules, tensors):
+        """Return workers with the current parameters and settings of the model."""
+        if self._workers is None or not self._workers.is_current(modules, tensors):
+            self.close()
+            _move_to_shared_memory(tensors)
+            self._workers = SplitWorkers(self.model, self.loss_function, self.processes)
+        return self._workers
+
+
+def _uses_processes(batch, modules, tensors):
+    """Return False if a call requires threads; see the notes of `ProcessSplit`."""
+    inputs = tensors_in(batch)
+    return (
+        _can_fork(tensors + inputs)
+        and state.grad_enabled
+        and not (state.listeners or state.anomaly or state.autocast is not None)
+        and current.rows is None
+        and not any(tensor.requires_grad for tensor in inputs)
+        and not any(map(needs_one_call, modules))
+        and not any(map(_has_hooks, tensors))
+    )
+
+
+def _can_fork(tensors):
+    """Return True on Linux, for arrays of NumPy."""
+    on_host = all(type(tensor.array) is np.ndarray for tensor in tensors)
+    return sys.platform == "linux" and on_host and not is_dry_run()
+
+
+def _has_hooks(tensor):
+    """Return True if a tensor has hooks, which must see the gradient of the whole batch."""
+    leaf = tensor._edge and tensor._edge[0]
+    return bool(leaf) and bool(leaf.hooks or leaf.after_accumulate)
+
+
+def _move_to_shared_memory(tensors):
+    """Move the arrays of tensors to shared memory, unless they are there already."""
+    for tensor in tensors:
+        if not is_shared(tensor.array):
+            # Each has memory of its own, because an optimizer moves only some of them again.
+            (view,) = shared_arrays([(tensor.array.shape, tensor.array.dtype)])
+            view[...] = tensor.array
+            tensor.array = view

@@ -1,0 +1,191 @@
+"""Shared gradients: several processes add their gradients of the same parameters.
+
+    dL/dw = sum_k dL_k/dw        L_k: the loss of process k
+
+Each process adds its gradient of a parameter as soon as the backward pass has completed it, and
+frees its own copy. All processes together therefore need little more memory than one.
+"""
+
+import time
+from contextlib import contextmanager
+from sys import getrefcount
+
+import numpy as np
+
+from ..autograd.engine import add_accumulate_hook
+from ..autograd.leaf_order import number_early
+from ..backend.shared_memory import shared_arrays
+from ..errors import CommunicationError, GraphError
+from ..tensor import wrap
+
+__all__ = ["SharedGradients"]
+
+_PAUSE = 5e-5  # seconds between two looks at the turns of the other processes
+_LONG = 1.0  # seconds; the lock is held for microseconds
+_TOGETHER = 1 << 20  # bytes of small gradients that are added together
+
+
+class SharedGradients:
+    """Sums of the gradients of several processes, in memory that all of them use.
+
+    The sum of each parameter's gradients does not depend on which process is faster: process k adds
+    its gradient after process k - 1. Two gradients are added in any order, because a + b = b + a
+    holds for rounded numbers, too. A process does not wait for its turn, except at the end of its
+    backward pass.
+
+    Create it before the processes are forked.
+
+    Parameters
+    ----------
+    parameters : list of Tensor
+        Parameters that require a gradient.
+    lock : multiprocessing.Lock
+        Lock that all processes use. It also makes one process's writes visible to the next one.
+    """
+
+    def __init__(self, parameters, lock):
+        self.parameters, self.lock = parameters, lock
+        self.views = shared_arrays([(p.array.shape, p.array.dtype) for p in parameters])
+        # For each parameter: the number of processes that have finished with it, whether its memory
+        # holds a gradient, whether a process is changing it, and whether the order does not matter.
+        count = (len(parameters),)
+        self.turns, self.filled, self.busy, self.any_order = shared_arrays(
+            [(count, "int64"), (count, "bool"), (count, "bool"), (count, "bool")]
+        )
+        self._grads = [wrap(view) for view in self.views]
+        self._given = {}  # index -> a gradient in other memory, to which this step adds
+
+    def start(self, processes):
+        """Prepare a backward pass, in process 0. The sums begin with the gradients in `.grad`."""
+        self.turns[...] = 0
+        self._given.clear()
+        for i, p in enumerate(self.parameters):
+            self.filled[i] = p.grad is not None
+            if p.grad is self._grads[i]:
+                continue
+            self._leave_to_others(i)
+            if p.grad is not None:
+                self._given[i] = p.grad
+                self.views[i][...] = p.grad.array
+                p.grad = self._grads[i]
+        self.any_order[...] = processes + self.filled <= 2
+
+    def _leave_to_others(self, i):
+        """Give an earlier gradient memory of its own if something still refers to it.
+
+        The shared memory is about to be overwritten.
+        """
+        before = self._grads[i]
+        if getrefcount(before) > 3:  # the list, `before` and the argument of getrefcount
+            before.array = before.array.copy()
+            self._grads[i] = wrap(self.views[i])
+
+    def add(self, loss, weight, rank, others_live):
+        """Run the backward pass of process `rank`, and add the gradients of weight * loss.
+
+        Parameters
+        ----------
+        loss : 0-d Tensor
+        weight : float
+        rank : int
+            Position of this process in the order of the sums.
+        others_live : callable
+            Function that returns False if another process has ended, so waiting is useless.
+
+        Raises
+        ------
+        CommunicationError
+            If another process has ended.
+        """
+        number_early([loss], [p._current_edge()[0] for p in self.parameters])
+        pending, seen, waiting = [], set(), 0
+
+        def arrive(i):
+            nonlocal waiting
+            parameter = self.parameters[i]
+            if i in seen:
+                raise GraphError(
+                    "ProcessSplit: a parameter received a gradient twice in one backward pass",
+                    got=f"parameter {i}, of shape {parameter.shape}",
+                    expected="no use of a parameter both inside and outside of checkpoint()",
+                    hint="use ThreadSplit",
+                )
+            seen.add(i)
+            pending.append((i, None if parameter.grad is None else parameter.grad.array))
+            parameter.grad = None
+            waiting += parameter.array.nbytes
+            if waiting >= _TOGETHER:
+                waiting = 0
+                self._take_turns(pending, rank, others_live)
+
+        handles = [
+            add_accumulate_hook(p, lambda _, i=i: arrive(i)) for i, p in enumerate(self.parameters)
+        ]
+        try:
+            loss.backward(wrap(np.asarray(weight, loss.array.dtype)))
+        finally:
+            for handle in handles:
+                handle.remove()
+        for i in set(range(len(self.parameters))) - seen:  # no gradient from this process
+            arrive(i)
+        self._take_turns(pending, rank, others_live)
+        while pending:
+            time.sleep(_PAUSE)
+            _check(others_live)
+            self._take_turns(pending, rank, others_live)
+
+    def _take_turns(self, pending, rank, others_live):
+        """Add the gradients whose turn has come, and remove them from the list `pending`."""
+        with self._locked(others_live):
+            possible = ((self.turns == rank) | self.any_order) & ~self.busy
+            ready = [item for item in pending if possible[item[0]]]
+            for i, _ in ready:
+                self.busy[i] = True
+        if not ready:
+            return
+        pending[:] = [item for item in pending if not possible[item[0]]]
+        for i, grad in ready:
+            if grad is None or grad is self.views[i]:
+                continue
+            if self.filled[i]:
+                self.views[i] += grad
+            else:
+                self.views[i][...] = grad
+                self.filled[i] = True
+        with self._locked(others_live):
+            for i, _ in ready:
+                self.turns[i] += 1
+                self.busy[i] = False
+
+    @contextmanager
+    def _locked(self, others_live):
+        """Hold the lock. A process that is killed while it holds the lock never releases it."""
+        while not self.lock.acquire(timeout=_LONG):
+            _check(others_live)
+        try:
+            yield
+        finally:
+            self.lock.release()
+
+    def finish(self):
+        """Set `.grad` of all parameters to the sums, in process 0, after all processes."""
+        for i, p in enumerate(self.parameters):
+            if i in self._given:
+                p.grad = self._given[i]
+                p.grad.array[...] = self.views[i]
+            elif self.filled[i]:
+                p.grad = self._grads[i]
+            if p.grad is not None:
+                p.grad.changed_in_place()
+        self._given.clear()
+
+    def give_up(self):
+        """Leave an incomplete backward pass, in process 0. Sums in the shared memory are lost."""
+        for i, p in enumerate(self.parameters):
+            p.grad = self._given.get(i)
+        self._given.clear()
+
+
+def _check(others_live):
+    if not others_live():
+        raise CommunicationError("ProcessSplit: another process ended during the backward pass")

@@ -1,0 +1,278 @@
+"""Workers of `ProcessSplit`: forked copies of the process that wait for parts of a batch.
+
+For each batch, the calling process (rank 0) and a worker (rank k) exchange these messages:
+
+    rank 0 -> k   seed, first random number, weight n_k / n, part of the batch
+    k -> rank 0   the loss of the part, or the error of the forward pass
+    rank 0 -> k   True: run the backward pass; False: another forward pass has failed
+    k -> rank 0   None, or the error of the backward pass
+"""
+
+import gc
+import os
+import signal
+import traceback
+import warnings
+import weakref
+
+from ..autograd.modes import no_grad
+from ..backend.allocator import release_memory
+from ..backend.blas import limited_blas_threads
+from ..backend.random import initial_seed, manual_seed, own_offsets, reserve_offsets
+from ..errors import CommunicationError
+from ..tensor import Tensor
+from .parallel import mean_of_parts
+from .shared_gradients import SharedGradients
+from .split_messages import receive, send
+
+__all__ = ["SplitWorkers", "tensors_of"]
+
+_PLAIN = (type(None), bool, int, float, str)
+_LONG = 1.0  # seconds after which a process checks whether the others still exist
+
+
+class SplitWorkers:
+    """Processes that compute parts of the gradient, together with the calling process.
+
+    Parameters
+    ----------
+    model : Module
+        Model whose parameters and buffers are in shared memory.
+    loss_function : callable
+    processes : int
+        Number of processes, including the calling one.
+    """
+
+    def __init__(self, model, loss_function, processes):
+        from multiprocessing import get_context  # takes 10 ms, and few programs need it
+
+        self.model, self.loss_function = model, loss_function
+        context = get_context("fork")
+        modules = list(model.modules())
+        tensors = tensors_of(modules)
+        trained = [tensor for tensor in tensors if tensor.requires_grad]
+        self.gradients = SharedGradients(trained, context.Lock())
+        self.arrays = [weakref.ref(tensor.array) for tensor in tensors]
+        self.settings = _settings(modules, tensors)
+        self.owner = os.getpid()
+        self.pids, self.connections = [], []
+        self._stop = weakref.finalize(self, _stop, self.owner, self.pids, self.connections)
+        initial_seed()  # so that all processes have the same seed
+        release_memory()  # free memory would take up space in every process
+        for rank in range(1, processes):
+            own_end, worker_end = context.Pipe()
+            self.connections.append(own_end)
+            pid = _fork()
+            if pid == 0:
+                _become_worker(self, rank, worker_end)
+            self.pids.append(pid)
+            worker_end.close()
+
+    def is_current(self, modules, tensors):
+        """Return False if the workers' copies of the model are out of date.
+
+        Parameters
+        ----------
+        modules, tensors : list
+            The modules of the model now, and the result of `tensors_of`.
+        """
+        return (
+            self.owner == os.getpid()  # otherwise, this process is itself a fork
+            and len(tensors) == len(self.arrays)
+            and all(t.array is ref() for t, ref in zip(tensors, self.arrays, strict=True))
+            and _settings(modules, tensors) == self.settings
+        )
+
+    def stop(self):
+        """End the worker processes."""
+        self._stop()
+
+    def run(self, parts, counts):
+        """Add the gradients of the parts of a batch to the `.grad` of the model's parameters.
+
+        Returns
+        -------
+        0-d Tensor, or None
+            Loss without a graph. None if the forward pass of a worker has failed; then the
+            gradients have not changed.
+        """
+        total = max(sum(counts), 1)
+        weights = [count / total for count in counts]
+        offsets, seed = reserve_offsets(len(parts)), initial_seed()
+        ranks = range(1, len(parts))
+        for rank in ranks:
+            self._send(rank, [seed, offsets[rank], weights[rank], parts[rank]])
+        with limited_blas_threads(1):
+            with own_offsets(offsets[0]):
+                loss = self.loss_function(self.model, parts[0])
+            losses, errors = self._losses(ranks)
+            possible = _is_differentiable(loss) and all(loss is not None for loss in losses)
+            if possible:
+                self.gradients.start(len(parts))
+            for rank in ranks:
+                self._send(rank, possible)
+            if not possible:
+                _warn(errors)
+                return None
+            self._backward(loss, weights[0], ranks)
+        with no_grad():
+            return mean_of_parts([loss.detach(), *losses], counts)
+
+    def _losses(self, ranks):
+        """Return the losses of the workers, and the errors of their forward passes."""
+        answers = [self._receive(rank) for rank in ranks]
+        losses = [loss for loss, _ in answers]
+        return losses, [error for _, error in answers if error is not None]
+
+    def _backward(self, loss, weight, ranks):
+        try:
+            self.gradients.add(loss, weight, 0, self._check_alive)
+            errors = [error for error in map(self._receive, ranks) if error is not None]
+            if errors:
+                raise CommunicationError(
+                    "ProcessSplit: the backward pass failed in a worker process",
+                    got=errors[0].strip().splitlines()[-1],
+                    hint="use ThreadSplit to see the full error",
+                )
+        except BaseException:
+            self.gradients.give_up()
+            raise
+        self.gradients.finish()
+
+    def _send(self, rank, value):
+        try:
+            send(self.connections[rank - 1], value)
+        except OSError:
+            raise self._ended(rank) from None
+
+    def _receive(self, rank):
+        connection = self.connections[rank - 1]
+        try:
+            while not connection.poll(_LONG):
+                self._check_alive()  # this worker may be waiting for another one that has ended
+            return receive(connection)
+        except (EOFError, OSError):
+            raise self._ended(rank) from None
+
+    def _check_alive(self):
+        """Raise an error if a worker has ended; return True otherwise."""
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT  # do not change what `_ended` will see
+        for rank, pid in enumerate(self.pids, 1):
+            if os.waitid(os.P_PID, pid, options) is not None:
+                raise self._ended(rank)
+        return True
+
+    def _ended(self, rank):
+        """Return the error for a worker that has ended."""
+        _, status = os.waitpid(self.pids[rank - 1], 0)
+        self.pids[rank - 1] = None
+        code = os.waitstatus_to_exitcode(status)
+        return CommunicationError(
+            "ProcessSplit: a worker process has ended",
+            got=f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}",
+            hint="if it was SIGKILL, the memory may have been too small: use fewer processes",
+        )
+
+
+def tensors_of(modules):
+    """Return the parameters and buffers of modules, each once."""
+    found = {}
+    for module in modules:
+        for registry in (module._parameters, module._buffers):
+            for tensor in registry.values():
+                if tensor is not None:
+                    found[id(tensor)] = tensor
+    return [*found.values()]
+
+
+def _settings(modules, tensors):
+    """Return the plain values of all modules, such as `training`, and which parameters train."""
+    plain = [
+        value for module in modules for value in module.__dict__.values() if type(value) in _PLAIN
+    ]
+    return plain, [tensor.requires_grad for tensor in tensors]
+
+
+def _is_differentiable(loss):
+    return isinstance(loss, Tensor) and loss.requires_grad and loss.ndim == 0
+
+
+def _warn(errors):
+    if errors:
+        warnings.warn(
+            f"ProcessSplit: the forward pass failed in a worker process, so threads repeat it:\n"
+            f"{errors[0]}",
+            RuntimeWarning,
+            stacklevel=5,
+        )
+
+
+def _stop(owner, pids, connections):
+    """Kill the workers, unless this process is a forked copy of the one that started them."""
+    if os.getpid() != owner:
+        return
+    for connection in connections:
+        connection.close()
+    for pid in filter(None, pids):
+        try:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        except (ProcessLookupError, ChildProcessError):  # it has ended
+            pass
+    pids.clear()
+
+
+def _fork():
+    with warnings.catch_warnings():
+        # Python 3.12 warns about locks that other threads hold. The worker does not use them.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+# In the worker
+
+
+def _become_worker(workers, rank, connection):
+    """Serve the parent until it ends. This function does not return."""
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+        for own_end in workers.connections:
+            own_end.close()
+        gc.freeze()  # collecting the parent's objects would copy their memory
+        for p in workers.gradients.parameters:
+            p.grad = None
+        with limited_blas_threads(1):
+            while _message_arrives(connection, workers.owner):
+                _serve(workers, rank, connection)
+    except (EOFError, OSError, KeyboardInterrupt):
+        pass  # the parent has ended
+    finally:
+        os._exit(0)
+
+
+def _message_arrives(connection, parent):
+    while not connection.poll(_LONG):
+        if os.getppid() != parent:
+            return False
+    return True
+
+
+def _serve(workers, rank, connection):
+    """Compute one part of a batch."""
+    seed, offset, weight, part = receive(connection)
+    if seed != initial_seed():
+        manual_seed(seed)
+    loss = error = None
+    try:
+        with own_offsets(offset):
+            loss = workers.loss_function(workers.model, part)
+        send(connection, [loss.detach() if _is_differentiable(loss) else None, None])
+    except Exception:
+        send(connection, [None, traceback.format_exc()])
+    if not receive(connection):
+        return
+    try:
+        workers.gradients.add(loss, weight, rank, lambda: os.getppid() == workers.owner)
+    except Exception:
+        error = traceback.format_exc()
+    send(connection, error)
