@@ -4,9 +4,10 @@ import os
 import platform
 import resource
 import sys
+import time
 from importlib import metadata
 
-__all__ = ["describe", "page_faults", "peak_memory_mb"]
+__all__ = ["describe", "page_faults", "peak_memory_mb", "processor_seconds"]
 
 _SETTINGS = (
     "OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
@@ -57,16 +58,53 @@ def _blas_kernels():
 
 
 def peak_memory_mb():
-    """Return the peak resident memory of this process so far, in MiB.
+    """Return the peak resident memory of this process and its forked workers so far, in MiB.
+
+    The peaks of all processes are added, without the memory that a worker shares now. This memory
+    is already part of the peak of the process that it was forked from.
 
     On Linux, the function reads VmHWM, because `ru_maxrss` starts with the value of the parent
     process.
     """
-    if os.path.exists("/proc/self/status"):
-        with open("/proc/self/status") as file:
-            (peak,) = (line.split()[1] for line in file if line.startswith("VmHWM"))
-        return int(peak) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if not os.path.exists("/proc/self/status"):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    workers = [
+        _kilobytes(f"/proc/{pid}/status", "VmHWM")
+        - _kilobytes(f"/proc/{pid}/smaps_rollup", "Shared_Clean", "Shared_Dirty")
+        for pid in _forked_workers()
+    ]
+    return (_kilobytes("/proc/self/status", "VmHWM") + sum(workers)) / 1024
+
+
+def _kilobytes(path, *names):
+    """Return the sum of some entries, in kB, of a file such as /proc/self/status."""
+    with open(path) as file:
+        entries = dict(line.split(":", 1) for line in file if ":" in line)
+    return sum(int(entries[name].split()[0]) for name in names)
+
+
+def _forked_workers():
+    """Return the ids of the processes that this process has forked, without other programs."""
+    pids = []
+    for task in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{task}/children") as file:
+            pids += file.read().split()
+    return [pid for pid in pids if _command(pid) == _command("self")]
+
+
+def _command(pid):
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read()
+
+
+def processor_seconds():
+    """Return the processor time of this process and its forked workers so far, in seconds."""
+    ticks = 0
+    for pid in _forked_workers() if os.path.exists("/proc/self/task") else ():
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rsplit(")", 1)[1].split()  # after the name of the program
+        ticks += int(fields[11]) + int(fields[12])  # user and system time
+    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def page_faults():

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-__all__ = ["compare", "difference", "run_workload"]
+__all__ = ["compare", "difference", "read_arrays", "run_workload", "write_arrays"]
 
 TOLERANCE = 2e-4  # largest relative difference (ratio of root mean squares) in float32
 FLOOR = 1e-2  # errors are divided by at least this fraction of the largest array
@@ -83,10 +83,27 @@ def compare(engines):
 
 
 def _evidence(engine, folder):
-    path = os.path.join(folder, f"{engine.name}.npz")
+    path = os.path.join(folder, engine.name)
     engine.ask(do="evidence", path=path)
-    with np.load(path, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+    return read_arrays(path)
+
+
+def write_arrays(path, arrays):
+    """Write arrays to a file. In contrast to `np.savez`, no memory for a copy adds to the peak."""
+    with open(path, "wb") as file:
+        for name, array in arrays.items():
+            np.save(file, np.array(name), allow_pickle=False)
+            np.save(file, array, allow_pickle=False)
+
+
+def read_arrays(path):
+    """Return the arrays that `write_arrays` has written, {name: ndarray}."""
+    arrays, size = {}, os.path.getsize(path)
+    with open(path, "rb") as file:
+        while file.tell() < size:
+            name = str(np.load(file, allow_pickle=False))
+            arrays[name] = np.load(file, allow_pickle=False)
+    return arrays
 
 
 def difference(found, expected):

@@ -1,14 +1,15 @@
-"""Forward and training steps in this library (`ours`), with or without a batch split over threads.
+"""Forward and training steps in this library (`ours`), with or without a split batch.
 
-`LOOPS` has the names of three training loops. "commands" is the loop of this library's own
-commands. "plain" is the loop of the README, which uses `nn.DataParallel`. "unsplit" is the plain
-loop without `nn.DataParallel`.
+`LOOPS` has the names of four training loops. "commands" is the loop of this library's own commands,
+which splits the batch over threads. "processes" splits it over processes instead. "plain" is the
+loop of the README, which uses `nn.DataParallel`. "unsplit" is the plain loop without
+`nn.DataParallel`.
 """
 
 import numpy as np
 
 import minitorch_attn as mt
-from minitorch_attn.training import ThreadSplit
+from minitorch_attn.training import ProcessSplit, ThreadSplit
 
 from . import Step
 from .place import device
@@ -16,8 +17,8 @@ from .weights import draw
 
 __all__ = ["LOOPS", "filled", "forward_step", "step_with_input", "training_step"]
 
-LOOPS = ("commands", "plain", "unsplit")
-THREADS = 2
+LOOPS = ("commands", "processes", "plain", "unsplit")
+PARTS = 2
 
 
 def filled(model):
@@ -100,7 +101,9 @@ def step_with_input(model, x, cotangents, loop="commands"):
 def _backward(model, loss_function, loop):
     """Return a function of the batch that runs the backward pass and returns the loss."""
     if loop == "commands":
-        return ThreadSplit(model, loss_function, THREADS)
+        return ThreadSplit(model, loss_function, PARTS)
+    if loop == "processes":
+        return ProcessSplit(model, loss_function, PARTS)
     called = _wrapped(model, loop)
 
     def backward(batch):
@@ -113,7 +116,7 @@ def _backward(model, loss_function, loop):
 
 def _wrapped(model, loop):
     """Wrap the model in `nn.DataParallel`, unless the batch is not split."""
-    return model if loop == "unsplit" else mt.nn.DataParallel(model, threads=THREADS)
+    return model if loop == "unsplit" else mt.nn.DataParallel(model, threads=PARTS)
 
 
 def forward_step(model, array, loop="plain"):

@@ -166,6 +166,7 @@ def torch(**options):
 
 ENGINES = {
     "minitorch_attn": ours,
+    "minitorch_attn_processes": lambda: ours("processes"),
     "minitorch_attn_plain": lambda: ours("plain"),
     "minitorch_attn_unsplit": lambda: ours("unsplit"),
     "torch_fused": lambda: torch(fused=True),

@@ -1,12 +1,17 @@
 """Benchmark harness: what it compares, when it refuses to time, and its statistics."""
 
 import math
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from benchmarks import machine, measure
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class FakeEngine:
@@ -17,7 +22,7 @@ class FakeEngine:
 
     def ask(self, do, path):
         assert do == "evidence"
-        np.savez(path, **self.arrays)
+        measure.write_arrays(path, self.arrays)
 
 
 def _arrays(rng):
@@ -89,3 +94,33 @@ def test_the_machine_is_described():
     assert found["versions"]["numpy"] == np.__version__
     assert "OPENBLAS_CORETYPE" in found["environment"]
     assert machine.peak_memory_mb() > 10
+
+
+MEASURED = """
+import os, sys, time
+import numpy as np
+from benchmarks import machine
+shared = np.ones(40 << 17)  # 40 MiB
+before, busy = machine.peak_memory_mb(), machine.processor_seconds()
+ready = os.pipe()
+child = os.fork()
+if child == 0:
+    own = np.ones(30 << 17) if sys.argv[1] == "more" else shared.sum()
+    while time.process_time() < 0.3:
+        pass
+    os.write(ready[1], b"x")
+    time.sleep(60)
+os.read(ready[0], 1)
+print(machine.peak_memory_mb() - before, machine.processor_seconds() - busy)
+os.kill(child, 9)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("uses, least, most", [("same", 0, 15), ("more", 29, 45)])
+def test_forked_workers_count_without_the_memory_that_they_share(uses, least, most):
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, uses], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    more, busy = map(float, done.stdout.split())
+    assert least < more < most and busy > 0.2
