@@ -193,7 +193,12 @@ def run_workload(name, module, *, rounds, seconds, threads, leave_out=(), conten
 
 
 def _steps_of_a_turn(engine, seconds):
-    """Return the number of steps that take about `seconds`, measured after a warm-up."""
+    """Return the number of steps that take about `seconds`, measured after a warm-up.
+
+    For 0 seconds, return one step without a warm-up.
+    """
+    if not seconds:
+        return 1
     warm = engine.ask(do="steps", steps=1 if engine.first_step > LONG else 2)["times"]
     return max(1, round(seconds / warm[-1]))
 

@@ -40,7 +40,7 @@ LONGEST = (
 # Long tests that share nothing: workers take them one by one.
 ONE_BY_ONE = (
     "tests/lessons/", "tests/kernels/test_nvrtc.py",
-    "tests/docs/test_site.py::test_every_page_in_a_browser",
+    "tests/docs/test_site.py::test_pages_in_a_browser",
 )  # fmt: skip
 DEVICES = {"numpy": "cpu", "strict": "strict", "cupy": "cuda"}
 

@@ -28,15 +28,21 @@ _SPELLINGS = [
 
 
 def _candidates():
-    """Return the files of BLAS libraries that this process has loaded or that NumPy includes."""
+    """Return the files of BLAS libraries that this process has loaded or that NumPy includes.
+
+    The library that NumPy includes comes first. SciPy includes another one, which has its own
+    number of threads.
+    """
     found = []
     try:
         with open("/proc/self/maps", encoding="utf-8") as maps:
             found = [line.split(maxsplit=5)[-1].strip() for line in maps if ".so" in line]
     except OSError:  # not Linux
         pass
-    package = os.path.dirname(np.__file__)
-    for folder in (os.path.join(package, "..", "numpy.libs"), os.path.join(package, ".dylibs")):
+    package = os.path.realpath(os.path.dirname(np.__file__))
+    folders = os.path.join(os.path.dirname(package), "numpy.libs"), os.path.join(package, ".dylibs")
+    found.sort(key=lambda file: os.path.dirname(os.path.realpath(file)) not in folders)
+    for folder in folders:
         found += glob.glob(os.path.join(folder, "*openblas*"))
     return [file for file in dict.fromkeys(found) if "blas" in file.lower() or "mkl" in file]
 

@@ -50,8 +50,8 @@ class ProcessSplit(NamedErrors):
     CommunicationError
         If a process was killed, or if its backward pass failed.
     DTypeError
-        If the batch contains a value other than tensors, masks, plain values, and tuples, lists and
-        dicts of these.
+        If the batch contains a value other than tensors, masks, plain values, and tuples, lists,
+        dicts and named tuples of these.
 
     Notes
     -----

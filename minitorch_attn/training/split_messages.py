@@ -5,6 +5,7 @@ does not use them.
 """
 
 import json
+from importlib import import_module
 
 import numpy as np
 
@@ -18,7 +19,7 @@ _PLAIN = (type(None), bool, int, float, str)
 
 
 def send(connection, value):
-    """Send a value: plain values, tensors and masks in nested tuples, lists and dicts.
+    """Send a value: plain values, tensors and masks in nested tuples, lists, dicts, named tuples.
 
     Parameters
     ----------
@@ -59,6 +60,16 @@ def _bytes(array):
     return array.reshape(-1).view("uint8")
 
 
+def _named_tuple(module, name):
+    """Return the named tuple class of this name in a module, or None."""
+    try:
+        found = getattr(import_module(module), name, None)
+    except ImportError:
+        return None
+    is_named_tuple = isinstance(found, type) and issubclass(found, tuple)
+    return found if is_named_tuple and hasattr(found, "_fields") else None
+
+
 def _described(value, arrays):
     """Return a description of a value for JSON, and append its arrays to a list."""
     kind = type(value)
@@ -74,10 +85,14 @@ def _described(value, arrays):
         return ["dict", [[_described(k, arrays), _described(v, arrays)] for k, v in pairs]]
     if kind in (tuple, list):
         return [kind.__name__, [_described(item, arrays) for item in value]]
+    if _named_tuple(kind.__module__, kind.__name__) is kind:
+        items = [_described(item, arrays) for item in value]
+        return ["named tuple", [kind.__module__, kind.__name__, items]]
     raise DTypeError(
         "ProcessSplit: the batch contains a value that cannot be sent to another process",
         got=f"a {kind.__name__}",
-        expected="tensors, masks, numbers, strings and None, in tuples, lists and dicts",
+        expected="tensors, masks, numbers, strings and None, in tuples, lists and dicts; a named "
+        "tuple must be defined at the top level of a module",
         hint="convert it to one of these, or use ThreadSplit",
     )
 
@@ -94,5 +109,8 @@ def _rebuilt(structure, arrays):
         return Mask(_rebuilt(attend, arrays), is_causal)
     if kind == "dict":
         return {_rebuilt(k, arrays): _rebuilt(v, arrays) for k, v in content}
+    if kind == "named tuple":
+        module, name, items = content
+        return _named_tuple(module, name)(*[_rebuilt(item, arrays) for item in items])
     items = [_rebuilt(item, arrays) for item in content]
     return tuple(items) if kind == "tuple" else items

@@ -76,18 +76,13 @@ class WorkerLoop(Loop):
         self, model, optimizer, batches, loss_function, *, threads=1, processes=1, count=None,
         split="data", **more,
     ):  # fmt: skip
-        if processes != 1:
-            raise ArgumentError(
-                "WorkerLoop: processes must be 1: each worker uses one process",
-                got=f"processes={processes}",
-                hint="start more workers",
-            )
-        if threads > 1:
-            raise ArgumentError(
-                "--workers and --threads cannot be combined: each worker uses one thread",
-                got=f"--threads {threads}",
-                hint="leave out --threads, or --workers",
-            )
+        for name, number in (("threads", threads), ("processes", processes)):
+            if number != 1:
+                raise ArgumentError(
+                    f"--workers and --{name} cannot be combined: each worker is one thread",
+                    got=f"--{name} {number}",
+                    hint=f"leave out --{name}, or --workers",
+                )
         self.split = SPLITS[split](model, optimizer, loss_function, count)
         super().__init__(model, optimizer, batches, loss_function, count=count, **more)
         self.backward = self.split

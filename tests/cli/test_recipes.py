@@ -7,6 +7,7 @@ import pytest
 
 from minitorch_attn.training.recipes import RECIPES, load_recipe
 
+PARTS = ("threads", "processes")
 SMALL = "--layers 1 --heads 2 --dim 8 --batch 4 --warmup 2 --eval-every 4".split()
 
 
@@ -35,6 +36,15 @@ def test_help_names_every_option(name, mta):
 def test_a_recipe_that_does_not_exist(mta):
     code, out, err = mta("train", "poetry")
     assert code == 2 and "poetry" in err
+
+
+def test_threads_and_processes_train_to_the_same_bytes(mta, tmp_path):
+    arguments = ["train", "dates", *SMALL, "--held-out", 40, "--steps", 8, "--dropout", 0.2]
+    for parts in PARTS:
+        assert mta(*arguments, f"--{parts}", 2, "--out", parts)[0] == 0
+    for name in ("metrics.jsonl", "result.json"):
+        found, expected = ((tmp_path / parts / name).read_bytes() for parts in PARTS)
+        assert found == expected
 
 
 @pytest.mark.slow

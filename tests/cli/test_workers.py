@@ -180,6 +180,7 @@ def test_errors_are_reported_once(start, text, tmp_path):
         (["--batch", 2, "--steps", 5], 1, "fewer examples than there are workers"),
         (["--resume", "--out", "nowhere"], 1, "is not a run folder"),
         (["--threads", 2], 1, "--workers and --threads cannot be combined"),
+        (["--processes", 2], 1, "--workers and --processes cannot be combined"),
         (["--split", "tensor", "--out", "a"], 1, "num_heads of blocks.0.attention is not div"),
         (["--split", "sequence", "--out", "a"], 1, "8 tokens for 3 workers"),
     ):

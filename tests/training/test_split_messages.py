@@ -1,6 +1,8 @@
 """Messages of ProcessSplit: what arrives equals what was sent, and nothing is unpickled."""
 
+from collections import OrderedDict, namedtuple
 from multiprocessing import Pipe
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -36,6 +38,17 @@ def test_nested_values():
     assert tensors[0].shape == (2,) and tensors[1][1]["x"].item() == 1
 
 
+class Pair(NamedTuple):
+    first: object
+    second: object
+
+
+def test_named_tuples():
+    found = sent([Pair(mt.ones(2), Pair(1, None))])
+    assert type(found[0]) is Pair and found[0].second == Pair(1, None)
+    assert found[0].first.shape == (2,)
+
+
 def test_masks():
     for mask in (causal(3), Mask(mt.tensor([[True, False]]))):
         found = sent(mask)
@@ -43,7 +56,13 @@ def test_masks():
         assert (found.attend == mask.attend).all()
 
 
-@pytest.mark.parametrize("value", [{1}, object(), b"bytes", np.ones(2), 1j, [{"a": range(2)}]])
+def local():
+    return namedtuple("Local", "a b")(1, 2)
+
+
+@pytest.mark.parametrize(
+    "value", [{1}, object(), b"bytes", np.ones(2), 1j, [{"a": range(2)}], local(), OrderedDict()]
+)
 def test_other_values_are_refused_before_anything_is_sent(value):
     here, there = Pipe()
     with pytest.raises(DTypeError, match="cannot be sent"):

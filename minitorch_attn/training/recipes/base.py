@@ -91,7 +91,7 @@ class Recipe:
     changeable : tuple of str
         Names of options that a resumed run may change.
     one_process : str
-        Why several processes cannot share a batch, as a sentence; empty if they can.
+        Why threads or processes cannot share a batch, as a clause; empty if they can.
     splits : tuple of str
         Ways to split the work among processes: "data", "tensor", "sequence"; see worker_splits.py.
     split : str
@@ -278,8 +278,20 @@ class Recipe:
         Returns
         -------
         Loop
+
+        Raises
+        ------
+        ArgumentError
+            If an option asks to split the batch, and this recipe needs the whole batch.
         """
         options = self.options
+        for name in ("threads", "processes"):
+            if options[name] > 1 and self.one_process:
+                raise ArgumentError(
+                    f"{self.name}: {name} must be 1, because {self.one_process}",
+                    got=f"{name}={options[name]}",
+                    hint=f"leave out --{name}; matrix products use all cores without it",
+                )
         optimizer = AdamW(self.parameter_groups(), lr=options["lr"], betas=self.betas, eps=1e-8)
         kept = {} if self.vocabulary is None else {"vocabulary": self.vocabulary}
         return loop_class(self.split)(
@@ -298,6 +310,7 @@ class Recipe:
             on_step=[self.after_step],
             extra={**kept, **(extra or {})},
             threads=options["threads"],
+            processes=options["processes"],
             count=self.count,
         )
 

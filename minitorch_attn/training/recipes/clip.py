@@ -8,7 +8,6 @@ from ...backend import as_dtype, get_rng_state, manual_seed, set_rng_state, to_h
 from ...data.digit_scenes import DIGIT_WORDS, cell_of, draw_scenes
 from ...data.digit_sentences import LONGEST, WORDS, as_ids, draw_sentences, prompts
 from ...data.digits import digits_split
-from ...errors import ArgumentError
 from ...models.clip import CLIP, ImageTower, TextTower, contrastive_loss
 from ...models.relevance import patch_relevance
 from ...optim import AdamW
@@ -159,16 +158,6 @@ class Clip(Recipe):
     def loss(self, model, batch):
         """Return the contrastive loss. As in CLIP, scenes with the same digits count as wrong."""
         return contrastive_loss(model(*batch))
-
-    def loop(self, run=None, on_log=(), extra=None):
-        """Create the training loop, which cannot split a batch among threads."""
-        if self.options["threads"] > 1:
-            raise ArgumentError(
-                "clip: threads must be 1, because the loss compares all pairs of a batch",
-                got=f"threads={self.options['threads']}", expected="threads=1",
-                hint="run without --threads; NumPy already multiplies matrices in several threads",
-            )  # fmt: skip
-        return super().loop(run, on_log, extra)
 
     def after_step(self, step):
         """Limit the temperature (section 2.5)."""

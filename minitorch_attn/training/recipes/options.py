@@ -103,7 +103,7 @@ _KINDS = {
 _COMMON = {
     "steps": 1000, "device": "cpu", "seed": 1, "dtype": "float32", "lr": 1e-3, "warmup": 100,
     "batch": 64, "layers": 2, "heads": 4, "dim": 64, "dropout": 0.0, "weight_decay": 0.01,
-    "clip": 1.0, "eval_every": 250, "threads": 1,
+    "clip": 1.0, "eval_every": 250, "threads": 1, "processes": 1,
 }  # fmt: skip
 _HELP = {
     "steps": ("Total number of training steps.",),
@@ -121,4 +121,5 @@ _HELP = {
     "clip": ("Maximum gradient norm; 0 means no limit.", "from_zero"),
     "eval_every": ("Number of steps between evaluations, and between checkpoints.",),
     "threads": ("Number of threads among which each batch is split.",),
+    "processes": ("Number of processes among which each batch is split (on Linux).",),
 }

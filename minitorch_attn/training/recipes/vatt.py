@@ -10,7 +10,6 @@ from ...autograd import no_grad
 from ...backend import as_dtype, get_rng_state, set_rng_state, to_host
 from ...data.digits import digits_split
 from ...data.moving_digits import enlarged_digits
-from ...errors import ArgumentError
 from ...models.vatt import VATT
 from ...tensor import tensor
 from .base import Recipe, Target, digest
@@ -170,16 +169,6 @@ class Vatt(Recipe):
         """Return the loss of one model: NCE of video and audio, MIL-NCE of video and text."""
         video, audio, text = batch
         return model.loss(model(video, audio, text, text == 0))
-
-    def loop(self, run=None, on_log=(), extra=None):
-        """Create the training loop, which cannot split a batch among threads."""
-        if self.options["threads"] > 1:
-            raise ArgumentError(
-                "vatt: threads must be 1, because the loss compares all pairs of a batch",
-                got=f"threads={self.options['threads']}", expected="threads=1",
-                hint="run without --threads; NumPy already multiplies matrices in several threads",
-            )  # fmt: skip
-        return super().loop(run, on_log, extra)
 
     def _test_batch(self, chosen):
         dtype = as_dtype(self.options["dtype"])

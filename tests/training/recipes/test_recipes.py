@@ -178,15 +178,16 @@ def test_the_seed_decides(name):
     assert losses[0] == losses[1] != losses[2]
 
 
-def test_two_threads_give_the_gradient_of_one(name):
+@pytest.mark.parametrize("parts", ["threads", "processes"])
+def test_two_parts_give_the_gradient_of_one(name, parts):
     """A batch that is shared out has the loss and the gradients of the whole."""
     if name in BATCH_STATISTICS:
-        with pytest.raises(ArgumentError, match="batch normalization|all pairs of a batch"):
-            make(name, threads=2).loop()
+        with pytest.raises(ArgumentError, match=f"{parts} must be 1, because"):
+            make(name, **{parts: 2}).loop()
         return
     losses, gradients = [], []
-    for threads in (1, 2):
-        recipe = make(name, threads=threads, dtype="float64", batch=6, dropout=0.0)
+    for count in (1, 2):
+        recipe = make(name, **{parts: count}, dtype="float64", batch=6, dropout=0.0)
         loop = recipe.loop()
         losses.append(loop.backward(next(loop.batches)).item())
         gradients.append([p.grad.numpy() for p in recipe.model.parameters() if p.grad is not None])
