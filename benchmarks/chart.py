@@ -6,6 +6,7 @@ __all__ = ["draw"]
 
 ENGINES = (
     "minitorch_attn",
+    "minitorch_attn_processes",
     "minitorch_attn_plain",
     "minitorch_attn_unsplit",
     "torch_compile",
