@@ -4,7 +4,7 @@ In Transformer-XL and the Conformer, a score depends on the distance i - j betwe
 j. One matrix product multiplies all n queries by the encodings of all 2n - 1 distances, from n - 1
 down to -(n - 1):
 
-    d[i, c] = q_i r_c,   column c = n - 1 - (i - j)
+    s[i, c] = q_i r_c / sqrt(d),   column c = n - 1 - (i - j)
 
 Query i needs the columns n - 1 - i to 2n - 2 - i of its row. So in each row, the columns needed
 start one column further left than in the row above. Padding and two reshapes shift the rows without

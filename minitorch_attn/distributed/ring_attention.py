@@ -40,8 +40,8 @@ class RingAttention(Function):
     way, communication and computation overlap. The softmax is the online softmax of
     `TiledAttention`, whose sums do not depend on the order of the keys. With the running maximum m,
     the running sums l and o, the scores s_ij and the scaled dropout mask z_ij, part P gives
-        m' = max(m, max_{j in P} s_ij),   r = exp(m - m')
-        l' = r l + sum_{j in P} exp(s_ij - m'),   o' = r o + sum_{j in P} exp(s_ij - m') z_ij v_j
+        m' = max(m, max_{j in P} s_ij),   f = exp(m - m')
+        l' = f l + sum_{j in P} exp(s_ij - m'),   o' = f o + sum_{j in P} exp(s_ij - m') z_ij v_j
     After N steps, o / l is the context, and L = m + log l is the log-sum-exp of the row.
 
     Derivation (see `Attention`): g_i is the gradient of the context o_i, and c is the scale. Rank r

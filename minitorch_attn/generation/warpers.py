@@ -50,6 +50,7 @@ class TemperatureLogitsWarper(LogitsProcessor):
     Parameters
     ----------
     temperature : float
+        Positive number by which the scores are divided.
 
     Examples
     --------
@@ -73,8 +74,11 @@ class TopKLogitsWarper(LogitsProcessor):
     Parameters
     ----------
     top_k : int
+        Number of tokens to keep.
     filter_value : float, default -inf
+        Score of the tokens that are not kept.
     min_tokens_to_keep : int, default 1
+        Number of tokens to keep in any case.
 
     Examples
     --------
@@ -102,7 +106,9 @@ class TopPLogitsWarper(LogitsProcessor):
     top_p : float
         Threshold, from 0 to 1.
     filter_value : float, default -inf
+        Score of the tokens that are not kept.
     min_tokens_to_keep : int, default 1
+        Number of tokens to keep in any case.
     """
 
     def __init__(self, top_p, filter_value=-math.inf, min_tokens_to_keep=1):
@@ -129,7 +135,9 @@ class MinPLogitsWarper(LogitsProcessor):
     min_p : float
         Threshold, from 0 to 1.
     filter_value : float, default -inf
+        Score of the tokens that are not kept.
     min_tokens_to_keep : int, default 1
+        Number of tokens to keep in any case.
     """
 
     def __init__(self, min_p, filter_value=-math.inf, min_tokens_to_keep=1):
@@ -155,7 +163,9 @@ class TypicalLogitsWarper(LogitsProcessor):
     mass : float, default 0.9
         Minimum total probability of the tokens to keep, between 0 and 1.
     filter_value : float, default -inf
+        Score of the tokens that are not kept.
     min_tokens_to_keep : int, default 1
+        Number of tokens to keep in any case.
     """
 
     def __init__(self, mass=0.9, filter_value=-math.inf, min_tokens_to_keep=1):
@@ -184,7 +194,9 @@ class EpsilonLogitsWarper(LogitsProcessor):
     epsilon : float
         Minimum probability, between 0 and 1.
     filter_value : float, default -inf
+        Score of the tokens that are not kept.
     min_tokens_to_keep : int, default 1
+        Number of tokens to keep in any case.
     """
 
     def __init__(self, epsilon, filter_value=-math.inf, min_tokens_to_keep=1):
@@ -222,6 +234,7 @@ class TopHLogitsWarper(LogitsProcessor):
     top_h : float
         Fraction of the entropy of the 100 most likely tokens, greater than 0 and at most 1.
     filter_value : float, default -inf
+        Score of the tokens that are not kept.
     """
 
     def __init__(self, top_h, filter_value=-math.inf):

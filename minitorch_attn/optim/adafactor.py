@@ -57,14 +57,19 @@ class Adafactor(_PerParameter):
     Parameters
     ----------
     params : iterable of Tensor, or of dict
+        Parameters, or groups `{"params": [...], "lr": ...}`, each with its own options.
     lr : float, default 1e-2
+        Largest learning rate, relative to rms(p).
     beta2_decay : float, default -0.8
+        Exponent of t in beta_t.
     eps : (float or None, float), default (None, 1e-3)
         Lower bounds eps1 of sqrt(V) and eps2 of rms(p); eps1=None means the machine epsilon.
     d : float, default 1
         Threshold above which rms(u) is clipped.
     weight_decay : float, default 0
+        Factor of the weight decay.
     maximize : bool
+        Whether to maximize the objective instead of minimizing it.
 
     References
     ----------
@@ -153,17 +158,25 @@ class HFAdafactor(_PerParameter):
     Parameters
     ----------
     params : iterable of Tensor, or of dict
+        Parameters, or groups `{"params": [...], "lr": ...}`, each with its own options.
     lr : float, optional
         Learning rate; must be None with `relative_step`, and a number otherwise.
     eps : (float, float), default (1e-30, 1e-3)
         The value eps1 that is added to g^2, and the lower bound eps2 of rms(p).
     clip_threshold : float, default 1
+        Threshold above which rms(u) is clipped.
     decay_rate : float, default -0.8
+        Exponent of t in beta_t, as `beta2_decay` of `Adafactor`.
     beta1 : float, optional
         Decay of a running mean of the updates; None for no running mean.
     weight_decay : float, default 0
-    scale_parameter, relative_step : bool, default True
+        Factor of the weight decay.
+    scale_parameter : bool, default True
+        Whether the step is relative to rms(p).
+    relative_step : bool, default True
+        Whether the learning rate depends on t, as described above.
     warmup_init : bool, default False
+        Whether the learning rate of `relative_step` starts with a warm-up.
 
     References
     ----------

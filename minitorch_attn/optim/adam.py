@@ -51,11 +51,19 @@ class Adam(Optimizer):
     Parameters
     ----------
     params : iterable of Tensor, or of dict
+        Parameters, or groups `{"params": [...], "lr": ...}`, each with its own options.
     lr : float, default 1e-3
+        Learning rate.
     betas : (float, float), default (0.9, 0.999)
+        Decay rates beta1 of m and beta2 of v.
     eps : float, default 1e-8
+        Number that is added to the square root, so that the divisor is never 0.
     weight_decay : float, default 0
-    amsgrad, maximize : bool, default False
+        Factor of the weight decay.
+    amsgrad : bool, default False
+        Whether to divide by the largest v so far.
+    maximize : bool, default False
+        Whether to maximize the objective instead of minimizing it.
 
     References
     ----------

@@ -24,12 +24,21 @@ class NAdam(Optimizer):
     Parameters
     ----------
     params : iterable of Tensor, or of dict
+        Parameters, or groups `{"params": [...], "lr": ...}`, each with its own options.
     lr : float, default 2e-3
+        Learning rate.
     betas : (float, float), default (0.9, 0.999)
+        Decay rates beta1 of m and beta2 of v.
     eps : float, default 1e-8
+        Number that is added to the square root, so that the divisor is never 0.
     weight_decay : float, default 0
+        Factor of the weight decay.
     momentum_decay : float, default 4e-3
-    decoupled_weight_decay, maximize : bool, default False
+        Speed at which mu_t approaches beta1.
+    decoupled_weight_decay : bool, default False
+        Whether the weight decay acts on p instead of on g.
+    maximize : bool, default False
+        Whether to maximize the objective instead of minimizing it.
 
     References
     ----------
@@ -111,11 +120,19 @@ class RAdam(Optimizer):
     Parameters
     ----------
     params : iterable of Tensor, or of dict
+        Parameters, or groups `{"params": [...], "lr": ...}`, each with its own options.
     lr : float, default 1e-3
+        Learning rate.
     betas : (float, float), default (0.9, 0.999)
+        Decay rates beta1 of m and beta2 of v.
     eps : float, default 1e-8
+        Number that is added to the square root, so that the divisor is never 0.
     weight_decay : float, default 0
-    decoupled_weight_decay, maximize : bool, default False
+        Factor of the weight decay.
+    decoupled_weight_decay : bool, default False
+        Whether the weight decay acts on p instead of on g.
+    maximize : bool, default False
+        Whether to maximize the objective instead of minimizing it.
 
     References
     ----------

@@ -16,11 +16,21 @@ class RMSprop(Optimizer):
     Parameters
     ----------
     params : iterable of Tensor, or of dict
+        Parameters, or groups `{"params": [...], "lr": ...}`, each with its own options.
     lr : float, default 1e-2
+        Learning rate.
     alpha : float, default 0.99
+        Decay rate of the running averages.
     eps : float, default 1e-8
-    weight_decay, momentum : float, default 0
-    centered, maximize : bool
+        Number that is added to the square root, so that the divisor is never 0.
+    weight_decay : float, default 0
+        Factor of the weight decay, which adds weight_decay p to g.
+    momentum : float, default 0
+        Factor of the previous step that is added to each step.
+    centered : bool
+        Whether to divide by the standard deviation of g instead of its root mean square.
+    maximize : bool
+        Whether to maximize the objective instead of minimizing it.
 
     References
     ----------
@@ -102,12 +112,19 @@ class Adagrad(Optimizer):
     Parameters
     ----------
     params : iterable of Tensor, or of dict
+        Parameters, or groups `{"params": [...], "lr": ...}`, each with its own options.
     lr : float, default 1e-2
-    lr_decay, weight_decay : float, default 0
+        Learning rate.
+    lr_decay : float, default 0
+        Speed at which the learning rate lr_t falls.
+    weight_decay : float, default 0
+        Factor of the weight decay, which adds weight_decay p to g.
     initial_accumulator_value : float, default 0
         Initial value of s.
     eps : float, default 1e-10
+        Number that is added to the square root, so that the divisor is never 0.
     maximize : bool
+        Whether to maximize the objective instead of minimizing it.
 
     References
     ----------

@@ -15,9 +15,17 @@ class SGD(Optimizer):
     Parameters
     ----------
     params : iterable of Tensor, or of dict
+        Parameters, or groups `{"params": [...], "lr": ...}`, each with its own options.
     lr : float, default 1e-3
-    momentum, dampening, weight_decay : float, default 0
+        Learning rate.
+    momentum : float, default 0
+        Factor of the previous v.
+    dampening : float, default 0
+        Fraction of the gradient that is not added to v.
+    weight_decay : float, default 0
+        Factor of the weight decay.
     nesterov : bool
+        Whether to use Nesterov momentum, g + momentum v.
     maximize : bool
         Whether to maximize the objective instead of minimizing it.
 

@@ -21,6 +21,7 @@ class LRScheduler(NamedErrors):
     Parameters
     ----------
     optimizer : Optimizer
+        Optimizer whose learning rates are changed.
     last_epoch : int, default -1
         Number of the last completed step of a schedule to resume. -1 starts a new schedule.
     """

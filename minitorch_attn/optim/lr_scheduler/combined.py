@@ -17,7 +17,9 @@ class SequentialLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
+        Optimizer whose learning rates are changed.
     schedulers : list of LRScheduler
+        Schedules, in the order of their use.
     milestones : list of int
         Steps at which the next schedule starts; one entry fewer than `schedulers`.
     """
@@ -135,16 +137,21 @@ class ReduceLROnPlateau(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
+        Optimizer whose learning rates are changed.
     mode : {"min", "max"}
         Whether smaller or larger values of the metric are better.
     factor : float, default 0.1
+        Factor of the learning rate, below 1.
     patience : int, default 10
+        Number of calls without an improvement that are tolerated.
     threshold : float, default 1e-4
         Minimum change that counts as an improvement.
     threshold_mode : {"rel", "abs"}
+        Whether `threshold` is relative to the best value so far, or absolute.
     cooldown : int, default 0
         Number of calls after a reduction during which bad values of the metric are not counted.
     min_lr : float, or list of float, one for each group
+        Lowest learning rate.
     eps : float, default 1e-8
         Minimum change of the learning rate; smaller reductions are skipped.
     """

@@ -21,9 +21,11 @@ class CosineAnnealingLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
+        Optimizer whose learning rates are changed.
     T_max : int
         Number of steps to the minimum, after which the rate rises again.
     eta_min : float, default 0
+        Lowest learning rate.
 
     References
     ----------
@@ -62,10 +64,13 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
+        Optimizer whose learning rates are changed.
     T_0 : int
         Number of steps before the first restart.
     T_mult : int, default 1
+        Factor by which each period is longer than the one before.
     eta_min : float, default 0
+        Lowest learning rate.
 
     References
     ----------
@@ -144,15 +149,19 @@ class OneCycleLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
+        Optimizer whose learning rates are changed.
     max_lr : float, or list of float, one for each group
+        Highest learning rate.
     total_steps : int, optional
         Number of steps. Default: `epochs * steps_per_epoch`.
     pct_start : float, default 0.3
         Fraction of the steps in which the rate rises.
     anneal_strategy : {"cos", "linear"}
+        Curve along which the rate rises and falls: half a cosine, or a line.
     cycle_momentum : bool
         Whether the momentum falls while the rate rises, and rises while the rate falls.
     base_momentum, max_momentum : float, or list of float, one for each group
+        Lowest and highest momentum. For Adam, it is beta1.
     div_factor, final_div_factor : float
         The first rate is max_lr / div_factor; the last is max_lr / (div_factor final_div_factor).
     three_phase : bool
@@ -265,18 +274,25 @@ class CyclicLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
+        Optimizer whose learning rates are changed.
     base_lr, max_lr : float, or list of float, one for each group
+        Lowest and highest learning rate of a cycle.
     step_size_up : int, default 2000
+        Number of steps in which the rate rises.
     step_size_down : int, optional
         Number of steps in which the rate falls. Default: `step_size_up`.
     mode : {"triangular", "triangular2", "exp_range"}
         Amplitude: constant, halved in each cycle, or multiplied by `gamma` at each step.
     gamma : float, default 1
+        Factor of the amplitude for the mode "exp_range".
     scale_fn : callable, optional
         Amplitude as a function of the cycle number or, with `scale_mode="iterations"`, the step.
     scale_mode : {"cycle", "iterations"}
+        Argument of `scale_fn`: the number of the cycle, or of the step.
     cycle_momentum : bool
+        Whether the momentum falls while the rate rises, and rises while the rate falls.
     base_momentum, max_momentum : float, or list of float, one for each group
+        Lowest and highest momentum. For Adam, it is beta1.
 
     References
     ----------

@@ -36,6 +36,7 @@ class LambdaLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
+        Optimizer whose learning rates are changed.
     lr_lambda : callable, or list of callable, one for each group
         Function that maps the step number, counted from 0, to a factor.
 
@@ -64,7 +65,9 @@ class MultiplicativeLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
+        Optimizer whose learning rates are changed.
     lr_lambda : callable, or list of callable, one for each group
+        Function that maps the step number to a factor.
     """
 
     def __init__(self, optimizer, lr_lambda, last_epoch=-1):
@@ -84,8 +87,11 @@ class StepLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
+        Optimizer whose learning rates are changed.
     step_size : int
+        Number of steps after which the rate changes.
     gamma : float, default 0.1
+        Factor of the rate.
     """
 
     def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
@@ -109,8 +115,11 @@ class MultiStepLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
+        Optimizer whose learning rates are changed.
     milestones : list of int
+        Steps at which the rate changes.
     gamma : float, default 0.1
+        Factor of the rate.
     """
 
     def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
@@ -134,8 +143,11 @@ class ConstantLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
+        Optimizer whose learning rates are changed.
     factor : float, default 1/3
+        Factor of the rate.
     total_iters : int, default 5
+        Number of steps with this factor.
     """
 
     def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1):
@@ -167,9 +179,13 @@ class LinearLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
+        Optimizer whose learning rates are changed.
     start_factor : float, default 1/3
+        Factor of the first rate.
     end_factor : float, default 1
+        Factor of the last rate.
     total_iters : int, default 5
+        Number of steps from the first factor to the last.
     """
 
     def __init__(
@@ -208,7 +224,9 @@ class ExponentialLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
+        Optimizer whose learning rates are changed.
     gamma : float
+        Factor of the rate at each step.
     """
 
     def __init__(self, optimizer, gamma, last_epoch=-1):
@@ -230,8 +248,11 @@ class PolynomialLR(LRScheduler):
     Parameters
     ----------
     optimizer : Optimizer
+        Optimizer whose learning rates are changed.
     total_iters : int, default 5
+        Number of steps until the rate is 0.
     power : float, default 1
+        Exponent; 1 means a straight line.
     """
 
     def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1):

@@ -27,6 +27,7 @@ class NoamLR(LambdaLR):
     d_model : int
         Width of the model.
     warmup_steps : int
+        Number of steps in which the rate rises.
 
     References
     ----------
