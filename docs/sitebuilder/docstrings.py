@@ -63,10 +63,10 @@ def _listed(line, section):
 
 
 def _escaped(line):
-    """Escape `*` and `|`, except within backticks and at the start of a list item."""
+    """Escape `*` and `|`, except within backticks, in a list item's bullet and in *a heading.*"""
     parts = re.split(r"(``.*?``|`[^`]*`)", line)
     for i in range(0, len(parts), 2):
-        item = re.match(r"\s*\* ", parts[i]) if i == 0 else None
+        item = re.match(r"\s*\* |\*[A-Z][^*]*\.\* ", parts[i]) if i == 0 else None
         start = item.end() if item else 0
         parts[i] = parts[i][:start] + re.sub(r"([*|])", r"\\\1", parts[i][start:])
     return "".join(parts)

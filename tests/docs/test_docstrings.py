@@ -24,6 +24,11 @@ def test_stars_and_bars_are_characters():
     assert prepared(["(*, n) and |x|"]) == [r"(\*, n) and \|x\|"]
 
 
+def test_a_heading_at_the_start_of_a_paragraph_is_emphasized():
+    assert prepared(["*Two words.* a * b * c."]) == [r"*Two words.* a \* b \* c."]
+    assert prepared(["*a.* b"]) == [r"\*a.\* b"]
+
+
 def test_code_stays():
     assert prepared(["`f(*args)` and ``|``"]) == ["`f(*args)` and ``|``"]
 
