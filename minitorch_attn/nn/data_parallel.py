@@ -188,7 +188,7 @@ def needs_one_call(layer):
     """Return True if a layer has hooks, or changes its parameters in the forward pass."""
     return (
         layer._hooks is not None
-        or bool(getattr(layer, "weight_hooks", None))
+        or bool(layer.__dict__.get("weight_hooks"))
         or isinstance(layer, LazyLinear)
         or (isinstance(layer, (Embedding, EmbeddingBag)) and layer.max_norm is not None)
     )
