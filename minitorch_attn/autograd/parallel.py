@@ -18,7 +18,7 @@ from .function import Context, Function, Leaf, next_number
 from .modes import set_grad_enabled, state
 from .nested import mapped, tensors_in
 
-__all__ = ["in_parallel"]
+__all__ = ["in_parallel", "must_stay_in_thread"]
 
 _SMALL = 1 << 17  # a sum of fewer numbers takes less time than starting a thread
 
@@ -59,13 +59,18 @@ def in_parallel(calls):
     start, offsets = next_number(), reserve_offsets(len(calls))
     pairs = zip(calls, offsets, strict=True)
     work = [partial(_run, call, offset, state.grad_enabled) for call, offset in pairs]
-    if state.listeners or state.anomaly or state.autocast is not None:
+    if must_stay_in_thread():
         return [call() for call in work]
     results = together(work)
     parts = [[t for t in tensors_in(result) if t.requires_grad] for result in results]
     if not any(parts):
         return results
     return _joined_to_graph(results, parts, start)
+
+
+def must_stay_in_thread():
+    """Return True if a listener must see every operation, or a mode holds in this thread only."""
+    return bool(state.listeners or state.anomaly or state.autocast is not None)
 
 
 def _run(call, first_offset, recording):

@@ -4,7 +4,9 @@
 changes to them. Memory that is mapped as shared is the exception: a change is visible in both.
 """
 
+import math
 import mmap
+from itertools import accumulate
 
 import numpy as np
 
@@ -31,11 +33,9 @@ def shared_arrays(forms):
     >>> counts.shape, flags.dtype, is_shared(counts[1:]), is_shared(counts.copy())
     ((2, 3), dtype('bool'), True, False)
     """
-    sizes = [int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in forms]
-    starts, total = [], 0
-    for size in sizes:
-        starts.append(total)
-        total += -(-size // _ALIGNMENT) * _ALIGNMENT
+    sizes = [math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in forms]
+    aligned = [-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes]
+    *starts, total = accumulate(aligned, initial=0)
     memory = np.frombuffer(mmap.mmap(-1, max(total, 1)), dtype="uint8")
     return [
         memory[start : start + size].view(dtype).reshape(shape)

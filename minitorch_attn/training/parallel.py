@@ -11,7 +11,7 @@ from ..named_errors import NamedErrors
 from ..nn.batch_parts import batch_sizes, split_batch
 from ..nn.data_parallel import check_threads, refuse_batch_statistics
 
-__all__ = ["ThreadSplit", "first_size", "mean_of_parts"]
+__all__ = ["ThreadSplit", "part_weights", "weighted_sum"]
 
 
 class ThreadSplit(NamedErrors):
@@ -53,12 +53,15 @@ class ThreadSplit(NamedErrors):
     (1, 3)
     """
 
+    unit = "threads"  # what the parts are shared out among, and the name of this argument
+
     def __init__(self, model, loss_function, threads=2, count=None):
-        check_threads("ThreadSplit", threads)
+        name = type(self).__name__
+        check_threads(name, threads, self.unit)
         if threads > 1:
-            refuse_batch_statistics("ThreadSplit", model)
+            refuse_batch_statistics(name, model)
         self.model, self.loss_function = model, loss_function
-        self.threads, self.count = threads, count or first_size
+        self.threads, self.count = threads, count or _first_size
 
     def __call__(self, batch):
         """Add the gradient of the loss on `batch` to the `.grad` of the model's parameters.
@@ -72,22 +75,30 @@ class ThreadSplit(NamedErrors):
         0-d Tensor
             Loss without a graph.
         """
+        return self._run(batch)
+
+    def _run(self, batch):
+        """Run the backward pass in threads."""
         parts = split_batch(batch, self.threads) if self.threads > 1 else [batch]
         if len(parts) == 1:
             loss = self.loss_function(self.model, batch)
         else:
             losses = in_parallel([partial(self.loss_function, self.model, part) for part in parts])
-            loss = mean_of_parts(losses, [self.count(part) for part in parts])
+            loss = weighted_sum(losses, part_weights([self.count(part) for part in parts]))
         loss.backward()
         return loss.detach()
 
 
-def mean_of_parts(losses, counts):
-    """Return sum_k (n_k / n) loss_k."""
+def part_weights(counts):
+    """Return the weights n_k / n of the parts, given their numbers of terms n_k."""
     total = max(sum(counts), 1)
-    return sum(loss * (count / total) for loss, count in zip(losses, counts, strict=True))
+    return [count / total for count in counts]
 
 
-def first_size(batch):
-    """Return the number of examples of a batch."""
+def weighted_sum(losses, weights):
+    """Return sum_k (n_k / n) loss_k."""
+    return sum(loss * weight for loss, weight in zip(losses, weights, strict=True))
+
+
+def _first_size(batch):
     return batch_sizes(batch)[0]

@@ -11,19 +11,19 @@ import numpy as np
 
 from ..autograd.modes import state
 from ..autograd.nested import tensors_in
+from ..autograd.parallel import must_stay_in_thread
 from ..backend.batch_part import current
 from ..backend.gemm import is_dry_run
 from ..backend.shared_memory import is_shared, shared_arrays
-from ..named_errors import NamedErrors
 from ..nn.batch_parts import split_batch
-from ..nn.data_parallel import check_threads, needs_one_call, refuse_batch_statistics
-from .parallel import ThreadSplit, first_size
+from ..nn.data_parallel import needs_one_call
+from .parallel import ThreadSplit, part_weights
 from .split_workers import SplitWorkers, tensors_of
 
 __all__ = ["ProcessSplit"]
 
 
-class ProcessSplit(NamedErrors):
+class ProcessSplit(ThreadSplit):
     r"""Run loss.backward() for a batch, split among several processes.
 
     The interface, the loss, the gradients and the dropout masks are the same as those of
@@ -86,46 +86,32 @@ class ProcessSplit(NamedErrors):
     >>> split.close()
     """
 
+    unit = "processes"
+
     def __init__(self, model, loss_function, processes=2, count=None):
-        check_threads("ProcessSplit", processes, "processes")
-        if processes > 1:
-            refuse_batch_statistics("ProcessSplit", model)
-        self.model, self.loss_function = model, loss_function
-        self.processes, self.count = processes, count or first_size
-        self._threads = ThreadSplit(model, loss_function, processes, count)
+        super().__init__(model, loss_function, processes, count)
+        self.processes = processes
         self._workers = None
-        if processes > 1 and _can_fork(tensors_of(list(model.modules()))):
-            _move_to_shared_memory(tensors_of(list(model.modules())))
 
-    def __call__(self, batch):
-        """Add the gradient of the loss on `batch` to the `.grad` of the model's parameters.
-
-        Parameters
-        ----------
-        batch : Tensor, or tuple, list or dict of tensors and masks, with the batch as first axis
-
-        Returns
-        -------
-        0-d Tensor
-            Loss without a graph.
-        """
+    def _run(self, batch):
+        """Run the backward pass in processes, or in threads if processes cannot do it."""
         if self.processes == 1:
-            return self._threads(batch)
+            return super()._run(batch)
         modules = list(self.model.modules())
         tensors = tensors_of(modules)
         if not _uses_processes(batch, modules, tensors):
-            return self._threads(batch)
+            return super()._run(batch)
         parts = split_batch(batch, self.processes)
         if len(parts) == 1:
-            return self._threads(batch)
+            return super()._run(batch)
         workers = self._current_workers(modules, tensors)
-        counts = [self.count(part) for part in parts]
+        weights = part_weights([self.count(part) for part in parts])
         try:
-            loss = workers.run(parts, counts)
+            loss = workers.run(parts, weights)
         except BaseException:
             self.close()
             raise
-        return self._threads(batch) if loss is None else loss
+        return super()._run(batch) if loss is None else loss
 
     def close(self):
         """End the workers. The next call starts new ones."""
@@ -148,7 +134,7 @@ def _uses_processes(batch, modules, tensors):
     return (
         _can_fork(tensors + inputs)
         and state.grad_enabled
-        and not (state.listeners or state.anomaly or state.autocast is not None)
+        and not must_stay_in_thread()
         and current.rows is None
         and not any(tensor.requires_grad for tensor in inputs)
         and not any(map(needs_one_call, modules))

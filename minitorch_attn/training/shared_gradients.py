@@ -15,13 +15,13 @@ import numpy as np
 from ..autograd.engine import add_accumulate_hook
 from ..autograd.leaf_order import number_early
 from ..backend.shared_memory import shared_arrays
-from ..errors import CommunicationError, GraphError
+from ..errors import GraphError
 from ..tensor import wrap
 
-__all__ = ["SharedGradients"]
+__all__ = ["LONG_WAIT", "SharedGradients"]
 
 _PAUSE = 5e-5  # seconds between two looks at the turns of the other processes
-_LONG = 1.0  # seconds; the lock is held for microseconds
+LONG_WAIT = 1.0  # seconds after which a process checks whether the others still exist
 _TOGETHER = 1 << 20  # bytes of small gradients that are added together
 
 
@@ -80,7 +80,7 @@ class SharedGradients:
             before.array = before.array.copy()
             self._grads[i] = wrap(self.views[i])
 
-    def add(self, loss, weight, rank, others_live):
+    def add(self, loss, weight, rank, check_others):
         """Run the backward pass of process `rank`, and add the gradients of weight * loss.
 
         Parameters
@@ -89,13 +89,13 @@ class SharedGradients:
         weight : float
         rank : int
             Position of this process in the order of the sums.
-        others_live : callable
-            Function that returns False if another process has ended, so waiting is useless.
+        check_others : callable
+            Function that raises an error if another process has ended, so waiting is useless.
 
         Raises
         ------
-        CommunicationError
-            If another process has ended.
+        GraphError
+            If a parameter receives a second gradient after its first one has been added.
         """
         number_early([loss], [p._current_edge()[0] for p in self.parameters])
         pending, seen, waiting = [], set(), 0
@@ -107,7 +107,7 @@ class SharedGradients:
                 raise GraphError(
                     "ProcessSplit: a parameter received a gradient twice in one backward pass",
                     got=f"parameter {i}, of shape {parameter.shape}",
-                    expected="no use of a parameter both inside and outside of checkpoint()",
+                    expected="no backward pass inside the backward pass of a Function",
                     hint="use ThreadSplit",
                 )
             seen.add(i)
@@ -116,7 +116,7 @@ class SharedGradients:
             waiting += parameter.array.nbytes
             if waiting >= _TOGETHER:
                 waiting = 0
-                self._take_turns(pending, rank, others_live)
+                self._take_turns(pending, rank, check_others)
 
         handles = [
             add_accumulate_hook(p, lambda _, i=i: arrive(i)) for i, p in enumerate(self.parameters)
@@ -128,15 +128,15 @@ class SharedGradients:
                 handle.remove()
         for i in set(range(len(self.parameters))) - seen:  # no gradient from this process
             arrive(i)
-        self._take_turns(pending, rank, others_live)
+        self._take_turns(pending, rank, check_others)
         while pending:
             time.sleep(_PAUSE)
-            _check(others_live)
-            self._take_turns(pending, rank, others_live)
+            check_others()
+            self._take_turns(pending, rank, check_others)
 
-    def _take_turns(self, pending, rank, others_live):
+    def _take_turns(self, pending, rank, check_others):
         """Add the gradients whose turn has come, and remove them from the list `pending`."""
-        with self._locked(others_live):
+        with self._locked(check_others):
             possible = ((self.turns == rank) | self.any_order) & ~self.busy
             ready = [item for item in pending if possible[item[0]]]
             for i, _ in ready:
@@ -152,16 +152,16 @@ class SharedGradients:
             else:
                 self.views[i][...] = grad
                 self.filled[i] = True
-        with self._locked(others_live):
+        with self._locked(check_others):
             for i, _ in ready:
                 self.turns[i] += 1
                 self.busy[i] = False
 
     @contextmanager
-    def _locked(self, others_live):
+    def _locked(self, check_others):
         """Hold the lock. A process that is killed while it holds the lock never releases it."""
-        while not self.lock.acquire(timeout=_LONG):
-            _check(others_live)
+        while not self.lock.acquire(timeout=LONG_WAIT):
+            check_others()
         try:
             yield
         finally:
@@ -184,8 +184,3 @@ class SharedGradients:
         for i, p in enumerate(self.parameters):
             p.grad = self._given.get(i)
         self._given.clear()
-
-
-def _check(others_live):
-    if not others_live():
-        raise CommunicationError("ProcessSplit: another process ended during the backward pass")

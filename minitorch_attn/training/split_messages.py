@@ -13,9 +13,9 @@ from ..errors import DTypeError
 from ..nn.masks import Mask
 from ..tensor import Tensor, wrap
 
-__all__ = ["receive", "send"]
+__all__ = ["PLAIN", "receive", "send"]
 
-_PLAIN = (type(None), bool, int, float, str)
+PLAIN = (type(None), bool, int, float, str)
 
 
 def send(connection, value):
@@ -73,7 +73,7 @@ def _named_tuple(module, name):
 def _described(value, arrays):
     """Return a description of a value for JSON, and append its arrays to a list."""
     kind = type(value)
-    if kind in _PLAIN:
+    if kind in PLAIN:
         return ["plain", value]
     if isinstance(value, Tensor):
         arrays.append(value.array)

@@ -14,6 +14,7 @@ import signal
 import traceback
 import warnings
 import weakref
+from functools import partial
 
 from ..autograd.modes import no_grad
 from ..backend.allocator import release_memory
@@ -21,14 +22,11 @@ from ..backend.blas import limited_blas_threads
 from ..backend.random import initial_seed, manual_seed, own_offsets, reserve_offsets
 from ..errors import CommunicationError
 from ..tensor import Tensor
-from .parallel import mean_of_parts
-from .shared_gradients import SharedGradients
-from .split_messages import receive, send
+from .parallel import weighted_sum
+from .shared_gradients import LONG_WAIT, SharedGradients
+from .split_messages import PLAIN, receive, send
 
 __all__ = ["SplitWorkers", "tensors_of"]
-
-_PLAIN = (type(None), bool, int, float, str)
-_LONG = 1.0  # seconds after which a process checks whether the others still exist
 
 
 class SplitWorkers:
@@ -87,8 +85,15 @@ class SplitWorkers:
         """End the worker processes."""
         self._stop()
 
-    def run(self, parts, counts):
+    def run(self, parts, weights):
         """Add the gradients of the parts of a batch to the `.grad` of the model's parameters.
+
+        Parameters
+        ----------
+        parts : list
+            Parts of the batch, at most one for each process.
+        weights : list of float
+            The weight n_k / n of each part.
 
         Returns
         -------
@@ -96,8 +101,6 @@ class SplitWorkers:
             Loss without a graph. None if the forward pass of a worker has failed; then the
             gradients have not changed.
         """
-        total = max(sum(counts), 1)
-        weights = [count / total for count in counts]
         offsets, seed = reserve_offsets(len(parts)), initial_seed()
         ranks = range(1, len(parts))
         for rank in ranks:
@@ -116,7 +119,7 @@ class SplitWorkers:
                 return None
             self._backward(loss, weights[0], ranks)
         with no_grad():
-            return mean_of_parts([loss.detach(), *losses], counts)
+            return weighted_sum([loss.detach(), *losses], weights)
 
     def _losses(self, ranks):
         """Return the losses of the workers, and the errors of their forward passes."""
@@ -148,19 +151,18 @@ class SplitWorkers:
     def _receive(self, rank):
         connection = self.connections[rank - 1]
         try:
-            while not connection.poll(_LONG):
+            while not connection.poll(LONG_WAIT):
                 self._check_alive()  # this worker may be waiting for another one that has ended
             return receive(connection)
         except (EOFError, OSError):
             raise self._ended(rank) from None
 
     def _check_alive(self):
-        """Raise an error if a worker has ended; return True otherwise."""
+        """Raise an error if a worker has ended."""
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT  # do not change what `_ended` will see
         for rank, pid in enumerate(self.pids, 1):
             if os.waitid(os.P_PID, pid, options) is not None:
                 raise self._ended(rank)
-        return True
 
     def _ended(self, rank):
         """Return the error for a worker that has ended."""
@@ -188,7 +190,7 @@ def tensors_of(modules):
 def _settings(modules, tensors):
     """Return the plain values of all modules, such as `training`, and which parameters train."""
     plain = [
-        value for module in modules for value in module.__dict__.values() if type(value) in _PLAIN
+        value for module in modules for value in module.__dict__.values() if type(value) in PLAIN
     ]
     return plain, [tensor.requires_grad for tensor in tensors]
 
@@ -242,7 +244,9 @@ def _become_worker(workers, rank, connection):
         for p in workers.gradients.parameters:
             p.grad = None
         with limited_blas_threads(1):
-            while _message_arrives(connection, workers.owner):
+            while True:
+                while not connection.poll(LONG_WAIT):
+                    _check_parent(workers.owner)
                 _serve(workers, rank, connection)
     except (EOFError, OSError, KeyboardInterrupt):
         pass  # the parent has ended
@@ -250,11 +254,10 @@ def _become_worker(workers, rank, connection):
         os._exit(0)
 
 
-def _message_arrives(connection, parent):
-    while not connection.poll(_LONG):
-        if os.getppid() != parent:
-            return False
-    return True
+def _check_parent(owner):
+    """Raise an error if the process that forked this worker has ended."""
+    if os.getppid() != owner:
+        raise EOFError("the parent process has ended")
 
 
 def _serve(workers, rank, connection):
@@ -272,7 +275,7 @@ def _serve(workers, rank, connection):
     if not receive(connection):
         return
     try:
-        workers.gradients.add(loss, weight, rank, lambda: os.getppid() == workers.owner)
+        workers.gradients.add(loss, weight, rank, partial(_check_parent, workers.owner))
     except Exception:
         error = traceback.format_exc()
     send(connection, error)

@@ -64,14 +64,13 @@ def run(split_class, parts, steps=4, loss_function=loss_function, dtype="float64
 
 
 def compare(parts=2, **options):
-    """Assert that a run in processes equals one in threads, bit by bit; return both splits."""
-    *expected, threads = run(ThreadSplit, parts, **options)
+    """Assert that a run in processes equals one in threads, bit by bit."""
+    *expected, _ = run(ThreadSplit, parts, **options)
     *found, processes = run(ProcessSplit, parts, **options)
     assert found[0] == expected[0]
     assert_same(found[1], expected[1])
     assert_same(found[2], expected[2])
     assert processes._workers is not None  # they were used
-    return threads, processes
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -262,30 +261,38 @@ def test_parameters_that_only_some_parts_use():
         assert_same([g for g in found[0] if g is not None], [g for g in found[1] if g is not None])
 
 
-def test_checkpoints_work_unless_a_parameter_is_also_used_outside():
-    def inside(model, x):
-        return mt.checkpoint(model, x).square().mean()
-
-    def both(model, x):
-        return inside(model, x) + model[0](x).mean()
+@pytest.mark.parametrize("outside", [False, True])
+def test_checkpoints_work_beside_other_uses_of_their_parameters(outside):
+    def loss(model, x):
+        inside = mt.checkpoint(model, x).square().mean()
+        return inside + model[0](x).mean() if outside else inside
 
     found = []
     for split_class in (ThreadSplit, ProcessSplit):
         model = build(dropout=0.0)
-        split_class(model, inside, 2)(batch_of())
+        split_class(model, loss, 2)(batch_of())
         found.append(gradients(model))
     assert_same(*found)
+
+
+def test_a_second_gradient_of_a_parameter_is_refused():
+    class Inner(mt.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.copy()
+
+        @staticmethod
+        def backward(ctx, grad):
+            with mt.enable_grad():
+                model[0].bias.sum().backward()
+            return grad
+
     model = build(dropout=0.0)
-    try:
-        ProcessSplit(model, both, 2)(batch_of())
-    except GraphError as error:
-        assert "ThreadSplit" in str(error)
-    else:
-        found = gradients(model)
-        model.zero_grad()
-        both(model, batch_of()).backward()
-        for a, b in zip(found, gradients(model), strict=True):
-            np.testing.assert_allclose(a, b, atol=1e-14)
+    split = ProcessSplit(model, lambda model, x: Inner.apply(model(x)).mean())
+    with pytest.raises(GraphError, match="received a gradient twice"):
+        split(batch_of())
+    assert gradients(model) == [None] * 4
+    assert split._workers is None  # the next call starts new ones
 
 
 # Calls that use threads
@@ -421,15 +428,25 @@ def test_a_killed_worker_is_reported_and_replaced(when):
     assert split(batch_of()).ndim == 0
 
 
+@pytest.mark.parametrize("while_it", ["holds the lock", "adds gradients"])
 @pytest.mark.parametrize("killed", [1, 2, 3])
-def test_a_worker_that_is_killed_while_it_holds_the_lock_is_reported(killed, monkeypatch):
+@pytest.mark.parametrize("first", [False, True])
+def test_a_worker_that_is_killed_while_others_wait_for_it_is_reported(
+    while_it, killed, first, monkeypatch
+):
+    """`first`: it is killed before the calling process has added a gradient."""
     take_turns = SharedGradients._take_turns
 
-    def die(self, pending, rank, others_live):
+    def die(self, pending, rank, check_others):
         if rank == killed:
-            with self._locked(others_live):
-                os.kill(os.getpid(), signal.SIGKILL)
-        take_turns(self, pending, rank, others_live)
+            with self._locked(check_others):
+                self.busy[...] = True
+                if while_it == "holds the lock":
+                    os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if rank == 0 and first:
+            time.sleep(0.1)
+        take_turns(self, pending, rank, check_others)
 
     split = ProcessSplit(build(), loss_function, 4)
     with monkeypatch.context() as patched:

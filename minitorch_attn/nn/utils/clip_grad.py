@@ -72,31 +72,30 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False):
 def square_root_of_sum_of_squares(arrays):
     """Return the norm of several concatenated 1-D arrays, as a 0-d array or scalar."""
     xp = array_module(arrays[0])
-
-    def squares(some):
-        return [xp.dot(array, array) for array in some]
-
-    parts = shares([array.size for array in arrays], _threads_for(arrays))
-    found = together([partial(squares, arrays[part]) for part in parts])
-    return xp.sqrt(sum(square for some in found for square in some))
+    squares = _for_each(arrays, lambda array: xp.dot(array, array))
+    return xp.sqrt(sum(squares))
 
 
-def _threads_for(arrays):
-    """Return the number of threads for one pass over all arrays."""
-    large = sum(array.size for array in arrays) > _SMALL
-    return threads_for(arrays[0]) if large else 1
+def _for_each(arrays, function):
+    """Return the results of a function of each array. Many numbers are divided among threads."""
+
+    def results(some):
+        return [function(array) for array in some]
+
+    sizes = [array.size for array in arrays]
+    threads = threads_for(arrays[0]) if sum(sizes) > _SMALL else 1
+    found = together([partial(results, arrays[part]) for part in shares(sizes, threads)])
+    return [result for some in found for result in some]
 
 
 @with_kernel
 def scale_all(arrays, factor):
     """Multiply arrays in place by `factor`, a 0-d array or scalar."""
 
-    def scale(some):
-        for array in some:
-            array *= factor.astype(array.dtype)
+    def scale(array):
+        array *= factor.astype(array.dtype)
 
-    parts = shares([array.size for array in arrays], _threads_for(arrays))
-    together([partial(scale, arrays[part]) for part in parts])
+    _for_each(arrays, scale)
 
 
 def _largest(xp, values):
