@@ -2,8 +2,9 @@
 
     y[n, h, i, j] = scores[n, h, i, j] + table[index[i, j], h]
 
-for query i and key j, with index[i, j] = j - i + t - 1. Keys to the left and to the right of the
-query have different biases. Read the gradcheck report, then find and fix the one mistake.
+for query i and key j in a window of t tokens, with index[i, j] = j - i + t - 1. Keys to the left
+and to the right of the query have different biases. Read the gradcheck report, then find and fix
+the one mistake.
 """
 
 import numpy as np

@@ -4,9 +4,9 @@ Bahdanau's score compares a decoder state q_i with a word k_j. Both are vectors 
 
     score[i, j] = sum_h v[h] tanh(q_i + k_j)[h]
 
-Broadcasting computes the sums q_i + k_j of all pairs. The gradient check passes, but the weights of
-a state do not depend on that state alone. Read which properties fail, then find and fix the one
-mistake.
+Here v is a learned vector. Broadcasting computes the sums q_i + k_j of all pairs. The gradient
+check passes, but the weights of a state do not depend on that state alone. Read which properties
+fail, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt

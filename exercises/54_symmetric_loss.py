@@ -31,4 +31,4 @@ if __name__ == "__main__":
     print("\nThe logits of one image grow for all texts, so this image is found for every text:")
     for more in (0.0, 1.0, 10.0):
         louder = logits.detach() + more * (mt.arange(3) == 1).to(mt.float64).unsqueeze(1)
-        print(f"{more:4} more: loss {pair_loss(louder).item():.4f}, which should grow in the end")
+        print(f"{more:4} more: loss {pair_loss(louder).item():.4f}; the last should be large")

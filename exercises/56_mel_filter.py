@@ -2,7 +2,7 @@
 
 A mel band sums the power of a spectrum under a triangle. Triangle m rises from 0 at the point p_m
 to 1 at p_(m+1), and falls to 0 at p_(m+2). Each point is the peak of one triangle and an end of its
-two neighbors:
+two neighbors. Triangle m gives frequency f the weight
 
     w_m(f) = max(0, min((f - p_m) / (p_(m+1) - p_m), (p_(m+2) - f) / (p_(m+2) - p_(m+1))))
 

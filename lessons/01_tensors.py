@@ -344,10 +344,10 @@ for name, target in [("target (20, 1)", truth.reshape(20, 1)), ("target (20,)", 
 assert abs(slope) < 1e-3 and loss > 1  # the broken fit is a flat line through the mean
 
 # %% [markdown]
-# No error is raised, and the loss decreases. But the difference of shapes (20, 1) and (20,) has the
-# shape (20, 20): **every prediction is compared with every target**. The best single prediction for
-# all 20 targets is their mean, whatever the input is. So the slope is 0, and the bias is the mean
-# of the targets, 1.
+# No error is raised, and the loss decreases. But subtracting targets of shape (20,) from
+# predictions of shape (20, 1) gives a difference of shape (20, 20): **every prediction is compared
+# with every target**. The best single prediction for all 20 targets is their mean, whatever the
+# input is. So the slope is 0, and the bias is the mean of the targets, 1.
 
 # %% tags=["plot"]
 figure = new_figure(7, 3.4)
@@ -392,7 +392,7 @@ where(
 #   (8, 5).
 #
 # You are done when each view equals the result of NumPy's indexing and `np.shares_memory` is true
-# for each. How many numbers does the last view show, and how many bytes of memory does it need?
+# for each. How many numbers does the last view show, and how many bytes does `memory` occupy?
 #
 # ## Three questions
 #

@@ -26,10 +26,10 @@ random.seed(0)
 # %% [markdown]
 # ## Value: a number that remembers how it was computed
 #
-# Each operation creates a new `Value`. It stores one **slope** for each input of the operation: how
-# fast the result changes when this input changes. For $c = a \cdot b$ the slopes are
-# $\partial c/\partial a = b$ and $\partial c/\partial b = a$. Both are plain numbers that are known
-# as soon as $c$ is computed.
+# Each operation creates a new `Value`, which stores its result and one **slope** for each input of
+# the operation: how fast the result changes when this input changes. For $c = a \cdot b$ the slopes
+# are $\partial c/\partial a = b$ and $\partial c/\partial b = a$. Both are plain numbers that are
+# known as soon as $c$ is computed.
 
 
 # %%
@@ -117,7 +117,7 @@ check(
     cases=[(3.0, -2.0), (0.0, 5.0), (-7.0, 0.1)],
     expected=lambda a, b: library_slopes(lambda a, b: a / b, a, b),
     properties={
-        "one percent more of both numbers does not change the quotient": (
+        "increasing both numbers by one percent does not change the quotient": (
             lambda results, a, b: abs(results[1] * a + results[2] * b) < 1e-12
         ),
     },
@@ -372,7 +372,7 @@ check(
 
 # %%
 def scalar_product(n):
-    """Run the forward and backward pass of sum(A B). Return the number of operations."""
+    """Run the forward and backward pass of sum(A B). Return the number of forward operations."""
     A = [[Value(random.random()) for _ in range(n)] for _ in range(n)]
     B = [[Value(random.random()) for _ in range(n)] for _ in range(n)]
     total = Value(0.0)
@@ -391,7 +391,7 @@ def array_product(n):
 
 
 def speed(product, n, repeats):
-    """Time both passes of a product. Return the operations per second of the fastest run."""
+    """Time both passes of a product. Return forward operations per second of the fastest run."""
     best = math.inf
     for _ in range(repeats):
         start = time.perf_counter()
@@ -428,9 +428,10 @@ assert per_operation > 100
 # ## Predict, then run
 #
 # A small GPT has 0.8 million weights. In one training step, each weight is used once for each of
-# the 12 x 64 characters of a batch, with one multiplication and one addition. (The operations per
-# second above include the backward pass.) How long does **one** training step take with Values: a
-# second, a minute, an hour? How much memory does it need? Write down both, then run the next cell.
+# the 12 x 64 characters of a batch, with one multiplication and one addition. (You do not have to
+# add the backward pass: the speeds above count only forward operations, but the measured time
+# includes both passes.) How long does **one** training step take with Values: a second, a minute,
+# an hour? How much memory does it need? Write down both, then run the next cell.
 
 # %%
 operations = 2 * 814_720 * 12 * 64

@@ -440,8 +440,8 @@ for function in (Tanh, ForgetfulTanh):
 # ## Errors: a wrong shape, and a saved array that was changed or freed
 #
 # An operation that broadcasts must sum its gradients itself (lesson 1). If it does not, the library
-# raises an error that names the wrong shape. But it cannot know whether a gradient of the correct
-# shape has correct values: that needs a gradient check.
+# raises an error that names the wrong shape. But the library cannot know whether a gradient of the
+# correct shape has correct values: that needs a gradient check.
 
 
 # %%
@@ -470,8 +470,9 @@ print(f"OneRowAdd, 3 rows: gradient of x {report.items[0].ok}, of b {report.item
 assert [item.ok for item in report.items] == [True, False]
 
 # %% [markdown]
-# Saved arrays are not copied: the context and your tensor share memory. So two things must raise an
-# error: changing this memory before backward uses it, and using a saved array after it was freed.
+# Saved arrays are not copied: the context and your tensor share memory. After `backward` has used
+# them, the context frees them. So two things must raise an error: changing this memory before
+# `backward` uses it, and calling `backward` again after the saved arrays were freed.
 
 # %%
 y = Tanh.apply(x)

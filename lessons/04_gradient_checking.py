@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Gradient checking
 #
-# How do you know that a hand-written backward is correct without trusting another library? And
-# which mistakes can such a check never find?
+# Without trusting another library, how can you check that a hand-written backward pass is correct?
+# And which mistakes can such a check never find?
 #
 # *Prerequisites:* Function and context (lesson 3), the sum over broadcast axes (lesson 1). The
 # example is attention, which you do not need to know yet.
@@ -189,7 +189,7 @@ def gradient_errors(fn, inputs, h=1e-5, plain_sum=False):
     with mt.no_grad():
         for i, g in enumerate(derived):
             n = tensor_gradient(fn, inputs, i, cotangent, h)
-            size = max(np.linalg.norm(n), 1e-2)  # a gradient of 0 has no relative error
+            size = max(np.linalg.norm(n), 1e-2)  # do not divide by 0 if the gradient is 0
             errors.append(np.linalg.norm(g.numpy() - n) / size)
     return errors
 
@@ -200,7 +200,8 @@ def gradient_errors(fn, inputs, h=1e-5, plain_sum=False):
 # The checker evaluates the function twice for every single number of its inputs. For a model with
 # millions of parameters this takes too long. A cheaper check moves **all** numbers at once, each
 # input $x_k$ along a random direction $d_k$ of the same shape. With the gradients $g_k$, the slope
-# along this direction must be $\sum_k \sum (g_k \odot d_k)$.
+# along this direction must be $\sum_k \sum (g_k \odot d_k)$. Here $\odot$ multiplies entry by
+# entry, and the inner sum runs over all entries.
 #
 # Write `slope_along(f, inputs, directions, h)`. `inputs` and `directions` are two lists of NumPy
 # arrays, and `f(*inputs)` is one number. Return the central difference of `f` if every input moves
@@ -463,10 +464,10 @@ for plain_sum in (True, False):
 #
 # ## What no gradient check can find
 #
-# No gradient check finds the last two mistakes: code with these mistakes passes wherever the
-# correct code passes. The check tests whether backward is the derivative of forward, not whether
-# forward computes attention. To test the forward, you need **properties** and one small case
-# **worked out by hand**:
+# No gradient check finds the two mistakes in the forward pass, the last two rows of the table: they
+# pass wherever the correct code passes. The check tests whether backward is the derivative of
+# forward, not whether forward computes attention. To test the forward pass, you need **properties**
+# and one small case **worked out by hand**:
 #
 # * If all values are equal, the output must equal them, because the weights sum to 1.
 # * For the query (2, 0, 0, 0) and the keys (log 3, 0, 0, 0) and (0, 0, 0, 0), the scores are

@@ -222,7 +222,8 @@ assert np.isclose(cross_entropy(logits, labels), library)
 # $$\frac{\partial L}{\partial x_i} = -\delta_{it} + \frac{e^{x_i}}{\sum_j e^{x_j}}
 # = p_i - [i = t].$$
 #
-# Here $[i = t]$ is 1 if $i = t$, and 0 otherwise. The chain rule gives the same result: multiply
+# Here $[i = t]$ is 1 if $i = t$, and 0 otherwise. As a vector over all classes, these numbers are
+# called the **one-hot** vector of the label. The chain rule gives the same result: multiply
 # $\partial L/\partial p_i = -[i = t]/p_t$ by softmax's Jacobian $J$, and $1/p_t$ cancels. This
 # is true on paper, but not always in floating point (see below).
 
@@ -446,8 +447,8 @@ where(
 #    harm in softmax, and why does it do harm in `log(softmax(x))`?
 # 2. A classifier for 10 classes reaches an accuracy of 95 %, and its loss never falls below 1.46.
 #    Which mistake do you suspect?
-# 3. The entries of $p - \mathrm{onehot}$ add up to 0, and so do the columns of $J$. Which property
-#    of softmax explains both?
+# 3. The entries of $p - \mathrm{onehot}$ add up to 0, and so do the entries of each column of $J$.
+#    Which property of softmax explains both?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

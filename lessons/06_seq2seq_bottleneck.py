@@ -36,8 +36,9 @@ for name, ids in zip(["source", "given", "target"], parts, strict=True):
 # The encoder is a recurrence, $h_t = f(x_t, h_{t-1})$. Its last state is the **context** $c$. The
 # decoder starts from $c$ and also receives it at every step: $s_t = g(y_{t-1}, s_{t-1}, c)$. (Deck
 # COMP541, "Sequence to Sequence with RNNs", shows the same model; the decks are listed in
-# `docs/decks.md`.) For $f$ and $g$ we use gated recurrent units. One step computes the following,
-# where $\sigma$ is the sigmoid:
+# `docs/decks.md`.) For $f$ and $g$ we use gated recurrent units. One step computes the **gates**
+# $r$ and $z$, a **candidate** $\tilde h$ for the new state, and the new state $h'$. Here $\sigma$
+# is the sigmoid:
 #
 # $$r = \sigma(W_r x + U_r h), \quad z = \sigma(W_z x + U_z h), \quad
 # \tilde h = \tanh(W_h x + r \odot U_h h), \quad h' = (1 - z) \odot \tilde h + z \odot h .$$

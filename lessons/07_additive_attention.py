@@ -277,7 +277,7 @@ for length, seed in ((6, 6), (10, 7)):
 # %% tags=["plot"]
 show(
     mt.viz.cross_attention_figure(maps, "Where the model looked for each digit it wrote"),
-    "each written digit (row) looks at the same digit of the source, from its end to its start",
+    "each written digit (row) looks at this digit in the source, from the last one to the first",
 )
 
 # %% [markdown]
@@ -315,8 +315,8 @@ assert right_linear < 0.4 < test(model, LONGEST)[0]
 # decoder, and **every step looks at the same places**. The digit is computed from $c_t$, so every
 # step writes the same digit. The best choice is then the most frequent digit of the source.
 #
-# **Reading too much into the attention weights.** Now let the output see $[s_t; c_t]$, as in the
-# paper. The model is just as good, but its attention weights differ: most of the weight is
+# **Reading too much into the attention weights.** Now let the output see both $s_t$ and $c_t$, as
+# in the paper. The model is just as good, but its attention weights differ: most of the weight is
 # **beside** the anti-diagonal, much of it on the digit that was just written.
 
 # %%
@@ -361,11 +361,11 @@ for name, net, rows in (("c_t", model, weights), ("s_t and c_t", ahead, weights_
 assert looks[4] < 0.5 < shares[4]
 
 # %% [markdown]
-# In both models the digit at place 5 determines what this step writes. In the second model its
-# weight is less than one half, and often not even the largest. (If you train with a different seed,
-# the attention weights change, but the effects of the patches hardly do.) The weights correctly
-# show what was averaged. But a large weight does not imply a large influence: that depends on what
-# the model does with the average.
+# In both models, the state at place 5 determines what this step writes. In the second model, the
+# weight of this state is less than one half, and often not even the largest. (If you train with a
+# different seed, the attention weights change, but the effects of the patches hardly do.) The
+# weights correctly show what was averaged. But a large weight does not imply a large influence:
+# that depends on what the model does with the average.
 
 # %% tags=["plot"]
 figure = new_figure(8, 3.3)
@@ -396,10 +396,10 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, mt.models.seq2seq.Recur
 # ## Exercise
 #
 # Replace the score by a product, $e_{t,i} = (W s_{t-1})^\top (U h_i)$, with the same $W$ and $U$
-# and without $v$ and tanh. (Why does a product depend on the decoder even without a tanh?) Train
-# with the same settings. You are done when the second value of `on_antidiagonal` is 1 at length 10.
-# Then count: how many multiplications does each of the two scores need for a source of $n$ digits
-# and a target of $m$ digits, once `h @ U.T` is computed?
+# and without $v$ and tanh. (Why do the weights now depend on the decoder even without a tanh?)
+# Train with the same settings. You are done when the second value of `on_antidiagonal` is 1 at
+# length 10. Then count: how many multiplications does each of the two scores need for a source of
+# $n$ digits and a target of $m$ digits, once `h @ U.T` is computed?
 #
 # Then practice:
 #

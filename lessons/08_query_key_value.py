@@ -237,8 +237,9 @@ check(
 
 # %% [markdown]
 # Surprisingly, this gives the same weights as the mask before the softmax: a softmax divides
-# exponentials by their sum, and the second division replaces the first. In practice the mask comes
-# first. If nearly all the weight was on the future, little more than rounding errors would be left.
+# exponentials by their sum, and the second division replaces the first. In practice, the mask still
+# comes first: if nearly all the weight of a row is on the future, removing it after the softmax
+# leaves little more than rounding errors.
 #
 # Now suppose that you are given attention as a **black box**. You can call it, but you cannot look
 # inside.

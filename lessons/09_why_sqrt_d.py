@@ -409,7 +409,7 @@ where(
 #    have such weights. Why is that bad here?
 # 2. Why does dividing by $d$ make every untrained model look at all keys equally?
 # 3. At $d = 16$, most queries find their key even without the divisor. Which two columns of the
-#    softmax table explain that?
+#    table of the three measures explain that?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -84,8 +84,8 @@ check(
 # ## Two tests of a mask
 #
 # Zeros in a plot of the weights prove little. A better test is to change the last token: **no
-# earlier output may change**, not even in its last digit. A second test computes the gradient of
-# every earlier output with respect to that token: it must be 0.
+# earlier output may change**, not even in its last digit. A second test sums all earlier outputs
+# and computes the gradient of the sum with respect to the last token. This gradient must be 0.
 
 
 # %%
@@ -196,7 +196,7 @@ check(
 #
 # ## What does True mean? PyTorch uses both conventions
 #
-# A boolean mask means the **opposite** in two places that you will use side by side:
+# A boolean mask has **opposite meanings** in two functions that you will use side by side:
 #
 # | mask | True means |
 # | --- | --- |

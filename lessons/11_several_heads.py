@@ -302,9 +302,9 @@ def train(heads, steps):
 # ## Predict, then run
 #
 # Both models have the same number of parameters, and both see all letters. Guessing is correct in 6
-# percent of the cases. After training, what percentage of its first answers will the model with
-# **one** head get right, and what percentage of its second answers? Write down two numbers, then
-# run the next cell.
+# percent of the cases. After training, what percentage of the tokens one place before will the
+# model with **one** head get right, and what percentage of those three places before? Write down
+# two numbers, then run the next cell.
 
 # %%
 ids, wanted = examples(500, np.random.default_rng(9))

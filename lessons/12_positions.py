@@ -170,8 +170,8 @@ assert abs(product - sum(parts)) < 1e-5
 # ## Relative: a number for each distance, added to the scores
 #
 # Nothing is added to the tokens. Instead, a learned number for the distance, $b_{j-i}$, is added to
-# the score of query $i$ and key $j$ (T5; Swin has one number for each offset in two dimensions).
-# All distances beyond a maximum share the number for that maximum.
+# the score of query $i$ and key $j$, as in T5. (Swin has one number for each offset in two
+# dimensions.) All distances beyond a maximum share the number for that maximum.
 
 
 # %%

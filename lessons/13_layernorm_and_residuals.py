@@ -175,7 +175,8 @@ assert abs(ratio - math.sqrt(511 / 512)) < 1e-5  # the rest comes from d - 1 ins
 # %% [markdown]
 # The place of eps matters for tokens whose features are nearly constant, such as the embedding of
 # padding. The derivative of the square root at 0 is infinite. The next cell prints the largest
-# gradient of $y \cdot g$, with a random vector $g$, for a token with standard deviation $s$:
+# entry of the gradient of $y \cdot g$, with a random vector $g$, for a token with standard
+# deviation $s$:
 
 # %%
 direction = mt.randn(1, 512, dtype="float64")

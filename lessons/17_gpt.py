@@ -48,7 +48,7 @@ assert (inputs[1:] == targets[:-1]).all()
 # To measure the loss on a whole text, cut it into windows of `context` tokens such that **every**
 # token except the first one is a target exactly once. Write `windows_of(ids, context)` for a
 # NumPy array of ids. It returns (inputs, targets), both of shape (window, context). Tokens at the
-# end that do not fill a window are left out.
+# end that do not fill a window are an exception: leave them out.
 #
 # For the text 0, 1, 2, 3, 4, 5, 6, 7 and a context of 3, the inputs are 0, 1, 2 and 3, 4, 5, and
 # the targets are 1, 2, 3 and 4, 5, 6.

@@ -332,7 +332,7 @@ decoder = relative_position_bucket(distances, bidirectional=False)
 for d in (-150, -128, -127, -20, -8, -7, -1, 0, 1, 20):
     i = d + 150
     print(f"distance {d:5}: bucket {encoder[i].item():3} (encoder) {decoder[i].item():3} (decoder)")
-assert set(range(32)) - set(encoder.tolist()) == {16}  # bucket 16, "+0", is unused
+assert set(range(32)) - set(encoder.tolist()) == {16}  # unused: distance 0 is in bucket 0
 assert set(decoder.tolist()) == set(range(32))
 assert [encoder[150 - d].item() for d in range(8)] == list(range(8))  # one bucket each
 assert encoder[150 - 128].item() == encoder[0].item()  # same bucket at -128 and -150

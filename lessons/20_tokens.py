@@ -366,8 +366,9 @@ assert ratio == 16**4
 # %% [markdown]
 # ## What goes wrong when text and images are split into tokens carelessly
 #
-# Here are three mistakes that do not raise an error. **Merges in the wrong order**: the same merges
-# give different tokens, which the model has never seen in this context.
+# Here are three mistakes that do not raise an error. **Merges of another tokenizer, or in the wrong
+# order**: they split the same text into different tokens, which the model has never seen in this
+# context.
 
 # %%
 right_ids = encode("lowest", merges)

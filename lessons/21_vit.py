@@ -203,7 +203,10 @@ check(
 # $$z_0 = [x_{class};\ x_1 E;\ \dots;\ x_N E] + E_{pos}$$
 # $$z'_l = MSA(LN(z_{l-1})) + z_{l-1}, \qquad z_l = MLP(LN(z'_l)) + z'_l, \qquad y = LN(z_L)^0$$
 #
-# The next cell evaluates these equations step by step, with the parameters of a small ViT.
+# Here $x_{class}$ is a learned vector, the **class token**. $MSA$ is multi-head self-attention,
+# $LN$ is LayerNorm, and $MLP$ is the feed-forward network. The superscript 0 selects token 0, the
+# class token. The next cell evaluates these equations step by step, with the parameters of a small
+# ViT.
 
 # %%
 model = mt.models.VisionTransformer(
@@ -510,8 +513,9 @@ where(
 #
 # 1. A ViT with patches of 32 x 32 pixels has more parameters than the same model with patches of
 #    16 x 16. Why, and why is it cheaper anyway?
-# 2. A colleague wants to speed up ViT-B/16 at 224 px. Suppose the products with the scores took no
-#    time at all. How much would that save at most? At which image size would it be worth trying?
+# 2. A colleague wants to speed up ViT-B/16 at 224 px. Suppose that computing the scores and the
+#    weighted sums took no time at all. How much would that save at most? At which image size would
+#    it be worth trying?
 # 3. `image.reshape(196, 768)` has the correct shape. Name two printed results that show that it is
 #    wrong.
 
@@ -521,7 +525,7 @@ where(
 # 1. The matrix $E$ has $3p^2$ inputs, four times as many for $p = 32$: the table shows 87 instead
 #    of 86 million parameters. But there are only 50 tokens instead of 197, and the operations are
 #    nearly proportional to the number of tokens: 8.8 instead of 35.1 GFLOPs.
-# 2. It would save at most the operations of these products, which are less than 5 % of the total at
+# 2. It would save at most the operations of this part, which are less than 5 % of the total at
 #    224 px. At 2048 px they are more than half of all operations, so it would be worth trying
 #    there.
 # 3. First, its first word covers rows 0 to 3 and all columns of one channel, instead of 16 x 16

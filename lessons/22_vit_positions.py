@@ -258,7 +258,7 @@ assert results["relative", 0] == min(others)
 # in the patches are a strong hint. Positions add about twenty percentage points. The paper finds
 # the same at a much larger scale: accuracy is clearly lower without positions, and differs little
 # between the other variants. After a run as short as this one, the relative variant is still
-# behind, because it starts with the weakest signal.
+# behind: its position vectors start near 0 and act only through the attention scores.
 
 # %% tags=["plot"]
 figure, axis = plt.subplots(figsize=(6.5, 2.6), layout="constrained")
@@ -295,7 +295,7 @@ print(f"places renamed: largest change of a logit {(before - after).abs().max().
 assert (before - after).abs().max().item() < 1e-4
 
 # %% [markdown]
-# The *relative* variant does depend on the reading order. It knows two positions only by their
+# The *relative* variant does depend on the reading order. All it knows about two positions is their
 # difference $j - i$. That difference is 1 for two neighbors in a row, but also for the last patch
 # of one row and the first patch of the next:
 

@@ -255,8 +255,8 @@ check(
 # The model reads most test pictures, and about a third of the patches carry ink. Erase two of the
 # 16 patches, chosen by (a) rollout, (b) the map of the last layer, (c) chance among the patches
 # with ink, (d) chance. Rank the four: after which choice does the model read the fewest pictures?
-# The class token reads the last layer's map directly: will this map beat chance among the patches
-# with ink? Write down your ranking, then run the next cell.
+# The last layer's map shows the weights that the class token uses last: will this map beat chance
+# among the patches with ink? Write down your ranking, then run the next cell.
 
 
 # %%
@@ -294,8 +294,8 @@ assert curves["last layer"][two] > curves["random, with ink"][two] - 5  # no bet
 assert curves["least by rollout"][two] > whole - 5
 
 # %% [markdown]
-# Rollout passes the test: two patches are enough to make most pictures unreadable. The raw map of
-# the last layer does no better than random patches with ink. At that depth the token at position
+# Rollout passes the test: erasing its first two patches makes most pictures unreadable. The raw map
+# of the last layer does no better than random patches with ink. At that depth the token at position
 # $j$ already contains information from other patches, so a large weight on it does not mean that
 # the model looks at patch $j$.
 
@@ -431,8 +431,8 @@ where(mt.nn.watch_attention, mt.viz.attention_rollout, mt.viz.class_attention_fi
 # 1. Two maps look equally convincing. Which experiment shows which one is better, and what was its
 #    result for the trained and the untrained model?
 # 2. Why is "random patches" alone too easy a control here?
-# 3. Why can rollout be a better map of the input than the last layer, although the head reads the
-#    class token only after the last layer?
+# 3. Why can rollout be a better map of the input than the last layer, although the classifier reads
+#    the class token only after the last layer?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -256,7 +256,7 @@ assert most < 0.34 and coolest > 0.999
 linear = (15 - 7) / 7
 logarithmic = (math.log2(1 + 15) - math.log2(1 + 7)) / math.log2(1 + 7)
 print(
-    f"windows of 8 -> 16 extrapolate by {linear:.2f} of the trained range"
+    f"windows of 8 -> 16 extrapolate by {linear:.2f} times the trained range"
     f" with linear offsets, {logarithmic:.2f} with log offsets"
 )
 assert round(linear, 2) == 1.14 and round(logarithmic, 2) == 0.33
@@ -302,7 +302,7 @@ bias = ContinuousPositionBias((8, 8), 2)
 spaced = bias.coordinates().numpy().reshape(15, 15, 2)[7, :, 1]  # along a row
 print("offset    ", *[f"{value:6}" for value in range(8)])
 print("coordinate", *[f"{value:6.2f}" for value in spaced[7:]])
-assert np.abs(np.diff(spaced[7:])).argmax() == 0  # near offsets are far apart, far ones are close
+assert np.abs(np.diff(spaced[7:])).argmax() == 0  # the largest step is between offsets 0 and 1
 print("bias for a window of 8 x 8:", bias().shape)
 
 # %% [markdown]
@@ -436,6 +436,6 @@ where(
 #    printed next to the measured values.
 # 2. Dot-product attention becomes nearly one-hot: the printed mean of the largest weight is more
 #    than 0.99. A cosine divides by both lengths, so the factor cancels.
-# 3. It gets about the bias of distance 1. In the last table, the values in row "size forgotten" at
-#    offsets 2, 4 and 8 are close to those in row "log-spaced" at 1, 2 and 4: the bias is stretched
-#    by a factor of 2.
+# 3. It gets about the bias of distance 1. In the last table, the values in the row "size forgotten"
+#    at offsets 2, 4 and 8 are close to those in the row "log-spaced" at 1, 2 and 4: the bias is
+#    stretched by a factor of 2.

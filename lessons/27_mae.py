@@ -130,9 +130,9 @@ check(
 # ## The model
 #
 # A digit has 4 x 4 patches of 2 x 2 pixels, and 12 of 16 are hidden. The encoder is a ViT that gets
-# only the class token and the 4 visible patches. The encoder processes nothing in place of the
-# hidden patches. That is why MAE is cheap. The decoder is small and gets all 16 positions, with one
-# learned *mask token* in each gap.
+# only the class token and the 4 visible patches. It does not process any token for a hidden patch,
+# which is why MAE is cheap. The decoder is small and gets all 16 positions, with one learned *mask
+# token* in each gap.
 
 
 # %%
@@ -181,7 +181,8 @@ assert (mine - library).abs().max().item() < 1e-5 and (hidden == same_hidden).al
 
 # %% [markdown]
 # How much does it save to encode only the visible patches? The encoder needs $12ND^2 + 2N^2D$
-# multiply-adds per block (lesson 21). For ViT-B with 196 patches, this gives:
+# multiply-adds per block (lesson 21). ViT-B has 196 patches. If only 49 of them are visible, the
+# encoder gets 50 tokens, including the class token, instead of 197:
 
 
 # %%

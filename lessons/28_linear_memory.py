@@ -23,8 +23,9 @@ mt.manual_seed(0)
 # ## The difficulty: softmax needs the whole row
 #
 # Row $i$ of the result is $o_i = \sum_j e^{s_{ij} - m_i} v_j \,/\, \sum_j e^{s_{ij} - m_i}$ with
-# $m_i = \max_j s_{ij}$. Subtracting the maximum prevents $e^{s}$ from overflowing, but you know the
-# maximum only after the last key. So it seems necessary to store the row and read it twice.
+# the scores $s_{ij}$ and $m_i = \max_j s_{ij}$. Subtracting the maximum prevents $e^{s}$ from
+# overflowing, but you know the maximum only after the last key. So it seems necessary to store the
+# row and read it twice.
 #
 # But one pass is enough if the sums can be *corrected*. Suppose the keys so far gave a maximum $m$,
 # a sum $l$ and a weighted sum of values $o$, both computed with $m$. The next keys have a larger
@@ -65,8 +66,8 @@ assert abs(o / total - weights @ values) < 1e-12
 # own maximum `top` and the sum `total`, both of shape (query, 1), and the weighted sum of values
 # `o`, of shape (query, dim). Both sums are computed with this maximum. Write
 # `join_parts(top1, total1, o1, top2, total2, o2)`, which returns `top, total, o` for all keys
-# together. The result must not depend on which machine comes first. Long contexts are spread over
-# several GPUs in this way.
+# together. The result must not depend on which machine comes first. With this function, a long
+# context can be spread over several GPUs (lesson 53).
 #
 # *Hint:* The new maximum is the larger one. Both parts must be corrected: each by its own factor,
 # as in the formula above.
@@ -74,7 +75,7 @@ assert abs(o / total - weights @ values) < 1e-12
 
 # %% tags=["answer"]
 def join_parts(top1, total1, o1, top2, total2, o2):
-    """Join two parts of the keys: return the maximum, the sum and the weighted sum of values."""
+    """Return the maximum, the sum and the weighted sum of values over the keys of both parts."""
     top = mt.maximum(top1, top2)
     scale1, scale2 = (top1 - top).exp(), (top2 - top).exp()  # each (query, 1)
     total = scale1 * total1 + scale2 * total2
@@ -354,7 +355,8 @@ check(
 # %% [markdown]
 # ## What goes wrong without rescaling the accumulator
 #
-# The most common mistake is forgetting to rescale the accumulator: $l$ is corrected, $o$ is not.
+# The most common mistake is forgetting to rescale the accumulator $o$: the sum $l$ is corrected,
+# but $o$ is not.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run

@@ -205,7 +205,7 @@ check(
         [mt.tensor(grad_input), mt.tensor(grad_logits)],
     )[0],
     properties={
-        "without logits it is the gradient of an embedding": (
+        "if x is 0, it is the gradient of an embedding": (
             lambda y, ids, grad_input, x, grad_logits: np.allclose(
                 tied_gradient(ids, grad_input, 0 * x, grad_logits).sum(0), grad_input.sum(0)
             )
@@ -345,13 +345,13 @@ for axis, name in zip(axes, shown, strict=True):
     axis.plot([low, high], [low, high], color="0.6", linewidth=1)
     axis.plot(expected[:8].ravel(), readings[name][:8].ravel(), ".", color="#0072B2", markersize=3)
     axis.set_title(name, fontsize=10)
-    axis.set_xlabel("logit of the original")
+    axis.set_xlabel("logit of the original model")
     axis.spines[["top", "right"]].set_visible(False)
-axes[0].set_ylabel("logit of the reading")
+axes[0].set_ylabel("logit of the rebuilt model")
 show(
     figure,
-    "All points of a correct reading lie on the diagonal. The middle picture looks the same as "
-    "the left one, although its GELU is wrong.",
+    "If the file is read correctly, all points lie on the diagonal. The middle picture looks the "
+    "same as the left one, although its GELU is wrong.",
 )
 
 # %% [markdown] tags=["your-turn"]
@@ -434,8 +434,8 @@ where(
 # 1. Why does a wrong transpose of `c_attn` raise an error, while a wrong transpose of `attn.c_proj`
 #    does not?
 # 2. The file does not contain a tensor for the output layer. Where do the logits come from?
-# 3. The loss of a port of GPT-2 is correct to two digits. Which of the mistakes above may the port
-#    still contain, and which test finds this mistake?
+# 3. You have written GPT-2 in another framework, and its loss is correct to two digits. Which of
+#    the mistakes above may your code still contain, and which test finds this mistake?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

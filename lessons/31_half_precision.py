@@ -21,14 +21,14 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 
 F = mt.nn.functional
 mt.manual_seed(0)
-warnings.filterwarnings("ignore", message="overflow")  # here, overflow is the subject
+warnings.filterwarnings("ignore", message="overflow")  # this lesson overflows on purpose
 
 # %% [markdown]
 # ## What fits into 16 bits
 #
 # A float16 number has a sign bit, 5 bits for the exponent and 10 for the digits after the binary
 # point: $\pm\, 1.b_1 \dots b_{10} \times 2^e$ with $e$ from -14 to 15. At $e = -14$ the leading 1
-# may be missing. These are the *subnormal* numbers: they have fewer digits, down to a single bit,
+# may be a 0. These are the *subnormal* numbers: they have fewer digits, down to a single bit in
 # $2^{-24}$. Float32 has 8 bits for the exponent and 23 for the digits.
 
 # %%
@@ -155,9 +155,8 @@ for name, found in (("logits", of_logits), ("weights", of_weights)):
 
 # %% [markdown]
 # The gradient of a logit is $(p - y) / N$ with the probability $p$, the target $y$ and the number
-# of tokens $N$ (lesson 5). A trained model gives most characters a tiny probability, and the mean
-# over the tokens divides by $N$ once more: here by 256, in GPT-3 by up to 3.2 million (Brown et al.
-# 2020, arXiv:2005.14165v4, table 2.1).
+# of tokens $N$ (lesson 5). A trained model gives most characters a tiny probability $p$, and $N$ is
+# large: here 256, in GPT-3 up to 3.2 million (Brown et al. 2020, arXiv:2005.14165v4, table 2.1).
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: count the losses
@@ -201,7 +200,7 @@ check(
 # The backward pass is linear: if the loss is multiplied by a scale, every gradient is multiplied by
 # it. A power of 2 changes only the exponents, so nothing is rounded. The figure shows the exponents
 # of the gradients of the logits for a batch that is 1,024 times as large as ours. We do not compute
-# such a batch: its gradients are about as large as ours divided by 1,024.
+# such a batch, but divide our gradients by 1,024, which gives numbers of about the same size.
 
 # %% tags=["plot"]
 large_batch = of_logits / 1024
@@ -464,8 +463,8 @@ print("in float32:", " ".join(op_lists.OPERATIONS["float32"].split()[:9]), "..."
 # ## Answers
 #
 # 1. Multiplying by a power of 2 changes only the exponent, so no digit is rounded. The clipping
-#    limit is meant for the gradient of the loss itself. The scaled gradient is 65,536 times as
-#    large and would always be clipped. `scaler.unscale_(optimizer)` removes the scale first.
+#    limit is meant for the gradient of the loss itself. With a scale of 65,536, for example, nearly
+#    every gradient would be clipped. `scaler.unscale_(optimizer)` removes the scale first.
 # 2. The scale: the smallest numbers of bfloat16 are as small as those of float32. But its spacing
 #    next to 1 is 0.008, so sums and updates are lost even earlier.
 # 3. An infinity says only that a number was too large, not how large it was. And a matrix product

@@ -131,7 +131,7 @@ check(
         (k + 1) * launch + durations[k:].sum() for k in range(len(durations))
     ),
     properties={
-        "it takes at least the launches, and at least the work": lambda t, durations, launch: (
+        "neither the launches nor the kernels take longer": lambda t, durations, launch: (
             t >= max(launch * len(durations), durations.sum())
         )
     },
@@ -413,7 +413,8 @@ for axis in (left, right):
 show(
     figure,
     "Left: in each step, every lane adds the sum of one other lane. The blue lines lead to lane 3: "
-    "after five steps, all 32 numbers have reached it. Right: the error in pairs hardly grows.",
+    "after five steps, all 32 numbers have reached it. Right: if the numbers are added in pairs, "
+    "the error hardly grows.",
 )
 
 # %% [markdown]

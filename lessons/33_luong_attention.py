@@ -262,8 +262,9 @@ for choice in names:
     maps.append((found[0][1][0, 0].numpy(), labels, [str(i) for i in written[0].tolist()]))
 show(
     mt.viz.cross_attention_figure(maps, "Where each decoder looks while it writes", names),
-    "general and local-p climb from digit to digit and skip the blanks; location looks at "
-    "about the right place; local-m looks near step t, which helps in the middle only",
+    "With general and local-p, the attention moves from digit to digit and skips the blanks. With "
+    "location, it is at about the right place. With local-m, it stays near position t, which "
+    "helps only in the middle.",
 )
 
 # %% tags=["plot"]
@@ -274,9 +275,9 @@ colours = [COLOURS[0] if right[choice][-1] > 0.9 else COLOURS[1] for choice in o
 axes.barh(order, [right[choice][-1] for choice in order], color=colours)
 for place, choice in enumerate(order):
     axes.text(right[choice][-1] + 0.01, place, f"{100 * right[choice][-1]:.0f} %", va="center")
-axes.set(xlim=(0, 1.1), xlabel=f"correct digits of {LONGEST}, between as many blanks")
+axes.set(xlim=(0, 1.1), xlabel=f"correct digits of {LONGEST}, in a source with as many blanks")
 axes.spines[["top", "right"]].set_visible(False)
-show(figure, "scores that read the keys (blue) solve the task, even in a predicted window")
+show(figure, "Scores that read the keys (blue) solve the task, even in a predicted window.")
 
 # %% [markdown]
 # ## Input feeding: knowing where the decoder looked
@@ -296,7 +297,7 @@ PLACES = 6
 
 
 def hunt(rng, size=64):
-    """Return keys, input bits, target bits and tours. A key joins place, next place and bit."""
+    """Return keys, input bits, target bits and tours. A key encodes place, next place and bit."""
     order = np.tile(np.arange(PLACES), (size, 1))
     order[:, 1:] = rng.permuted(order[:, 1:], axis=1)  # tours start at place 0
     bits, eye = rng.integers(0, 2, (size, PLACES)), np.eye(PLACES, dtype=np.float32)
@@ -388,7 +389,7 @@ for axes, (title, weights) in zip(figure.subplots(1, 2, sharey=True), panels.ite
     axes.set_yticklabels(range(1, PLACES + 1))
 figure.axes[0].set_ylabel("step")
 figure.colorbar(image, ax=figure.axes, shrink=0.8, label="weight").outline.set_visible(False)
-show(figure, "the tour (line): attention follows it with input feeding, but not without")
+show(figure, "Attention follows the tour (line) with input feeding, but not without it.")
 
 # %% [markdown]
 # ## In the library

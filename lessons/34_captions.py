@@ -135,8 +135,8 @@ check(
 )
 
 # %% [markdown]
-# The library's `SoftAttention` adds one thing: a gate $\beta = \sigma(f_\beta(h))$ that multiplies
-# the context, so that the decoder can ignore the image.
+# The library's `SoftAttention` adds one thing: a gate $\beta = \sigma(f_\beta(h))$, with a linear
+# layer $f_\beta$. The gate multiplies the context, so that the decoder can ignore the image.
 
 # %%
 attention = SoftAttention(annotation_dim=64, hidden_dim=5, attention_dim=7)
@@ -152,7 +152,7 @@ assert (context - beta * mean).abs().max().item() < 1e-5
 #
 # The weights of one step sum to 1 over the places. The paper adds a second condition: the weights
 # of one *place* should sum to about 1 over the steps, so that the caption covers the whole image.
-# The loss of a caption with the words $y_t$ is (Eq. 14)
+# With a weight $\lambda$, the loss of a caption with the words $y_t$ is (Eq. 14)
 #
 # $$-\sum_t \log p(y_t) + \lambda \sum_i \Big(1 - \sum_t \alpha_{ti}\Big)^2$$
 

@@ -265,7 +265,7 @@ check(
         [log_p[:, t:].sum(-1) for t in range(log_p.shape[1])], -1
     ),
     properties={
-        "the first entry is the whole": lambda r, x: (r[:, 0] - x.sum(-1)).abs().max() < 1e-5
+        "the first entry is the sum of all": lambda r, x: (r[:, 0] - x.sum(-1)).abs().max() < 1e-5
     },
 )  # fmt: skip
 
@@ -333,7 +333,7 @@ assert spreads[2] < spreads[0] and spreads[3] < spreads[1]  # the reward to go
 
 
 # %%
-SYMBOLS = nn.functional.one_hot(mt.arange(6), 8).float()  # the last two features are free
+SYMBOLS = nn.functional.one_hot(mt.arange(6), 8).float()  # features 0 to 5, of 8
 OTHER = -5.0  # log probability of the other words of the caption
 MARK = nn.functional.one_hot(mt.tensor(7), 8).float()
 
@@ -368,7 +368,7 @@ def learn(way, seed, steps):
     for _ in range(steps):
         places, symbol = draw(generator)
         alpha, log_p = model(places)
-        rewards = log_p[row, :, symbol]  # (batch, place): what each place would earn
+        rewards = log_p[row, :, symbol]  # (batch, place): the reward of each place
         curve.append((alpha * rewards).sum(-1).mean().item())
         if way == "all places":
             loss = -(alpha * rewards).sum(-1).mean()  # Eq. 10, no sampling
@@ -416,11 +416,12 @@ show(
 # %% [markdown]
 # ## What goes wrong without the detach
 #
-# The loss must treat the reward as a constant. If it does not, the product rule adds
-# $\log p(s)\, d\log p(y \mid s)$ to the gradient of the layers that read the symbol. Added to the
-# first term of Eq. 12, this gives these layers the gradient $(1 + \log p(s))\, d\log p(y \mid s)$.
-# Among nine equally likely places, $1 + \log\frac19 = -1.2$: the *sign* is wrong, and the model
-# learns to make the correct symbol less likely, wherever it looks.
+# The layers that read the symbol get the gradient $d\log p(y \mid s)$, the first term of Eq. 12.
+# REINFORCE adds the second term, in which the loss must treat the reward as a constant. If it does
+# not, the product rule adds $\log p(s)\, d\log p(y \mid s)$, where $p(s) = \alpha_s$. The gradient
+# of these layers is then $(1 + \log p(s))\, d\log p(y \mid s)$. Among nine equally likely places,
+# $1 + \log\frac19 = -1.2$: the *sign* is wrong, and the model learns to make the correct symbol
+# less likely, wherever it looks.
 
 # %%
 mt.manual_seed(0)
@@ -469,9 +470,9 @@ where(hard_attention, reinforce_loss, update_baseline, ShowAttendTell.sample)
 # ## Exercise
 #
 # Draw several samples per image, and give each sample the mean reward of the *other* samples as its
-# baseline ("leave one out"). Change `learn` so that it draws two samples, then eight, and compare
-# each with the moving average at the same number of looks. Why must a sample's own reward not be in
-# its baseline?
+# baseline ("leave one out"). Change `learn` so that it draws two samples, then eight. Compare each
+# variant with the moving-average baseline, after the same total number of samples. Why must a
+# sample's own reward not be in its baseline?
 #
 # Then practice:
 #
@@ -494,7 +495,7 @@ where(hard_attention, reinforce_loss, update_baseline, ShowAttendTell.sample)
 #
 # 1. It lowers this probability. Good places win only because the probability of bad places is
 #    lowered more when they are drawn, so the signal is a difference between large numbers. With a
-#    baseline, the reward of a good place is positive.
+#    baseline, $R_s - b$ is positive for a good place, so the step raises its probability.
 # 2. It computes with all places at every step, and its context is a mixture of them. Hard attention
 #    reads one place.
 # 3. The model can become certain too early that one place is the best, merely because it was lucky

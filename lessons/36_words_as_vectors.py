@@ -108,8 +108,9 @@ check(
 
 # %% [markdown]
 # A softmax over all words would be expensive for a large vocabulary. *Negative sampling* asks an
-# easier question: is this pair from the text, or was the second word drawn at random? With a
-# neighbor $o$ and random words $n_1, \dots, n_k$, Eq. 4 of the paper maximizes
+# easier question: is this pair from the text, or was the second word drawn at random? Each word has
+# a second vector $v'$ for its role as a neighbor. With a neighbor $o$ and random words
+# $n_1, \dots, n_k$, Eq. 4 of the paper maximizes
 #
 # $$\log \sigma(v'_o \cdot v) + \sum_{i=1}^{k} \log \sigma(-v'_{n_i} \cdot v)$$
 

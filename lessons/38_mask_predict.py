@@ -24,9 +24,9 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## A product of marginals cannot represent a choice
 #
-# An autoregressive model factorizes $p(y \mid x) = \prod_t p(y_t \mid y_{<t}, x)$, which loses
-# nothing. A model that writes all tokens at once uses $\prod_t p(y_t \mid x)$: given the source, it
-# treats the tokens as independent.
+# An autoregressive model factorizes $p(y \mid x) = \prod_t p(y_t \mid y_{<t}, x)$, which is exact
+# for every distribution. A model that writes all tokens at once uses $\prod_t p(y_t \mid x)$: given
+# the source, it treats the tokens as independent.
 #
 # "Thank you" has several German translations. Gu et al. 2018, arXiv:1711.02281, use them to explain
 # the *multimodality problem*. Here are three of these translations, with invented probabilities. We
@@ -104,12 +104,13 @@ check(
 #
 # Mask-Predict (Ghazvininejad et al. 2019, arXiv:1904.09324, section 3) keeps the parallel passes
 # and removes the independence step by step. Its decoder is a masked language model like BERT: it
-# sees the tokens that are already written, before *and* after a masked one.
+# sees the tokens that are already written, before *and* after a masked one. For a text of $N$
+# tokens, it takes $T$ passes:
 #
 # 1. First pass, $t = 0$: all $N$ tokens are masked, and all are predicted.
 # 2. Later passes, $t = 1, \dots, T - 1$: mask the $n = \lfloor N (T - t) / T \rfloor$ tokens with
-#    the smallest probability and predict them again, given the others. The others keep their
-#    probability.
+#    the smallest probability, and predict them again, given the other tokens. These keep their
+#    probabilities.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: which tokens are masked again?
@@ -150,9 +151,9 @@ check(
 )  # fmt: skip
 
 # %% [markdown]
-# Now we decode "thank you" with a perfect model, which computes $p(y_t \mid Y_{obs})$ from the
-# table. The library's `mask_predict` calls it once per pass. The word ids are positions in a list
-# of all words.
+# Now we decode "thank you" with a perfect model. From the table, it computes
+# $p(y_t \mid Y_{obs})$, where $Y_{obs}$ are the words that are not masked. The library's
+# `mask_predict` calls the model once per pass. The word ids are positions in a list of all words.
 
 # %%
 MASK, WORDS = 0, ("[MASK]", *FIRST, *SECOND)
@@ -300,7 +301,7 @@ SIZES = dict(
 )  # fmt: skip
 one_by_one = Transformer(len(CHARACTERS), **SIZES)
 in_parallel = ConditionalMaskedLM(len(CHARACTERS), mask_id=START, max_target_len=12, **SIZES)
-Transformer.reset_parameters(in_parallel)  # at this width, a standard deviation of 0.02 is small
+Transformer.reset_parameters(in_parallel)  # the default std of 0.02 is too small here
 
 
 def next_token_loss(source, target):
@@ -367,7 +368,7 @@ assert correct[1] < correct[2] < correct[4] and correct[4] > 0.8 < correct["toke
 # %% [markdown]
 # One pass gets the letters right, and yet almost no answer is correct. Each position chooses its
 # style independently. In both halves, lowercase is the best guess by a narrow margin (0.55 and
-# 0.45), but in no target are both halves lowercase. A trained model makes the same mistake as in
+# 0.45), but no target is lowercase in both halves. A trained model makes the same mistake as in
 # "danke dank". Two passes repair some answers, and four passes repair most.
 
 

@@ -63,8 +63,9 @@ for depth, layer in enumerate(layers, 1):
 #
 # $$y_i = \frac{1}{C_i} \sum_j f(x_i, x_j)\, g(x_j), \qquad z_i = W_z y_i + x_i.$$
 #
-# The function $f$ compares two positions. With $f = \exp(x_i \cdot x_j)$ and $C_i = \sum_j f(x_i,
-# x_j)$ the weights $f / C$ are a softmax.
+# The function $f$ compares two positions, $g(x_j)$ is the value of position $j$, and $C_i$
+# normalizes the sum. The matrix $W_z$ gives the result as many channels as $x_i$. With
+# $f = \exp(x_i \cdot x_j)$ and $C_i = \sum_j f(x_i, x_j)$, the weights $f / C$ are a softmax.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the Gaussian non-local mean
@@ -145,8 +146,9 @@ assert (network(images) == before).all()
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# The map after res3 of a ResNet has 28 x 28 positions. A non-local block computes a weight for each
-# pair of positions. With `subsample=True`, it max-pools the keys and values by 2 along both axes.
+# In a ResNet, the feature map after the stage "res3" has 28 x 28 positions. A non-local block
+# computes a weight for each pair of positions. With `subsample=True`, it max-pools the keys and
+# values by 2 along both axes.
 # How many weights does it compute without and with subsampling? How many times as many weights
 # would a map of 56 x 56 need? Write down three numbers, then run the next cell.
 
@@ -271,7 +273,7 @@ for channels in (64, 256):
 # below). Swin's windows do not overlap, so all positions of a window share their keys, and
 # attention is a matrix product again.
 #
-# | | weights of a position | from where | cost |
+# | | weights of a position | positions that it reads | cost |
 # | --- | --- | --- | --- |
 # | convolution | fixed | window around it | matrix product |
 # | 1: non-local block | computed | everywhere | quadratic in the positions |
@@ -289,7 +291,7 @@ for channels in (64, 256):
 
 # %%
 generator = np.random.default_rng(3)
-same = [(a, a) for a in range(6) for _ in range(5)]  # as many pairs as there are different ones
+same = [(a, a) for a in range(6) for _ in range(5)]  # 30 pairs, the same number as below
 different = [(a, b) for a in range(6) for b in range(6) if a != b]
 shapes, labels = np.array(same + different), np.repeat([1, 0], 30)
 best = 0.0

@@ -267,7 +267,7 @@ check(
         sum(tokens * dim * tokens for _ in ("scores", "values")),
     ),
     properties={
-        "for 6 dim tokens, both are equal": lambda found, tokens, dim: (
+        "for 6 * dim tokens, both numbers are equal": lambda found, tokens, dim: (
             len(set(layer_cost(6 * dim, dim))) == 1
         )
     },
@@ -286,10 +286,10 @@ print(f"a patch of 16 x 16 as one token, as in ViT: {(224 // 16) ** 2} tokens fo
 assert 2 * 4096**2 * dim > 12 * 4096 * dim**2
 
 # %% [markdown]
-# With 4,096 tokens, attention already needs more multiplications than all weight matrices of
-# iGPT-S, and the scores of one layer fill half a gigabyte. A photograph of 224 x 224 pixels would
-# need 75 GiB. So Image GPT works at 32 x 32, and ViT (lesson 21) turns a whole patch into one
-# token.
+# The table uses the width and the heads of iGPT-S, the paper's smallest model. With 4,096 tokens,
+# attention already needs more multiplications than the weight matrices, and the scores of one layer
+# fill half a gigabyte. A photograph of 224 x 224 pixels would need 75 GiB. So Image GPT works at
+# 32 x 32, and ViT (lesson 21) turns a whole patch into one token.
 #
 # ## What does a probe find?
 #

@@ -335,7 +335,9 @@ for place in range(16):
             spread[empty].append(chosen.std(0).mean())
 differences = {empty: np.mean(values) for empty, values in spread.items()}
 print("how much the weights of a place differ from clip to clip (standard deviation):")
-print(f"  the digit never comes there {differences[True]:.3f}, it does {differences[False]:.3f}")
+print(
+    f"  places that no digit reaches {differences[True]:.3f}, other places {differences[False]:.3f}"
+)
 assert differences[True] < 1e-3 < 0.02 < differences[False]
 
 # %% tags=["plot"]
@@ -465,7 +467,7 @@ for share in (0.5, 0.75):
         error, visible = copy_error(mask)
         masks[name, share] = mask, error
         print(f"{100 * share:.0f} % hidden, {name:8}: {100 * visible:3.0f} % visible in another "
-              f"frame, a copy's error is {error:.2f} of the mean's")  # fmt: skip
+              f"frame, error of a copy / error of the mean: {error:.2f}")  # fmt: skip
 assert masks["anywhere", 0.5][1] < 0.8 < 0.99 < masks["tubes", 0.5][1]
 
 # %% tags=["plot"]

@@ -72,9 +72,9 @@ show(
 # %% [markdown]
 # ## The loss
 #
-# Both networks end in $K$ outputs that have no assigned meaning. A softmax turns them into
-# probabilities. The student's probabilities $q$ should match the teacher's $p$ (Caron et al. 2021,
-# arXiv:2104.14294v2, Eqs. 1 to 3):
+# Both networks end in $K$ outputs that have no assigned meaning: $s$ for the student, $t$ for the
+# teacher. A softmax turns them into probabilities. The student's probabilities $q$ should match the
+# teacher's $p$ (Caron et al. 2021, arXiv:2104.14294v2, Eqs. 1 to 3):
 #
 # $$\mathcal{L} = -\sum_k p_k \log q_k, \qquad p = \mathrm{softmax}\Big(\frac{t - c}{T_t}\Big),
 #   \qquad q = \mathrm{softmax}\Big(\frac{s}{T_s}\Big)$$

@@ -73,8 +73,8 @@ check(
 # %% [markdown]
 # ## Pooling attention
 #
-# A layer of MViT projects its input to queries, keys and values, and pools each of the three maps
-# (Eqs. 1 and 2):
+# A layer of MViT projects its input $X$ to queries, keys and values, and pools each of the three
+# maps with its own pooling $P$ (Eqs. 1 and 2):
 #
 # $$\mathrm{softmax}\Big(\frac{P_Q(XW_Q)\, P_K(XW_K)^\top}{\sqrt d}\Big) P_V(XW_V).$$
 #
@@ -137,7 +137,7 @@ for residual in (False, True):
     output = layer(x, (8, 8))[0][0].detach()
     spread[residual] = (output.std(0).mean() / output.std()).item()
     share = f"{spread[residual]:.2f}"
-    print(f"residual pooling {residual!s:5}: the spread over the tokens is {share} of the whole")
+    print(f"residual pooling {residual!s:5}: std over the tokens / std of all numbers: {share}")
 assert spread[False] < 0.7 * spread[True]
 
 # %% [markdown]
@@ -256,7 +256,8 @@ assert counts[112][0] == 16 * counts[56][0] and counts[112][1] == 4 * counts[56]
 #
 # Swin has one number for each offset. MViTv2 has a *vector* $R$ for each offset, and adds its
 # product with the query to the score (Eq. 3). Offsets on a map of $H \times W$ would need
-# $(2H - 1)(2W - 1)$ vectors. MViTv2 decomposes them (Eq. 4):
+# $(2H - 1)(2W - 1)$ vectors. MViTv2 decomposes them (Eq. 4). If token $i$ is in row $h(i)$ and
+# column $w(i)$, the score is
 #
 # $$s_{ij} = \frac{q_i \cdot k_j}{\sqrt d} +
 #   q_i \cdot R^h_{h(i) - h(j)} + q_i \cdot R^w_{w(i) - w(j)}.$$
@@ -339,10 +340,10 @@ show(
 
 # %%
 naive = np.arange(8)[:, None] - np.arange(2)
-correct = relative_distances(8, 2).numpy() - 4  # the library counts from 0
+correct = relative_distances(8, 2).numpy() - 4  # the library adds 4: its distances start at 0
 print("query                       ", np.arange(8))
 print("distance to key 1, naive    ", naive[:, 1])
-print("distance to key 1, in places", correct[:, 1])
+print("distance to key 1, correct  ", correct[:, 1])
 assert (correct == np.arange(8)[:, None] - 4 * np.arange(2)).all()
 assert naive[4, 1] == 3 and correct[4, 1] == 0
 

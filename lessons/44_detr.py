@@ -88,8 +88,8 @@ check(
         [box.box_iou(a[n : n + 1], b[n : n + 1])[0] for n in range(len(a))]
     ),
     properties={
-        "a box and itself have 1": lambda y, a, b: abs(iou(a, a) - 1).max() < 1e-9,
-        "it is symmetric": lambda y, a, b: abs(y - iou(b, a)).max() < 1e-9,
+        "a box has an IoU of 1 with itself": lambda y, a, b: abs(iou(a, a) - 1).max() < 1e-9,
+        "the order of the boxes does not matter": lambda y, a, b: abs(y - iou(b, a)).max() < 1e-9,
     },
 )  # fmt: skip
 
@@ -138,7 +138,7 @@ check(
         for x, y in zip(a.unsqueeze(1), b.unsqueeze(1), strict=True)
     ]),
     properties={
-        "a box and itself have 0": lambda y, a, b: abs(empty_share(a, a)).max() < 1e-9,
+        "two identical boxes give 0": lambda y, a, b: abs(empty_share(a, a)).max() < 1e-9,
     },
 )  # fmt: skip
 
@@ -154,7 +154,7 @@ for name, measure in (("IoU", box.box_iou), ("GIoU", box.generalized_box_iou)):
     corners = mt.tensor(moved, requires_grad=True)
     values = measure(mt.tensor([[0.0, 0, 1, 1]], dtype="float64"), corners)[0]
     values.sum().backward()
-    slope = (corners.grad[:, 0] + corners.grad[:, 2]).numpy()  # of both edges together
+    slope = (corners.grad[:, 0] + corners.grad[:, 2]).numpy()  # both edges move
     measures[name] = values.detach().numpy(), slope
     print(f"{name:4} at a shift of 2.475: {values[49].item():6.3f}, slope {slope[49]:6.3f}")
 apart = shifts > 1
@@ -181,8 +181,9 @@ show(
 #
 # DETR always makes the same number of predictions, here 6, more than any scene has objects. Each
 # target is matched with one prediction, and the others should say "no object". A good pair has the
-# right class and a similar box, so the cost of matching prediction $j$ with target $i$ is (section
-# 3.1 and appendix A.2)
+# right class and a similar box. Target $i$ has the class $c_i$ and the box $b_i$. Prediction $j$
+# has the class probabilities $\hat p_j$ and the box $\hat b_j$. The cost of matching the two is
+# (section 3.1 and appendix A.2)
 #
 # $$-\hat p_j(c_i) + 5\,\lVert b_i - \hat b_j\rVert_1 - 2\,\mathrm{GIoU}(b_i, \hat b_j).$$
 
@@ -371,8 +372,8 @@ assert np.ptp(equal.numpy(), 1).max() < 1e-6 < np.ptp(before.numpy(), 1).max()
 # ## What goes wrong if targets are matched by order
 #
 # Train the decoder alone. In place of an image, each of the 12 scenes has four learned vectors that
-# the queries attend to. So the model can memorize the scenes, and only the loss makes a difference
-# between the runs. An annotation has no order, so we shuffle the targets in every step. DETR also
+# the queries attend to. So the model can memorize the scenes, and the runs differ only in their
+# loss. An annotation has no order, so we shuffle the targets in every step. DETR also
 # computes the loss for the output of every decoder layer, each with its own matching ("auxiliary
 # decoding losses", section 3.2); the third run leaves this out.
 
@@ -530,5 +531,5 @@ where(
 # 2. If two targets share a prediction, this prediction is pulled toward both, and one object is
 #    missed. If every prediction is matched with a target, no prediction says "no object", and each
 #    object is found several times, so duplicates must be removed afterwards.
-# 3. The L1 distance is larger for large boxes with the same relative error. The generalized IoU
-#    does not depend on the scale.
+# 3. With the same relative error, the L1 distance is larger for large boxes, so by itself it would
+#    neglect small boxes. The generalized IoU does not depend on the size of the boxes.

@@ -81,8 +81,9 @@ print(cosines.numpy().round(2))
 #
 # It is not enough to ask for a large cosine for each pair. If all scenes and all sentences have the
 # same vector, every cosine is 1. So the pairs of a batch are compared with each other. In the
-# matrix of logits $z_{ij} = u_i^T v_j / \tau$, row $i$ asks which sentence belongs to scene $i$.
-# This is a classification with one class for each sentence of the batch, and class $i$ is correct.
+# matrix of logits $z_{ij} = u_i^T v_j / \tau$, where $\tau$ is a *temperature*, row $i$ asks which
+# sentence belongs to scene $i$. This is a classification with one class for each sentence of the
+# batch, and class $i$ is correct.
 # Column $j$ asks which scene belongs to sentence $j$. The loss is the mean of both cross-entropies
 # (Figure 3 of the paper).
 

@@ -72,7 +72,8 @@ assert abs(weights.sum(1) - 1).max() < 1e-5
 # a hidden word with the help of all regions, and a hidden region with the help of all words. A
 # hidden word has one correct answer. A hidden region has no such answer, only features, so the
 # paper uses three losses. The model predicts the features (squared distance), the class that the
-# detector found (cross-entropy), or the detector's distribution $c$ over the classes:
+# detector found (cross-entropy), or the detector's distribution $c$ over the classes. The loss of a
+# predicted distribution $p$ is the Kullback-Leibler divergence
 #
 # $$\mathrm{KL}(c \,\|\, p) = \sum_k c_k \log \frac{c_k}{p_k}$$
 
@@ -155,14 +156,15 @@ check(
 #   \sum_i T_{ij} = \tfrac1n$$
 #
 # This is a linear program. IPOT (Xie et al. 2018, arXiv:1802.04307) solves it with products and
-# divisions only, so a whole batch runs at once. With $A = e^{-c/\beta}$ it repeats
+# divisions only, so a whole batch runs at once. With $A = e^{-c/\beta}$ for a fixed number $\beta$,
+# it repeats
 #
 # $$Q = A \odot T, \qquad \delta_j = \frac{1}{n\,(Q^\top \sigma)_j}, \qquad
 #   \sigma_i = \frac{1}{m\,(Q \delta)_i}, \qquad T = \mathrm{diag}(\sigma)\, Q\,
 #   \mathrm{diag}(\delta)$$
 #
-# from $T = 1$ and $\sigma = 1/m$. The factors $\delta$ and $\sigma$ scale the columns and rows to
-# the required sums.
+# starting with $T = 1$ and $\sigma = 1/m$. The factors $\delta$ and $\sigma$ scale the columns and
+# rows to the required sums.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the plan

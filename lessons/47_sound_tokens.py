@@ -48,7 +48,8 @@ print("scores of one attention head, if each sample were a token:", f"{len(wavef
 #
 # Within 25 ms the mouth hardly moves. So we cut the sound into **frames** of 25 ms, one every 10
 # ms. We multiply each frame by a **window** that falls to zero at both ends. The section "What goes
-# wrong without a window" shows why. The Hann window is $w_n = \frac12 - \frac12 \cos(2 \pi n / N)$.
+# wrong without a window" shows why. For a frame of $N$ samples, the Hann window is
+# $w_n = \frac12 - \frac12 \cos(2 \pi n / N)$.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: windowed frames
@@ -200,9 +201,10 @@ show(figure, "Narrow filters for low frequencies, wide ones for high: 101 number
 # %% [markdown]
 # ## What the mel bands and the logarithm are good for
 #
-# Is anything lost? Our references are single words from 20 speakers, in noise as loud as the speech
-# (0 dB). We then classify each word of 10 *other* speakers by its nearest neighbor among the
-# references. For this comparison, each word is reduced to 12 points in time.
+# Do the mel bands lose anything that a recognizer needs? We classify single words, in noise as loud
+# as the speech (0 dB). The references are words from 20 speakers. Each word of 10 *other* speakers
+# gets the label of its nearest neighbor among the references. For this comparison, each word is
+# reduced to 12 points in time.
 
 
 # %%
@@ -368,8 +370,8 @@ show(figure, "With the Hann window, the second tone stands out; without a window
 
 # %% [markdown]
 # Filters can leak, too. If the lines of a triangle are not cut off at 0, the filter has negative
-# values, and its band subtracts the power of distant loud frequencies. The exercise below has a
-# filter that leaks in the other direction.
+# values, and its band subtracts the power of distant loud frequencies. In exercise 56 below, low
+# tones appear in bands that begin above their frequency.
 #
 # ## In the library
 
@@ -408,5 +410,5 @@ where(
 #    above the floor. Subtracting the mean of an utterance removes this.
 # 2. It is the mean of many frequencies with independent noise, so its relative variation is
 #    smaller. The logarithm turns relative variation into absolute variation.
-# 3. The phases, and the frequencies within a band. For words that is an advantage. To synthesize
-#    speech, a second model (a vocoder) has to invent them.
+# 3. The phases, and the frequencies within a band. For recognizing words, this loss is an
+#    advantage. To synthesize speech, a second model (a vocoder) has to invent what is missing.

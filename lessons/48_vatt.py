@@ -209,9 +209,10 @@ assert half < full / 2
 #
 # ## Two common spaces
 #
-# Which clip belongs to which sound? The outputs of two modalities are projected to a common space
-# and compared. The loss asks each clip to find its own sound among those of the batch, at the
-# temperature $T$ (*NCE*, Eq. 5):
+# Which clip belongs to which sound? The outputs of two modalities are projected to a common space:
+# clip $i$ gets a vector $v_i$ for its video and a vector $a_i$ for its sound. The loss asks each
+# clip to find its own sound among those of the batch, at the temperature $T$ (*noise-contrastive
+# estimation*, NCE, Eq. 5):
 #
 # $$-\log \frac{\exp(v_i \cdot a_i / T)}{\sum_j \exp(v_i \cdot a_j / T)}$$
 #
@@ -220,9 +221,9 @@ assert half < full / 2
 # modalities, so its space comes last.
 #
 # Sentences are less reliable than sounds: someone may talk about something else while the clip
-# runs. *MIL-NCE* (Eq. 6) uses several sentences that were spoken near the clip. The loss asks only
-# that the *sum* over these sentences is large compared with the sum over the sentences of the other
-# clips.
+# runs. *MIL-NCE* (MIL: multiple instance learning, Eq. 6) uses several sentences that were spoken
+# near the clip. The loss asks only that the *sum* over these sentences is large compared with the
+# sum over the sentences of the other clips.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: MIL-NCE

@@ -110,9 +110,10 @@ assert mt.ctc_decode(two_frames, beam_width=4)[0][0].tolist() == [1]
 #
 # ## The forward pass over the frames
 #
-# Put a blank before, between and after the labels: $l'$ has $2L + 1$ **states**. An alignment walks
-# through them from left to right. In each frame it stays in its state, moves to the next one, or
-# skips a blank. Only a blank between two *different* labels may be skipped.
+# Put a blank before, between and after the labels. The result $l'$ has $2L + 1$ **states**,
+# numbered from 1. An alignment walks through them from left to right. In each frame it stays in its
+# state, moves to the next one, or skips a blank. Only a blank between two *different* labels may be
+# skipped.
 #
 # Let $\alpha_t(s)$ be the probability of all walks that are in state $s$ after frame $t$. The last
 # step of such a walk came from one of three states, so
@@ -157,7 +158,7 @@ check(
             for s in range(len(alpha))
         ]
     ),
-    properties={"probabilities stay below 3": lambda new, *_: new.max() < 3},
+    properties={"no sum of three probabilities reaches 3": lambda new, *_: new.max() < 3},
 )
 
 
@@ -302,7 +303,8 @@ assert F.ctc_loss(pair, mt.tensor([5, 5]), (2,), (2,), reduction="sum") == np.in
 #
 # Which network reads the frames? The **Conformer** (Gulati et al. 2020, arXiv:2005.08100v1) puts a
 # convolution into each Transformer block: attention relates distant frames, and the convolution
-# sees how neighboring frames change. Both are placed between two feed-forward half-steps (Eq. 1):
+# sees how neighboring frames change. Both are placed between two feed-forward networks (FFN), whose
+# results are halved (Eq. 1, where MHSA is multi-head self-attention):
 #
 # $$x' = x + \tfrac12 \text{FFN}(x), \quad x'' = x' + \text{MHSA}(x'), \quad
 # x''' = x'' + \text{Conv}(x''), \quad y = \text{LayerNorm}(x''' + \tfrac12 \text{FFN}(x''')).$$

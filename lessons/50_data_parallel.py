@@ -125,7 +125,7 @@ def through_rank_0():
 
 naive = run_ranks(4, through_rank_0, uses=[digits])
 print_messages(naive.messages)
-print("everyone has", naive[3].tolist())
+print("every rank has", naive[3].tolist())
 assert all(x.tolist() == [1111, 2222, 3333, 4444] for x in naive)
 from_rank_0 = sum(m.values.nbytes for m in naive.messages if m.source == 0)
 to_rank_0 = sum(m.values.nbytes for m in naive.messages if m.target == 0)
@@ -282,7 +282,7 @@ check(
         for part in (rank - 1 - step, rank - step)
     ),
     properties={
-        "over all ranks, every number goes around twice": lambda found, numbers, ranks, rank: (
+        "all ranks together send each number 2 (N - 1) times": lambda found, numbers, ranks, rank: (
             sum(bytes_sent(numbers, ranks, r) for r in range(ranks)) == 8 * numbers * (ranks - 1)
         )
     },

@@ -296,10 +296,10 @@ show(
 #
 # ## The library's optimizer
 #
-# `ZeroRedundancyOptimizer` wraps any optimizer that updates each parameter by itself. Before saving
-# a checkpoint, all ranks call `consolidate_state_dict`, which collects the state on one rank. The
-# checkpoint then has the same format as with a plain AdamW, and any number of ranks can continue
-# from it.
+# `ZeroRedundancyOptimizer` wraps any optimizer that updates each parameter independently of the
+# others. Before saving a checkpoint, all ranks call `consolidate_state_dict`, which collects the
+# state on one rank. The checkpoint then has the same format as with a plain AdamW, and any number
+# of ranks can continue from it.
 
 
 # %%
@@ -364,8 +364,8 @@ assert ranks[0]["owners"] == [owner_of(i, sizes, 3) for i in range(len(sizes))]
 #
 # `DistributedDataParallel` averages *all* gradients on all ranks, and then each owner broadcasts
 # its new weights. This is simpler than an update between two halves of an all-reduce, and works
-# with any training loop. But it sends about 1.5 times as many bytes: $2 (N - 1) / N$ for the
-# gradients and 1 for the weights.
+# with any training loop. But a rank sends about 1.5 times as many bytes: $2 (N - 1) / N$ for the
+# gradients and, on average, $(N - 1) / N$ for the weights.
 #
 # Now *two* ranks continue from this checkpoint, and we compare them with one process that was never
 # interrupted.

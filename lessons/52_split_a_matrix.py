@@ -411,7 +411,7 @@ print(f"GELU(1) + GELU(-1) is {F.gelu(mt.tensor([1.0, -1.0])).sum().item():.3f}"
 halves = [x_k @ a_k for x_k, a_k in zip(x.chunk(2, 1), a.chunk(2, 0), strict=True)]
 too_early, in_time = sum(F.gelu(h) for h in halves) @ b, F.gelu(sum(halves)) @ b
 for name, y in (("GELU, then sum", too_early), ("sum, then GELU", in_time)):
-    print(f"{name}: {((y - whole).norm() / whole.norm()).item():.0%} away from one process")
+    print(f"{name}: {((y - whole).norm() / whole.norm()).item():.0%} relative error")
 assert (in_time - whole).abs().max() < 1e-12 and (too_early - whole).norm() > 0.1 * whole.norm()
 
 # %% [markdown]
@@ -422,7 +422,7 @@ assert (in_time - whole).abs().max() < 1e-12 and (too_early - whole).norm() > 0.
 results = run_ranks(4, split_block, x, a, b, "nothing", "g")
 for name, (values, correct) in compare(results).items():
     error = ((values - correct).norm() / correct.norm()).item()
-    print(f"{name:14} on rank 0 is {error:.0%} away from one process")
+    print(f"{name:14} on rank 0 has a relative error of {error:.0%}")
     assert (error > 0.1) == (name == "gradient of X")
 apart = (results[0]["x"] - results[1]["x"]).norm() / results[0]["x"].norm()
 print(f"the gradients of X on ranks 0 and 1 differ by {apart.item():.0%}")

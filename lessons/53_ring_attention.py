@@ -31,7 +31,9 @@ mt.manual_seed(0)
 # %%
 for tokens in (8_192, 131_072, 1_048_576):
     layer = tokens * 2 * 4096 * 2
-    print(f"{tokens:9,} tokens: {layer / 2**30:7.3f} GiB a layer, {layer / 2**25:5.0f} GiB in 32")
+    print(
+        f"{tokens:9,} tokens: 1 layer {layer / 2**30:7.3f} GiB, 32 layers {layer / 2**25:5.0f} GiB"
+    )
 
 # %% [markdown]
 # A large GPU has 80 GB. So we split the sequence: each of $N$ ranks holds $c = T / N$ tokens, with
@@ -208,7 +210,9 @@ print(f"each of {ranks} ranks sends {sent} bytes; all keys and values have {2 * 
 #
 # Eight ranks with contiguous parts skip the blocks that the mask hides, which are almost half of
 # all blocks. How much faster is this than attention without a mask: about 2 times, about 1.5 times,
-# or hardly at all? Write down your answer, then run the next cell.
+# or hardly at all? Write down your answer, then run the next cell. To measure the work, it cuts
+# each part into two chunks and counts *squares*: the scores of the queries of one chunk with the
+# keys of one chunk. Without a mask, each rank computes 4 squares in each of 8 steps.
 
 
 # %%
@@ -244,7 +248,7 @@ assert (work_table(orders(8)["zigzag"]).sum(1) == 2 * 8 + 1).all()
 # In contiguous order, almost nothing is gained. The last rank still computes 31 of its 32 squares,
 # and the next layer cannot start without it. Half of the work is saved, but hardly any time.
 #
-# The solution is to give each rank an early and a late part of the sequence. Cut the sequence into
+# The solution is to give each rank an early and a late part of the sequence, which consists of
 # $2N$ chunks. In **zigzag** order, rank $r$ holds the chunks $r$ and $2N - 1 - r$ (Llama 3,
 # arXiv:2407.21783v3, section 3.3.2). The queries of chunk $a$ see the chunks $0$ to $a$, which are
 # $a + 1$ chunks. So rank $r$ computes
@@ -598,8 +602,8 @@ assert min(min(errors[blocks][1:]) for blocks in (2, 4, 8)) > 0.05
 # %% [markdown]
 # Both mistakes give plausible numbers, because the result is still a mean of the values, but with
 # wrong weights. Without rescaling, the weights are correct only if all blocks have the same maximum
-# $m$; for the mean of the contexts, only if all blocks have the same $L$. With a single block, both
-# results are correct. So always test with several ranks, and with random keys.
+# $m$. The mean of the contexts is correct only if all blocks have the same $L$. With a single
+# block, both results are correct. So always test with several ranks, and with random keys.
 #
 # Another mistake raises an error. If the length of a sequence is not divisible by the number of
 # chunks, some ranks would have fewer tokens, and the blocks would not have the same shape.

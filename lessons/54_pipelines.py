@@ -370,7 +370,7 @@ check(
         ]
     ),
     properties={
-        "twice as slow takes twice as long": lambda found, times, micro_batches: np.allclose(
+        "doubling all times doubles the result": lambda found, times, micro_batches: np.allclose(
             finish_times(2 * times, micro_batches), 2 * found
         )
     },
@@ -402,11 +402,11 @@ for slow in range(4):
 
 # %% [markdown]
 # They take nearly twice as long, wherever the slow stage is. All other stages wait for the slowest
-# stage in every slot. This happens in a GPT, because the output layer is one of the layers. In
-# GPT-2, the output layer multiplies each token by $768 \times 50257 = 39$ million weights, and a
-# block has $12 \cdot 768^2 = 7$ million. The stage with the output layer should therefore have five
-# blocks fewer. The library's `GPipe` gives all stages the same number of layers, however long each
-# layer takes.
+# stage in every slot. This happens in a GPT, because its output layer takes much longer than a
+# block. In GPT-2, the output layer multiplies each token by $768 \times 50257 = 39$ million
+# weights, and a block has $12 \cdot 768^2 = 7$ million. The stage with the output layer should
+# therefore have five blocks fewer. The library's `GPipe` gives all stages the same number of
+# layers, however long each layer takes.
 #
 # ## What goes wrong with a mean of means
 #
@@ -548,7 +548,7 @@ ways = {"data": "batch", "sharded": "batch, optimizer", "tensor": "heads, featur
 layers = pick(6, 4)
 run = run_ranks(4, compare, list(ways), layers, uses=[token_loss, split_model, one_step])
 tables = np.array(run)  # (rank, way, column)
-print(f"GPT with {layers} blocks, 4 ranks, 8 sequences of 64 tokens; the largest number of a rank")
+print(f"GPT with {layers} blocks, 4 ranks, 8 sequences of 64 tokens: the maximum over the ranks")
 print("         what is split     messages  bytes sent  parameters    state  activations (bytes)")
 for way, (name, what) in enumerate(ways.items()):
     loss, most = tables[:, way, 0].mean(), tables[:, way, 1:].max(0)
@@ -568,7 +568,7 @@ print("losses of the second step", tables[:, :, 0].mean(0).round(5))
 # blocks, $B$ sequences of $T$ tokens, embedding size $E$ and 4 bytes in a number, a rank sends
 #
 # * data: the gradients, $2 \frac{N-1}{N} P$ numbers,
-# * sharded: the same, and half as many numbers again for the parameters,
+# * sharded: the same for the gradients, and half as many numbers for the updated parameters,
 # * tensor: $4L$ all-reduces of $BTE$ numbers, each $2 \frac{N-1}{N} BTE$,
 # * sequence: $L (3N - 2)$ blocks of $2BTE / N$ numbers, and the gradients,
 # * pipeline: $BTE$ to the next stage and $BTE$ back, **whatever the number of layers**. The rest is
