@@ -73,7 +73,7 @@ def backward_masks(rng):
     blocked[1, 2] = False
     return [
         attention("one mask for all queries", rng, mask=allowed(rng, 2, 1, 5), grad=True),
-        attention("a query without keys", rng, mask=blocked, grad=True),
+        attention("a query that may not attend to any key", rng, mask=blocked, grad=True),
         large(rng),
     ]
 
@@ -156,5 +156,5 @@ def caption_loss(rng):
 def caption_loss_ignored(rng):
     return [
         loss("captions of different lengths", rng, ignored=0.5),
-        loss("another id for the padding", rng, ignored=0.5, ignore_index=0),
+        loss("a different id for the padding", rng, ignored=0.5, ignore_index=0),
     ]

@@ -42,7 +42,7 @@ def given(words, classes):
 
 
 def train(model, images, labels, classes):
-    """Train the classes of single pictures first, then the captions; print the progress."""
+    """Train on single pictures first, then also on captions; yield the step and its loss."""
     optimizer, rng = mt.optim.Adam(model.parameters(), lr=RATE), np.random.default_rng(0)
     for step in range(1, STEPS + 1):
         optimizer.param_groups[0]["lr"] = RATE * min(1.0, 2 * (1.02 - step / STEPS))
@@ -62,7 +62,7 @@ def train(model, images, labels, classes):
 
 
 def main():
-    """Train on scenes, then draw one with the weights of each word."""
+    """Train on scenes, then draw a test scene with the attention weights of each word."""
     mt.manual_seed(0)
     images, labels, test_images, test_labels = pictures()
     classes = int(labels.max()) + 1

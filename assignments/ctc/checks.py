@@ -124,8 +124,8 @@ def backward_variables(rng):
 
 def backward_variables_lengths(rng):
     return [
-        passed("frames behind the end", rng, False, LABELS, 9, ([9, 6], [3, 3])),
-        passed("labels behind the end", rng, False, LABELS, 7, ([7, 7], [1, 2])),
+        passed("frames after the end", rng, False, LABELS, 9, ([9, 6], [3, 3])),
+        passed("labels after the end", rng, False, LABELS, 7, ([7, 7], [1, 2])),
         passed("both", rng, False, LABELS, 8, ([5, 8], [2, 3])),
     ]
 
@@ -134,7 +134,7 @@ def backward_variables_hard(rng):
     return [
         passed("one frame", rng, False, LABELS, 1),
         passed("no labels", rng, False, np.zeros((2, 0)), 3),
-        passed("an empty target beside another", rng, False, LABELS, 5, ([5, 5], [0, 3])),
+        passed("an empty target next to another", rng, False, LABELS, 5, ([5, 5], [0, 3])),
         passed("small probabilities", rng, False, LABELS, 40, scale=300.0),
         passed("float32", rng, False, LABELS, 7, dtype="float32", rtol=1e-5),
         passed("many frames and labels", rng, False, rng.integers(1, 5, (40, 60)), 400, limit_s=3),
@@ -166,8 +166,8 @@ def loss(rng, backward=False):
 
 def loss_lengths(rng, backward=False):
     return [
-        losses("frames behind the end", rng, LABELS, 9, ([9, 6], [3, 3]), backward),
-        losses("labels behind the end", rng, LABELS, 7, ([7, 7], [1, 2]), backward),
+        losses("frames after the end", rng, LABELS, 9, ([9, 6], [3, 3]), backward),
+        losses("labels after the end", rng, LABELS, 7, ([7, 7], [1, 2]), backward),
         losses("an empty target", rng, LABELS, 5, ([4, 5], [0, 3]), backward),
         losses("exactly one alignment", rng, LABELS, 4, ([3, 4], [3, 3]), backward),
     ]
@@ -282,7 +282,7 @@ def step(rng):
 def step_merged(rng):
     return [
         step_check("a prefix and its parent", rng, [(1,), (1, 2), (3,)]),
-        step_check("a parent behind its prefix", rng, [(1, 2, 3), (4,), (1, 2)]),
+        step_check("a parent after its prefix", rng, [(1, 2, 3), (4,), (1, 2)]),
         step_check("a repeated label and its parent", rng, [(2,), (2, 2), (2, 2, 2)]),
         step_check("the empty prefix", rng, [(3,), (), (1,)]),
     ]

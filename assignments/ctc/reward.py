@@ -66,7 +66,7 @@ def error_rate(model, test, wanted, **decoding):
 
 
 def train(model, speakers):
-    """Train with your loss. Ten times, yield the step and the mean of the latest losses."""
+    """Train with your loss. Yield the step and the mean of the latest losses, ten times in all."""
     rng = np.random.default_rng(0)
     utterances = draw_utterances(500, speakers, rng, 2, 5, snr=(5, 20))
     optimizer, losses = mt.optim.AdamW(model.parameters(), lr=RATE), []

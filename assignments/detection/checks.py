@@ -161,10 +161,10 @@ def cycle(rng, size):
 def assign_rows(rng):
     return [
         assignment_check("greedy is not optimal", np.array([[1.0, 2.0, 9.0], [1.0, 4.0, 3.5]])),
-        assignment_check("each row moves another", chain(rng, 5)),
+        assignment_check("5 rows, each of which moves another row", chain(rng, 5)),
         assignment_check("all rows move at once", cycle(rng, 3)),
         assignment_check("as many columns as rows", rng.random((7, 7))),
-        assignment_check("each of 7 rows moves another", chain(rng, 7)),
+        assignment_check("7 rows, each of which moves another row", chain(rng, 7)),
         assignment_check("more columns than rows", rng.normal(size=(5, 7))),
         assignment_check("one row", rng.normal(size=(1, 5))),
     ]
@@ -174,7 +174,7 @@ def assign_rows_large(rng):
     return [
         assignment_check("30 of 100 columns", rng.random((30, 100)), limit_s=1.0),
         assignment_check("60 of 60 columns", rng.normal(size=(60, 60)), limit_s=1.0),
-        assignment_check("each of 40 rows moves another", chain(rng, 40), limit_s=1.0),
+        assignment_check("40 rows, each of which moves another row", chain(rng, 40), limit_s=1.0),
     ]
 
 
@@ -189,7 +189,7 @@ def assign_rows_hard(rng):
 
 def classified(name, rng, batch=3, queries=4, classes=5, matched=0.5, dtype="float64", rtol=1e-7,
                **keywords):  # fmt: skip
-    """Create a check of the class loss, where `matched` of the predictions have a target."""
+    """Create a check of the class loss. A fraction `matched` of the predictions has a target."""
     labels = rng.integers(0, classes, (batch, queries))
     labels[rng.random((batch, queries)) >= matched] = classes
     labels[0, :2] = (0, classes) if 0 < matched < 1 else labels[0, :2]
@@ -318,7 +318,7 @@ def matched_losses(rng):
     return [
         matched("several images", rng),
         matched("one image", rng, counts=(3,), queries=7),
-        matched("another weight of no object", rng, eos_coef=0.5),
+        matched("a different weight for no object", rng, eos_coef=0.5),
     ]
 
 

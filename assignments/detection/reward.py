@@ -17,7 +17,7 @@ COUNT = (SIDE - WINDOW) // STRIDE + 1  # windows along each axis; each window is
 
 
 class Detector(mt.nn.Module):
-    """Detector: each window of a scene predicts one object or "no object", after attention."""
+    """Detector whose windows attend to each other, and each predict one object or "no object"."""
 
     def __init__(self, classes, dim=64):
         super().__init__()
@@ -36,7 +36,7 @@ class Detector(mt.nn.Module):
         self.start = mt.tensor(np.log(start / (1 - start)).astype("float32"))
 
     def classify(self, windows):
-        """Return the logits of windows (batch, pixel), each by itself."""
+        """Return the logits of windows (batch, pixel), without attention between them."""
         return self.classes(self.norm(self.pixels(windows)))
 
     def forward(self, windows):
@@ -84,7 +84,7 @@ def detections(logits, boxes):
 
 
 def is_correct(kinds, boxes, target):
-    """Return whether each object was found once, in its class and with an IoU of at least 0.5."""
+    """Return whether each object was found once, with its class and an IoU above 0.5."""
     labels, wanted = target["class_labels"].numpy(), target["boxes"]
     if len(kinds) != len(labels):
         return False
@@ -114,7 +114,7 @@ def set_loss_of_scenes(model, rng, images, labels):
 
 
 def train(model, images, labels):
-    """Train the classes of single pictures first, then the scenes; yield some of the losses."""
+    """Train on single pictures first, then on scenes. Yield the step and the mean latest loss."""
     optimizer, rng = mt.optim.AdamW(model.parameters(), lr=RATE), np.random.default_rng(0)
     losses = []
     for step in range(1 - FIRST, STEPS + 1):

@@ -1,7 +1,7 @@
 """Run the public checks of this assignment.
 
     python check.py                     all checks
-    python check.py backward            the check of this name, or all whose name contains the word
+    python check.py backward            the check with this name, or all whose names contain it
     python check.py Softmax.backward    the checks of one function
     python check.py --json              JSON output for programs
 

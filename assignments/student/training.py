@@ -214,7 +214,7 @@ def tell_pictures_apart(make_model, steps, rate, look):
 
 
 def panel(title, values, top=None):
-    """Return a title and rows of shaded cells, two characters wide, darkest where value = `top`."""
+    """Return a title and rows of shaded cells, two characters each; `top` is the darkest value."""
     values = np.clip(np.asarray(values, dtype=float), 0, None)
     scale = (top or values.max() or 1.0) / (len(SHADES) - 1)
     rows = ["".join(2 * SHADES[min(int(v / scale + 0.5), 9)] for v in row) for row in values]

@@ -22,8 +22,12 @@ _DRAWN = 64  # maximum number of tokens on an axis, so that a figure's labels ar
 )  # fmt: skip
 @click.argument("folder", metavar="RUN_OR_FOLDER", type=click.Path(exists=True, file_okay=False))
 @click.option("--text", help="Text for the model to read.")
-@click.option("--image", type=click.Path(exists=True, dir_okay=False), help="Image for the model.")
-@click.option("--layer", type=click.IntRange(min=0), help="Number of the only layer to show.")
+@click.option(
+    "--image",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Image file for the model to read.",
+)
+@click.option("--layer", type=click.IntRange(min=0), help="Show only the layer with this number.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False),
@@ -155,7 +159,7 @@ def _write(look, out):
         yield "attention.png", "a picture of the heads"
     if look.image is not None and look.prefix:
         save_figure(_class_token(look), out / "class_token.png", dpi=130)
-        yield "class_token.png", "what the class token of the last layer attends to"
+        yield "class_token.png", "what the class token attends to in the last layer"
 
 
 def _grid(look):

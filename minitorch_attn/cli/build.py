@@ -307,7 +307,7 @@ def notebook(group_file, fresh, answers, no_viewer, file):
 
 @build.command(calls="course/build/run.py", short_help="Train your GPT on the tour's text.")
 @click.option("--steps", type=click.IntRange(min=1), default=1500, show_default=True)
-@click.option("--alone", is_flag=True, help="Do not train the library's GPT beside yours.")
+@click.option("--alone", is_flag=True, help="Train only your GPT, not the library's GPT, too.")
 @_FILE
 @click.pass_obj
 def train(group_file, steps, alone, file):

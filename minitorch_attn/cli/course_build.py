@@ -45,7 +45,7 @@ def list_(as_json):
 @course.command(calls="grader/build/package.py")
 @_NAME
 @click.option(
-    "--out", metavar="DIR", required=True, type=click.Path(path_type=Path), help="A new folder."
+    "--out", metavar="DIR", required=True, type=click.Path(path_type=Path), help="Folder to create."
 )
 def build(name, out):
     """Build the package that submissions complete.

@@ -52,9 +52,9 @@ class _ShardType(click.ParamType):
 @click.option("--forget-others", is_flag=True,
               help="Remove results of students who are not in SUBMISSIONS.")  # fmt: skip
 @click.option("--roster", metavar="FILE", type=click.Path(path_type=Path, exists=True),
-              help="Names of all students: one a line, or a CSV column name.")  # fmt: skip
+              help="Names of all students: one per line, or a CSV column `name`.")  # fmt: skip
 @click.option("--seed-file", metavar="FILE", type=_FOLDER,
-              help="Seed of the inputs, from `mta course seed`.  [default: new]")  # fmt: skip
+              help="File with the seed, from `mta course seed`.  [default: new seed]")  # fmt: skip
 @click.option("--shard", metavar="K/N", type=_ShardType(),
               help="Part of the class to grade, such as 3/8; see `mta course merge`.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of progress.")
@@ -302,7 +302,7 @@ def _overview(results, found, everything):
 
 @click.command(cls=Command, calls="grader/report/sample.py")
 @click.argument("name", metavar="ASSIGNMENT")
-@click.option("--out", required=True, metavar="DIR", type=_FOLDER, help="A new folder.")
+@click.option("--out", required=True, metavar="DIR", type=_FOLDER, help="Folder to create.")
 @click.option("--count", default=10, show_default=True, type=click.IntRange(1, 1000),
               help="Number of submissions.")  # fmt: skip
 def sample(name, out, count):

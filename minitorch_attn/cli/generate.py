@@ -33,7 +33,7 @@ _LENGTH = 100
 @click.option(
     "--top-p",
     type=click.FloatRange(0, 1, min_open=True),
-    help="Sample from the most likely tokens with at least this total probability.",
+    help="Sample from the fewest tokens whose total probability is at least this.",
 )
 @click.option("--num-beams", type=_POSITIVE, help="Number of beams; 1 means no beam search.")
 @click.option("--seed", type=click.IntRange(min=0), help="Random seed for sampling.")

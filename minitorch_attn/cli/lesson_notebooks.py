@@ -104,7 +104,7 @@ def view(path, out):
     "--only",
     metavar="NN",
     multiple=True,
-    help="Lesson to make, like NN; can be repeated.",
+    help="Lesson to convert, in addition to the NN arguments; can be repeated.",
 )
 @click.option("--execute", is_flag=True, help="Run each notebook and keep the outputs.")
 @_ANSWERS

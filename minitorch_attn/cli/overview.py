@@ -100,7 +100,7 @@ def _lessons(progress):
     if solved:
         text += f"; your turn {solved}/{len(turns)}"
     if any(Path("runs", "lessons").glob("*/*.ipynb")):
-        text += "; of the work in notebooks, only the build is counted"
+        text += "; work in lesson notebooks is not counted"
     return text
 
 

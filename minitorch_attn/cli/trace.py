@@ -27,7 +27,9 @@ _PAGE = "trace.html"
 @click.option("--table", is_flag=True, help="Print a table; write the page only with -o.")
 @click.option("--expand", is_flag=True, help="Show the steps inside fused operations.")
 @click.option(
-    "--lines", is_flag=True, help="Record each line of FILE that computes a NumPy array instead."
+    "--lines",
+    is_flag=True,
+    help="Record lines of FILE that compute NumPy arrays, instead of operations.",
 )
 @click.option(
     "--max-steps",

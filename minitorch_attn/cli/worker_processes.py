@@ -27,7 +27,7 @@ _NOISE = re.compile(
     r"=+$|=   |YOUR APPLICATION TERMINATED|This typically refers|Please see the FAQ|Abort\("
     r"|\[mpiexec@|\[proxy:|prterun|^-+$"
 )
-_POLL, _GRACE = 0.1, 1.0  # seconds between checks; seconds until a failure ends the others
+_POLL, _GRACE = 0.1, 1.0  # seconds between checks, and from a failure to killing the others
 _START = 20.0  # maximum seconds from the start of the first worker to that of the last
 _PARENT = Path(__file__).with_name("worker_parent.py")
 _PR_SET_PDEATHSIG = 1
@@ -162,7 +162,7 @@ class _Supervisor:
             click.echo(f"error: worker {worker} of {self.workers} was ended by {name}", err=True)
         elif not any(ends):
             click.echo(
-                f"error: the workers did not start; mpiexec ended with {self.process.returncode}",
+                f"error: the workers did not start; mpiexec exited with {self.process.returncode}",
                 err=True,
             )
         path = self._note("run")

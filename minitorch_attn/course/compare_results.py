@@ -165,11 +165,11 @@ def _value_difference(given, wanted, inputs, name, noun):
 def _value_hint(given, wanted, off, size, inputs):
     if given.dtype.kind == "b":
         inverted = given.size > 1 and (given == ~wanted).all()
-        return "True and False are exchanged: the mask is inverted" if inverted else ""
+        return "True and False are swapped: the mask is inverted" if inverted else ""
     if np.isfinite(wanted).all() and not np.isfinite(given).all():
         count = int((~np.isfinite(given)).sum())
         text = f"{count} of {given.size} values are NaN or infinite: something overflows, or is 0/0"
-        return f"{text}, as a softmax is for a row whose keys are all masked"
+        return f"{text}, as in the softmax of a row whose keys are all masked"
     if given.dtype == np.float32 and wanted.dtype == np.float64 and off.max() < 1e-5 * size:
         return "float32 is too coarse here: give new tensors the dtype of the arguments"
     if given.size > _LARGEST or not np.isfinite(wanted).all():
@@ -200,7 +200,7 @@ def _shape_hint(given, wanted):
             summed.reshape(wanted.shape), wanted
         ):
             where = f"axis {axes[0]}" if len(axes) == 1 else f"axes {axes}"
-            return f"the sum over {where} is missing: it undoes the broadcasting of this argument"
+            return f"the sum over {where} is missing: the function broadcasts this argument"
     return ""
 
 

@@ -2,9 +2,9 @@
 
 __all__ = ["minutes"]
 
-WORDS = 150  # read in a minute: technical text with formulas
-CODE_LINES = 20  # read in a minute, with their results
-TYPED_LINES = 1.5  # written in a minute, with one failed check in between
+WORDS = 150  # words of technical text with formulas that a learner reads in a minute
+CODE_LINES = 20  # lines of code, with their results, that a learner reads in a minute
+TYPED_LINES = 1.5  # lines that a learner writes in a minute, if one check fails
 
 
 def minutes(words, code_lines=0, typed_lines=0, other=0.0):

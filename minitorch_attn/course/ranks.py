@@ -160,7 +160,7 @@ def _run(command, name, limit):
         raise CommunicationError(
             f"run_ranks: a rank that called {name} has failed",
             got=_first_error(done.stderr),
-            hint=f"list every function that {name} calls in uses=" if missing else None,
+            hint=f"uses= must list every function that {name} calls" if missing else None,
         )
 
 

@@ -127,7 +127,7 @@ class LessonRun:
         new = _assigned(before, names)
         hidden = [name for name in new if name in self.namespace and name not in self.own]
         self.own.update((name, names[name]) for name in new)
-        note = f"only for these lines; the lesson keeps its own {', '.join(hidden)}\n"
+        note = f"only lines typed here see the new {', '.join(hidden)}; the lesson keeps its own\n"
         return printed.getvalue() + shown + (note if hidden else "")
 
     @contextlib.contextmanager

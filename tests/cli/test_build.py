@@ -177,7 +177,7 @@ def test_the_notebook_is_made_with_its_lessons_and_is_never_overwritten(mta, tmp
         back = json.loads((tmp_path / link).read_text("utf-8"))["cells"][-1]["source"]
         target = re.search(r"\[Back to step \d of your GPT\]\((.+)\)$", "".join(back))[1]
         assert ((tmp_path / link).parent / target).resolve() == path.resolve()
-    assert "; of the work in notebooks, only the build is counted\n" in mta()[1]
+    assert "; work in lesson notebooks is not counted\n" in mta()[1]
     path.write_text("mine", "utf-8")
     code, out, _ = mta("build", "notebook", "--no-viewer")
     assert code == 0 and out.startswith("yours   my_gpt.ipynb\n") and "notebook --fresh" in out

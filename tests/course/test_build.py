@@ -244,7 +244,7 @@ FIRST_ATTEMPTS = [
     return self.sum(axis=-1) * (1.0 / self.data.shape[-1])""",
      r"shape \(2, 3\) instead of \(2, 3, 1\)\nhint: .*`keepdims=True` keeps it"),
     (2, "Tensor.mean", "def mean(self):\n    return self.sum() * (1.0 / self.data.size)",
-     "hint: it is the mean of all axes"),
+     "hint: it is the mean over all axes"),
     (6, "causal_mask", "def causal_mask(n):\n    return np.where(np.tri(n) > 0, 0, -np.inf)",
      "'float64' instead of 'float32'"),
     (4, "encode", "def encode(text, characters):\n    return [characters.index(c) for c in text]",
@@ -360,15 +360,15 @@ CAUSES = [
     # (step, correct text, wrong text, function, the hint)
     (3, "max(axis=-1, keepdims=True))\n    y = e / e.sum(axis=-1, keepdims=True)",
      "max(axis=1, keepdims=True))\n    y = e / e.sum(axis=1, keepdims=True)", "softmax",
-     "the sum goes over axis 1, not over the last axis, and so does the maximum$"),
+     "the sum is over axis 1, not over the last axis, and so is the maximum$"),
     (3, "y = e / e.sum(axis=-1, keepdims=True)", "y = e / e.sum()", "softmax",
-     "the sum goes over all axes, not over the last axis$"),
+     "the sum is over all axes, not over the last axis$"),
     (3, "y * (g - (g * y).sum(axis=-1, keepdims=True))", "y * g", "softmax",
      r"sum\(dy y\) is missing"),
     (3, "y * (g - (g * y).sum(axis=-1, keepdims=True))", "y * (1 - y) * g", "softmax",
      "of a sigmoid"),
     (4, "rows[:, :-1], rows[:, 1:]", "rows[:, :-1], rows[:, :-1]", "batch",
-     "they equal the inputs: target t is the character after it"),
+     "they equal the inputs: target t is the id after input t"),
     (4, "rows[:, :-1], rows[:, 1:]", "rows[:, 1:], rows[:, :-1]", "batch", "they are the targets"),
     (4, "np.add.at(grad, ids, g)", "grad[ids] += g", "embedding", "counts once: use np.add.at"),
     (5, " * (1.0 / math.sqrt(query.data.shape[-1]))", "", "attention",
@@ -476,7 +476,7 @@ def test_a_step_whose_demonstration_fails_is_not_done(tmp_path):
     (tmp_path / "my_gpt.py").write_text(up_to(STEPS[1]).replace("def __neg__", "def negate"))
     outcome = StepOutcome(2, [Part("Tensor.sum", True, "")])
     demonstrate(outcome, STEPS[1], tmp_path / "my_gpt.py")
-    assert not outcome.passed and "not all of them together:\n" in outcome.wrong.text
+    assert not outcome.passed and "they do not work together:\n" in outcome.wrong.text
     assert "__sub__" in outcome.wrong.text or "bad operand" in outcome.wrong.text
 
 

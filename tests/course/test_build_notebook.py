@@ -151,7 +151,9 @@ def test_a_cell_without_a_body_never_replaces_a_function(kernel, file, capsys):
     run('check("softmax")')
     assert file.read_text("utf-8") == up_to(STEPS[2])
     said = capsys.readouterr().out
-    assert "This is softmax in my_gpt.py: the cell above is not written." in said
+    assert (
+        "This is softmax in my_gpt.py: the function in the cell above is not written yet." in said
+    )
 
 
 def test_a_version_that_was_edited_in_the_file_is_kept_in_a_copy(kernel, file, capsys):

@@ -232,7 +232,10 @@ def test_an_expression_is_shown_in_the_namespace_of_the_lesson(make, text, shown
 def test_a_name_that_an_expression_assigns_hides_that_of_the_lesson_only_there(make):
     lesson = make()
     answered, run = last_numbers(LessonRun(lesson)), run_to(lesson, 2)
-    assert run.evaluate("rng = 5") == "only for these lines; the lesson keeps its own rng\n"
+    assert (
+        run.evaluate("rng = 5")
+        == "only lines typed here see the new rng; the lesson keeps its own\n"
+    )
     assert run.evaluate("rng = 7") == "" and run.evaluate("rng + 1") == "8\n"
     assert run.evaluate("mine = rng") == "" and run.evaluate("mine") == "7\n"
     assert last_numbers(run) == answered

@@ -39,7 +39,7 @@ class CellSource:
 
 
 def cell_source(function, namespace):
-    """Find a function in the cell that defined it last.
+    """Find the source of a function in the notebook cell that last defined it.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def cell_source(function, namespace):
 
 
 def _first_line(node):
-    """Return the line of the first decorator, or of the statement."""
+    """Return the number of the statement's first line, including its decorators."""
     return min([node.lineno, *(item.lineno for item in getattr(node, "decorator_list", ()))])
 
 
@@ -159,7 +159,7 @@ def with_function(text, name, source):
     elif prefix:
         holders = [n for n in ast.parse(text).body if getattr(n, "name", None) == prefix]
         if not holders:
-            return text  # the check says that the function is missing
+            return text  # the check will report that the function is missing
         (*_, holder) = holders
         end = holder.end_lineno
         text = _replaced(text, end + 1, end, f"\n{source.text}", holder.body[0].col_offset)

@@ -116,7 +116,7 @@ def demonstrate(outcome, step, path):
     """Run the demonstration of a step that passed. On an error, the step counts as failed."""
     outcome.shown, error = show_step(step, path)
     if error:
-        what = "every function passes its own checks, but not all of them together:"
+        what = "every function passes its own checks, but they do not work together:"
         outcome.parts.append(Part(step.next.rstrip("."), False, f"{what}\n{error}"))
 
 

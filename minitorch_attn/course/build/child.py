@@ -128,7 +128,7 @@ def _watch_pulls(end, kind):
                 name = getattr(node.pull, "__qualname__", "").partition(".<locals>")[0]
                 where = f"in {name}, " if name else ""
                 raise TypeError(f"{where}parents is {_kind(node.parents)}, not a tuple: a tuple of "
-                                "one has a comma, as in (self,)")  # fmt: skip
+                                "one element needs a comma, as in (self,)")  # fmt: skip
             waiting.extend(node.parents)
             if node.pull is not None:
                 node.pull = _watched(node.pull, len(node.parents))

@@ -39,11 +39,12 @@ class FailedCells:
         shell.events.register("post_run_cell", self._after_cell)
 
     def error_of(self, name):
-        """Return the error that stopped the last run of a function's cell before the definition.
+        """Return the error that stopped the last run of a cell before it defined a function.
 
         Parameters
         ----------
         name : str
+            Name of the function.
 
         Returns
         -------

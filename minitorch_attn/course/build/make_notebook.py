@@ -10,7 +10,7 @@ __all__ = ["build_notebook"]
 _INTRODUCTION = """\
 # A GPT of your own
 
-You write a GPT from nothing, in eight steps that take {minutes} minutes in all. At the end you
+You write a GPT from scratch, in eight steps that take {minutes} minutes in all. At the end you
 train it, compare it with the library's GPT of the same size, let it write text, and step through
 your own code.
 
@@ -66,7 +66,7 @@ _TRACE = """\
 
 The next cell records one forward and backward pass of a small GPT made of your functions. It shows
 every line of your code that computes an array, with the arrays that the line reads and makes. Click
-into the page and press the arrow keys, or open `{page}` in a browser.
+in the page and press the arrow keys, or open `{page}` in a browser.
 """
 _TABLE_ROW = "| {number} | [{title}](#Step-{number}:-{anchor}) | {minutes} | {lessons} |"
 

@@ -292,7 +292,7 @@ class Build:
         if name not in sources:
             return f"{this}: no cell has defined it since the kernel started."
         if not sources[name].is_written:
-            return f"{this}: the cell above is not written."
+            return f"{this}: the function in the cell above is not written yet."
         if function_text(self._text(), name) != sources[name].text:
             return f"{this}, which differs from its cell: run the cell to use that version."
         return ""

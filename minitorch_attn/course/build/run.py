@@ -19,10 +19,10 @@ from .trees import flat, nested
 
 __all__ = ["ONE_THREAD", "arguments", "record", "train", "write"]
 
-# The products are small, and threads that wait for each other make them slower. The user may set
-# other numbers.
+# The matrix products are so small that several threads would slow them down. Variables that the
+# user has set take precedence.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-_TIED = "head.weight"  # the library's name for a second use of the token embedding
+_TIED = "head.weight"  # the output layer's weight in the library; it is the token embedding
 _TRIED = 10  # steps after which the remaining time is estimated
 
 

@@ -56,7 +56,7 @@ def _line(m):
 
 
 def _unigram(m):
-    """Step 3: one row of scores for all positions of the text."""
+    """Step 3: learn one score per character, the same at all positions of the text."""
     text = tour_text()
     scores = m.Tensor(np.zeros(len(text.characters), dtype=np.float32))
     zeros = np.zeros((512, 1), dtype=np.float32)

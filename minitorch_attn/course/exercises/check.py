@@ -367,7 +367,7 @@ def _property(prop, number, folder, errors):
     try:
         holds, text = prop.look(results)
     except (IndexError, ValueError, TypeError) as error:
-        return Part(prop.name, False, f"it returned outputs of the wrong form: {error}")
+        return Part(prop.name, False, f"the outputs do not have the expected form: {error}")
     return Part(prop.name, bool(holds), "" if holds else text)
 
 

@@ -354,7 +354,7 @@ TEACHER_PROPERTIES = (
 )
 CENTERING_PROPERTIES = (
     Property(
-        "a vector added to the teacher's outputs and the center does not change the loss",
+        "adding a vector to the teacher's outputs and to the center does not change the loss",
         _views,
         _loss_stays,
     ),
@@ -371,7 +371,7 @@ RELATIVE_PROPERTIES = (
 )
 SHIFT_PROPERTIES = (
     Property(
-        "a table of the distances themselves gives the scores i - j", _all_distances,
+        "if the table contains the distances themselves, the scores are i - j", _all_distances,
         _query_minus_key,
     ),
 )  # fmt: skip
@@ -383,14 +383,16 @@ REPEATED_PROPERTIES = (
     ),
 )
 MEL_PROPERTIES = (
-    Property("a tone at 3 does not change the band from 4 to 16", _tone, _bands_above_stay),
+    Property(
+        "a tone at frequency 3 does not change the band from 4 to 16", _tone, _bands_above_stay
+    ),
 )
 PAIR_PROPERTIES = (
     Property("the loss is the same if images and texts change places", _transposed, _loss_of_both),
 )
 LOGIT_SCALE_PROPERTIES = (
     Property(
-        "vectors of the same direction have the logit 1 for s = 0, and 1/2 for s = -log 2",
+        "vectors in the same direction have the logit 1 for s = 0, and 1/2 for s = -log 2",
         _equal_directions,
         _factors,
     ),

@@ -40,7 +40,7 @@ def not_python(text, name):
         width = max(1, min(width, len(line) - column))
         caret = " " * (column - start) + "^" * width
         return f"{name}:{error.lineno}: {reason}\n\n    {line.lstrip()}\n    {caret}"
-    except (ValueError, MemoryError, RecursionError) as error:  # a null character; nested too deep
+    except (ValueError, MemoryError, RecursionError) as error:  # a null character, or deep nesting
         return f"{name}: {str(error) or 'the code is nested too deeply'}"
     return None
 

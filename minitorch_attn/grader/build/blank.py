@@ -72,7 +72,7 @@ def functions(source):
     return dict(_functions(source))
 
 
-@lru_cache(maxsize=128)  # all assignments together ask a thousand times
+@lru_cache(maxsize=128)  # loading all assignments parses the same files a thousand times
 def _functions(source):
     found = {}
     _collect(ast.parse(source), "", found)

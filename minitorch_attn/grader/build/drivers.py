@@ -12,9 +12,13 @@ def operation(inputs, settings):
 
     Several outputs are named "output 0", "output 1", ..., and their gradients "grad 0", "grad 1".
 
-    Settings: `operation`, a "module:Class"; `arguments`, the names of inputs, or None; `keywords`;
-    `needs`, the arguments whose gradients are wanted; and `seed`, for an operation that draws
-    random numbers.
+    The settings are:
+
+    * `operation`: a "module:Class"
+    * `arguments`: for each argument of `forward`, the name of an input, or None
+    * `keywords`: the keyword arguments of `forward`
+    * `needs`: names of the inputs whose gradients are wanted
+    * `seed`: random seed, for an operation that draws random numbers
     """
     from importlib import import_module
 
@@ -61,8 +65,13 @@ def operation(inputs, settings):
 def call(inputs, settings):
     """Call a function of the package on tensors.
 
-    Settings: `function`, a "module:name"; `arguments`, the names of inputs, or None; and
-    `keywords`. The result is named "output". Several results are named "output 0", "output 1", ...
+    The result is named "output". Several results are named "output 0", "output 1", ...
+
+    The settings are:
+
+    * `function`: a "module:name"
+    * `arguments`: for each argument, the name of an input, or None
+    * `keywords`: the keyword arguments
     """
     from importlib import import_module
 
@@ -85,8 +94,16 @@ def call(inputs, settings):
 def layer(inputs, settings):
     """Run a layer or a model with given parameters.
 
-    Settings: `layer`, a "module:Class"; `make`, the keyword arguments of its constructor; `method`,
-    and its `arguments` and `keywords`. The input "parameter NAME" sets the parameter NAME.
+    The input "parameter NAME" sets the parameter NAME.
+
+    The settings are:
+
+    * `layer`: a "module:Class"
+    * `make`: the keyword arguments of its constructor
+    * `method`: the name of the method to call
+    * `arguments`: for each argument of the method, the name of an input, or None
+    * `tensors`: names of the inputs to pass as keyword arguments (optional)
+    * `keywords`: the other keyword arguments
     """
     from importlib import import_module
 
@@ -107,7 +124,7 @@ def layer(inputs, settings):
 def gradients(inputs, settings):
     """Compute gradients of a layer or a function of the package with the library's engine.
 
-    Settings: the settings of `layer` or `call`, and `needs`, a list of the inputs and parameters
+    The settings are those of `layer` or `call`, and `needs`, a list of the inputs and parameters
     (named "parameter NAME") whose gradients are wanted. The input "grad" is dL/d(output).
     """
     from importlib import import_module

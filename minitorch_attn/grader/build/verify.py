@@ -152,8 +152,8 @@ class _Prover:
                 else:
                     lost.add(entry.name)
                     said[entry.name] = f"{failed.status}: {_end(failed.message)}"
-        found = [f"{name} was lost: {said[name]}" for name in sorted(lost - loses)]
-        found += [f"{name} was not lost" for name in sorted(loses - lost)]
+        found = [f"{name} must pass; its result is {said[name]}" for name in sorted(lost - loses)]
+        found += [f"{name} must fail, but it passed" for name in sorted(loses - lost)]
         total = f"{points} of {self.assignment.points}"
         return Proof(what, total, "\n".join(found), time.monotonic() - start)
 

@@ -269,7 +269,7 @@ def _check_index(path):
     with open(path, "rb") as file:
         file.seek(max(0, path.stat().st_size - _ZIP_END.size - (1 << 16)))
         end = file.read()
-    at = len(end) - _ZIP_END.size  # where the last record begins, unless a comment follows it
+    at = len(end) - _ZIP_END.size  # start of the end record, unless a comment follows the record
     if end[at : at + 4] != b"PK\5\6":
         at = end.rfind(b"PK\5\6")
     if not 0 <= at <= len(end) - _ZIP_END.size:

@@ -45,17 +45,18 @@ def first_step(mine, library, rtol, texts):
     Returns
     -------
     dict or None
-        None if no such step is found. Otherwise, a dict with these fields.
-        Fields of the step: `number` (position, from 1), `of` (number of all steps), `name`, `path`
-        of its layer, `file`, `line`, `text` of the line, `own` (whether the line is the definition
-        of the step) and `given` ("same" or "other": its inputs, compared with the library's).
-        Fields of the result that differs: `what` (its name), `kind` ("values", "shape", "dtype" or
-        "missing"), `index`, `got`, `expected`, `largest`, `count`, `size`, `sampled`, `shape`,
-        `dtype` and `left` (whether the result is an argument that was changed in place).
-        Fields of the student's function: `in` (its name, or ""), `differ` and `agree` (names of
-        results) and `until` (line up to which all calls agree, or None).
-        Fields of the earlier steps: `before` (how many agree), `all_before` (whether all agree) and
-        `forward` (whether the matching forward pass agrees).
+        None if no such step is found. Otherwise, a dict with these fields:
+
+        * The step: `number` (position, from 1), `of` (number of all steps), `name`, `path` of its
+          layer, `file`, `line`, `text` of the line, `own` (whether the line is the definition of
+          the step), and `given` ("same" if its inputs agree with the library's, otherwise "other").
+        * The result that differs: `what` (its name), `kind` ("values", "shape", "dtype" or
+          "missing"), `index`, `got`, `expected`, `largest`, `count`, `size`, `sampled`, `shape`,
+          `dtype`, and `left` (whether the result is an argument that was changed in place).
+        * The student's function: `in` (its name, or ""), `differ` and `agree` (names of the results
+          that differ and agree), and `until` (line up to which all calls agree, or None).
+        * The earlier steps: `before` (how many agree), `all_before` (whether all agree), and
+          `forward` (whether the matching forward pass agrees).
     """
     level, inside, found = (mine, library), None, None
     agreed, clean, forward, until = 0, True, False, None

@@ -104,7 +104,7 @@ def grade_class(
         )  # fmt: skip
     paths = [path for path in paths if shard is None or shard.contains(slug(path.name))]
     out = Path(out)
-    out.mkdir(mode=0o700, parents=True, exist_ok=True)  # marks are for the instructor only
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)  # only the instructor may read the marks
     (out / "state").mkdir(mode=0o700, exist_ok=True)
     remove_leftovers()
     with FolderLock(out, "grading folder"):

@@ -78,7 +78,7 @@ class Shard:
         if not number <= of <= MAX_SHARDS:
             raise ArgumentError(
                 "the shard must be K/N with K from 1 to N", got=text,
-                expected=f"such as 3/8, with N at most {MAX_SHARDS:,}",
+                expected=f"for example 3/8; N must be at most {MAX_SHARDS:,}",
             )  # fmt: skip
         return cls(number, of)
 

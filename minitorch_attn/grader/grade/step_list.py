@@ -21,7 +21,7 @@ _DTYPES = (
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
 )  # fmt: skip
 _NAME, _PATH = re.compile(r"[\w.<>]{1,120}"), re.compile(r"[\w.<>]{0,200}")
-_ONE_AT_A_TIME = threading.Lock()  # the random state belongs to the whole process
+_ONE_AT_A_TIME = threading.Lock()  # all threads share the state of the random numbers
 
 
 class BadSteps(Exception):
@@ -121,8 +121,8 @@ def read_steps(found, numbers, files):
 def _with_results(steps):
     """Remove steps without a result, unless a step inside them has one.
 
-    If a function returns nothing, it may store its results where they are not compared. The steps
-    inside such a function are therefore moved to the list that contains the function, before it.
+    A function that returns nothing may store its results where they are not compared. Therefore,
+    the steps inside such a function are taken out of it, and placed before it in the same list.
     """
     found = []
     for step in steps:

@@ -29,8 +29,8 @@ GIVEN = 256  # maximum number of stored entries of an input array
 MOST_BYTES = 16 * MOST_NUMBERS
 
 _NO_STEPS = ("__init__", "__setattr__", "__getattr__")  # the object may be incomplete
-_STARS = (4, 8)  # flags of code with *args, with **kwargs
-_GENERATOR = 32  # flag of code that yields
+_STARS = (4, 8)  # flags of code objects with *args and with **kwargs
+_GENERATOR = 32  # flag of code objects that yield
 _OF_ARRAYS = ("array", "attend")  # attribute of a Tensor, attribute of a Mask
 
 
@@ -47,15 +47,26 @@ class Steps:
     Attributes
     ----------
     steps : list of dict
-        Steps in the order in which they start. The keys of a step are "name"; "path", the path of
-        the layer in the model; "takes", the argument names; "defined" and "called", each a file and
-        a line, or None outside the student's files; "by", the name of the calling function, or "";
-        "parent", the number of the enclosing step, or None; "given" and "made", the arrays that the
-        step gets and returns; and "left", True if the step returned nothing. In this case, "made"
-        contains the arguments after the call. The keys of an array are "at" and "count", which give
-        its part of `numbers`; "place", its position among the arguments or results; "shape";
-        "dtype"; "every", the stride of the stored sample; and "key", the number that identifies the
-        array. An array gets a new "key" whenever a step returns it.
+        Steps in the order in which they start. The keys of a step are:
+
+        * "name": name of the called function
+        * "path": path of the layer in the model
+        * "takes": argument names
+        * "defined", "called": each a file and a line, or None outside the student's files
+        * "by": name of the calling function, or ""
+        * "parent": number of the enclosing step, or None
+        * "given", "made": arrays that the step gets and returns
+        * "left": True if the step returned nothing; "made" then contains the arguments after the
+          call
+
+        The keys of an array are:
+
+        * "at", "count": its part of `numbers`
+        * "place": its position among the arguments or results
+        * "shape", "dtype"
+        * "every": stride of the stored sample
+        * "key": number that identifies the array; a step gives a new number to each array that it
+          returns
     numbers : list of ndarray
         Values of the arrays. Each sample is followed by the minimum, maximum, mean and standard
         deviation of the array.

@@ -83,7 +83,7 @@ def merge_shards(folders, out):
         _read_documents(part, task)
     merged = Merged(notes=_differences(parts))
     merged.how["new"] = sum(part.graded for part in parts)
-    out.mkdir(mode=0o700, parents=True, exist_ok=True)  # marks are for the instructor only
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)  # only the instructor may read the marks
     with FolderLock(out, "grading folder"):
         begin_shard(out, None)
         run_seed(task, out, parts[0].run)

@@ -37,7 +37,7 @@ def test_what_is_forgotten_in_a_manifest_is_found(change, without_release):
     made = change('[[group]]\nfunction = "minitorch_attn.ops.softmax:MaskedSoftmax.backward"\n'
                   'why = "the sibling"\n', "")  # fmt: skip
     found = proofs(made)
-    assert found["workaround: the sibling"].found == "backward was not lost"
+    assert found["workaround: the sibling"].found == "backward must fail, but it passed"
     assert found["the starter"].holds
 
 
@@ -56,8 +56,8 @@ def test_a_workaround_that_imports_what_the_library_lacks_is_found(
 def test_a_bug_that_loses_something_else_is_found(change, without_release):
     made = change('with = "grad_y"\nloses = ["backward"]', 'with = "grad_y"\nloses = ["forward"]')
     lines = proofs(made)["bug: no sum"].found.splitlines()
-    assert lines[0].startswith("backward was lost: failed: grad_x[")
-    assert lines[-1] == "forward was not lost"
+    assert lines[0].startswith("backward must pass; its result is failed: grad_x[")
+    assert lines[-1] == "forward must fail, but it passed"
 
 
 def test_a_check_that_nothing_fails_is_found(folder, without_release):
@@ -65,7 +65,9 @@ def test_a_check_that_nothing_fails_is_found(folder, without_release):
     start = text.index("def forward")
     passes = "def forward(rng):\n    return []\n\n\n"
     (folder / "checks.py").write_text(text[:start] + passes + text[text.index("def backward") :])
-    assert proofs(read_assignment(folder))["the starter"].found == "forward was not lost"
+    assert (
+        proofs(read_assignment(folder))["the starter"].found == "forward must fail, but it passed"
+    )
 
 
 def test_a_sibling_that_stays_is_a_leak(change, tmp_path):

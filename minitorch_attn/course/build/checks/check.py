@@ -34,7 +34,7 @@ class Check:
         Likely mistakes: maps a description to a function like `library` that makes the mistake.
     wrong_gradients : dict of str to callable, optional
         Likely mistakes in the gradient of the first input, in the same form. These functions also
-        take the cotangent.
+        take the cotangent, which is the gradient of the output.
     """
 
     function: str

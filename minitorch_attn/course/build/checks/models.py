@@ -118,7 +118,7 @@ _BIGRAM = [
           "the inputs of 3 windows of 5", mistakes={"they are the targets": _batch_by_library(1)}),
     Check("batch", "plain", with_ids(normal(), 99, (50,)), _batch(1), _batch_by_library(1),
           "the targets of 3 windows of 5",
-          mistakes={"they equal the inputs: target t is the character after it, ids[start + t + 1]":
+          mistakes={"they equal the inputs: target t is the id after input t, ids[start + t + 1]":
                     _batch_by_library(0)}),
     Check("embedding", "tensor", with_ids(normal(table=(5, 3)), 5, (2, 7)),
           lambda m, table, ids: m.embedding(table, ids),
@@ -126,9 +126,9 @@ _BIGRAM = [
           "a table (5, 3), 14 ids, most of them repeated",
           wrong_gradients={"an id that occurs several times counts once: use np.add.at": _once}),
     Check("sample", "plain", normal(), lambda m: _sampled(m, [1, 2]), _sampled_by_library,
-          "40 ids with a context of 1, after [1, 2]"),
+          "40 ids sampled after [1, 2], with a context of 1"),
     Check("sample", "plain", normal(), lambda m: _sampled(m, np.array([1, 2])),
-          _sampled_by_library, "the same, after the array np.array([1, 2])"),
+          _sampled_by_library, "40 ids sampled after np.array([1, 2]), with a context of 1"),
     Check("sample", "plain", normal(), _sampled_types, lambda: ["list", "unchanged"],
           "the type of the result, and the list of ids that the caller passed"),
     Check("sample", "plain", normal(), _sampled_dtypes, lambda: ["float64"],
@@ -193,7 +193,7 @@ def _allowed(m):
     mask = m.causal_mask(5)
     if np.isnan(mask).any():
         raise ValueError(
-            "the mask contains NaN: 0 * -inf is NaN, so choose with np.where or np.triu"
+            "the mask contains NaN: 0 * -inf is NaN, so build the mask with np.where or np.triu"
         )
     return np.exp(mask)
 

@@ -66,8 +66,8 @@ _VALUES = [
     Check("Value.backward", "value", _AB, _by_hand, lambda a, b: (a * b) * (a * b + a),
           "c = a b, d = c + a, end = c d: c and a are used twice"),
     Check("Value.backward", "plain", normal(), _pulls, lambda: [1] * 6,
-          "6 sums v + v in a chain: how often each pull is called. With one call for every path, "
-          "the gradients are correct, too, but training a GPT would take years"),
+          "6 sums v + v in a chain: how often each pull is called. One call for every path gives "
+          "correct gradients, too, but training a GPT would take years"),
     Check("Value.lift", "plain", normal(), _lifted, lambda: ["True", "Other", "3.0"],
           "a Value is kept, a number becomes an object of type(self)"),
     Check("Value.__add__", "value", _AB, lambda m, a, b: a + b + a, lambda a, b: a + b + a,
@@ -123,7 +123,7 @@ _TENSORS = [
     Check("Tensor.mean", "tensor", normal(x=(2, 3, 5)), lambda m, x: x.mean(),
           lambda x: x.mean(-1, keepdim=True), "(2, 3, 5)",
           mistakes={"the last axis is lost: `keepdims=True` keeps it": lambda x: x.mean(-1),
-                    "it is the mean of all axes, not of the last one": lambda x: x.mean()}),
+                    "it is the mean over all axes, not over the last one": lambda x: x.mean()}),
     same("Tensor.reshape", normal(x=(2, 3, 5)), lambda x: x.reshape(5, 6), "to (5, 6)"),
     same("Tensor.swapaxes", normal(x=(2, 3, 5)), lambda x: x.swapaxes(0, -1), "axes 0 and -1"),
 ]  # fmt: skip
@@ -136,7 +136,7 @@ def _far(rng):
 
 
 def _far_from_targets(rng):
-    """Draw targets other than the largest logit. That logit's gradient may be rounding error."""
+    """Draw targets without the largest logit, whose gradient may be only a rounding error."""
     x = _far(rng)["x"]
     return {"x": x, "ids": (x.argmax(1) + rng.integers(1, 5, 3)) % 5}
 
@@ -152,9 +152,9 @@ def _over(axis, largest):
 
 
 _AXES = {  # the maximum is over the correct axis, or over the same axis as the sum
-    f"the sum goes over {where}, not over the last axis{more}": _over(axis, largest)
+    f"the sum is over {where}, not over the last axis{more}": _over(axis, largest)
     for axis, where in [(0, "axis 0"), (1, "axis 1"), (None, "all axes")]
-    for largest, more in [(-1, ""), (axis, ", and so does the maximum")]
+    for largest, more in [(-1, ""), (axis, ", and so is the maximum")]
 }
 
 
@@ -174,7 +174,7 @@ _LOSSES = [
     Check("softmax", "tensor", normal(x=(2, 3, 5)), lambda m, x: m.softmax(x),
           lambda x: ops.softmax(x, -1), "(2, 3, 5)", mistakes=_AXES,
           wrong_gradients={"sum(dy y) is missing: dx = y (dy - sum(dy y))": _without_sum,
-                           "it is the formula y (1 - y) of a sigmoid: sum(dy y) goes over the row":
+                           "it is the formula y (1 - y) of a sigmoid: sum(dy y) is over the row":
                            _without_rest}),
     Check("softmax", "tensor", _far, lambda m, x: m.softmax(x), lambda x: ops.softmax(x, -1),
           "rows near 800, 0 and -800"),
