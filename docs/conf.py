@@ -40,7 +40,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "images", "lessons/*.ipynb", "**/sg_execution_times.rst"]
 templates_path = ["_templates"]
-suppress_warnings = ["config.cache"]  # the gallery's settings contain classes
+suppress_warnings = ["config.cache"]  # Sphinx cannot cache the classes in the gallery's settings
 default_role = "literal"  # `x` in docstrings
 
 # Lessons. MTA_FAST=1 runs them with small sizes.
@@ -50,7 +50,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"\d\d_\w+\.py",
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": False,
-    "parallel": 2,  # lessons at a time; joblib comes with scikit-learn
+    "parallel": 2,  # run two lessons at a time; this needs joblib, which scikit-learn installs
     "capture_repr": (),
     "download_all_examples": False,
     "remove_config_comments": False,

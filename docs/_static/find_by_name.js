@@ -1,6 +1,6 @@
-/* The search finds by name first: what a heading, a term of "Where is it?" or a name of the API
- * says, in any order of the words. "softmax gradient" finds "Backward of Softmax". The results of
- * Sphinx's own search, which needs the words anywhere on a page, follow.
+/* Search names first: headings, terms of "Where is it?" and names of the API. The order of the words
+ * does not matter, and "softmax gradient" finds "Backward of Softmax". The results of Sphinx's own
+ * search, which finds words anywhere on a page, follow.
  */
 "use strict";
 
@@ -26,7 +26,7 @@ const wordsOf = (text) => {
   return telling.length ? telling : words;
 };
 
-/* How much of a name a query covers: 0 if a word of the query is missing, 1 if it is all. */
+/* Fraction of a name that a query covers; 0 if the name lacks a word of the query. */
 const covered = (query, name) => {
   const words = wordsOf(name);
   const joined = words.join("");
@@ -34,8 +34,8 @@ const covered = (query, name) => {
   return query.every(has) ? Math.min(1, query.join("").length / joined.length) : 0;
 };
 
-/* Everything on the site that has a name: [names, result as Sphinx has it, advantage in a tie].
- * The API comes before "Where is it?", and both before the headings of other pages.
+/* Yield [names, result in Sphinx's format, advantage in a tie] for everything that has a name. In a
+ * tie, the API comes before "Where is it?", and both before the headings of other pages.
  */
 function* named(index) {
   const at = (file) => [index.docnames[file], index.titles[file], index.filenames[file]];
@@ -65,7 +65,7 @@ function* named(index) {
 const RANKS = { module: 3.5, method: 2.5 };
 const rank = (doc) => (doc.startsWith("api/") ? 3 : doc === "where_is_it" ? 2 : 1);
 
-/* The results by name, each place once, the best last: as Sphinx orders its own. */
+/* Return the results by name without duplicates, the best last, which is also Sphinx's order. */
 const findByName = (query) => {
   const words = wordsOf(query);
   const plain = query.trim();

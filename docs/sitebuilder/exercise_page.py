@@ -13,11 +13,11 @@ from .restructured import plain
 KINDS = {
     "bug": (
         "Find the mistake in a gradient",
-        "One gradient is wrong. Read the report of the gradient check, then fix the line.",
+        "One gradient is wrong. Read the report of the gradient check, then fix the mistake.",
     ),
     "property": (
         "Find the mistake in a model",
-        "The gradient check passes, but the model violates a property of attention.",
+        "The gradient check passes, but the model violates a property that it must have.",
     ),
     "write": (
         "Write a backward pass",
@@ -25,12 +25,12 @@ KINDS = {
     ),
     "derive": (
         "Derive a backward pass",
-        "The same functions again, without the derivation.",
+        "Write the backward passes of the previous section again, now without the derivation.",
     ),
 }
 INTRODUCTION = """\
-Each exercise is a short Python file. ``mta exercise start 03`` copies one into the folder
-``exercises-work``. Change it in your editor, then run ``mta exercise check 03``. This command
+Each exercise is a short Python file. ``mta exercise start 03`` copies exercise 3 into the folder
+``exercises-work``. Change the copy in your editor, then run ``mta exercise check 03``. This command
 compares your gradients with those of the library on small and on large inputs. ``mta exercise``
 without a number continues where you stopped, and checks the file whenever you save it.
 ``mta exercise hint 03`` shows the next hint."""

@@ -33,8 +33,8 @@ def gallery_script(lesson):
     """Convert a lesson to the text of a script in sphinx-gallery's format.
 
     The script contains the answers. On the page, answers, hints, checks and the code of figures are
-    folded, and so is an output that the reader is to predict, until a click on "Run". The markers
-    in the script tell `lesson_folds.py` what to fold.
+    folded. An output that the reader is asked to predict is hidden until a click on "Run". The
+    markers in the script tell `lesson_folds.py` what to fold.
     """
     first, *cells = lesson.cells
     _, _, opening = first.text.partition("\n")
