@@ -1,4 +1,4 @@
-"""Lock on a folder, so that two processes do not write to the same run or grading at once."""
+"""Lock on a folder, so that two processes do not write to the same run or grading folder."""
 
 import os
 import platform

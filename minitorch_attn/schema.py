@@ -198,7 +198,7 @@ def _is_unicode(text):
 
 
 def number_from(low, high):
-    """Return the kind of numbers from `low` to `high`."""
+    """Return a Kind that accepts the numbers from `low` to `high`."""
     return Kind(f"a number from {low} to {high}", lambda n: _is_number(n) and low <= n <= high)
 
 
@@ -206,7 +206,7 @@ SHARE = number_from(0, 1)
 
 
 def optional(kind):
-    """Return the kind of values that may also be null."""
+    """Return a Kind that accepts null and the values that `kind` accepts."""
     return Kind(
         f"{kind.expected}, or null",
         lambda value: value is None or kind.accepts(value),
@@ -215,7 +215,7 @@ def optional(kind):
 
 
 def either(*kinds):
-    """Return the kind of values that match one of several kinds."""
+    """Return a Kind that accepts the values that at least one of `kinds` accepts."""
     return Kind(
         " or ".join(kind.expected for kind in kinds),
         lambda value: any(kind.accepts(value) for kind in kinds),
@@ -224,7 +224,7 @@ def either(*kinds):
 
 
 def choice(*values):
-    """Return the kind of values equal to one of `values`.
+    """Return a Kind that accepts only values equal to one of `values`.
 
     True does not match 1, but a member of an IntEnum may.
     """
@@ -236,7 +236,10 @@ def choice(*values):
 
 
 def list_of(kind, *lengths):
-    """Return the kind of lists, and tuples, whose items match `kind`."""
+    """Return a Kind that accepts lists and tuples whose items match `kind`.
+
+    With `lengths`, it accepts only these numbers of items.
+    """
     several = f" of {' or '.join(map(str, lengths))}" if lengths else ""
     return Kind(
         f"a list{several}, each item {kind.expected}",
@@ -246,7 +249,7 @@ def list_of(kind, *lengths):
 
 
 def map_of(kind):
-    """Return the kind of objects with any keys, whose values match `kind`."""
+    """Return a Kind that accepts JSON objects with any keys, whose values match `kind`."""
     return Kind(
         f"an object, each value {kind.expected}",
         _OBJECT.accepts,
@@ -255,7 +258,7 @@ def map_of(kind):
 
 
 def like(value):
-    """Return the kind of values with the type of `value`, such as a default; None allows any type.
+    """Return a Kind that accepts values of the type of `value`, a default. None allows any type.
 
     Examples
     --------
@@ -275,7 +278,7 @@ def like(value):
 
 
 def record(required, others=None, closed=False):
-    """Return the kind of objects with the `required` fields and, optionally, the `others`.
+    """Return a Kind that accepts objects with the `required` fields and, optionally, the `others`.
 
     Parameters
     ----------

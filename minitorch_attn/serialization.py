@@ -41,7 +41,7 @@ def save(obj, f):
     ----------
     obj : dict, list, tuple, Tensor, array, str, int, float, bool or None
         State, nested at most 100 levels deep. The keys of dicts must be strings or ints. Tensors on
-        a device are copied to the host. A tensor that occurs twice (tied weights) is stored once.
+        a GPU are copied to the host. A tensor that occurs twice (tied weights) is stored once.
         Gradients, the graph and the device are not saved.
     f : str, path or binary file
         Target file. Writing to a path is atomic: the file has either its old or its new content.

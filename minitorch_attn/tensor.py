@@ -141,8 +141,8 @@ class Tensor:
         """Return the values for NumPy, in calls such as `np.asarray(x)` and `plt.plot(x)`.
 
         As in PyTorch, this raises an error if the tensor requires grad, because NumPy does not
-        record operations. It also raises an error if the tensor is on a device, because copying a
-        tensor to the host is slow.
+        record operations. It also raises an error if the tensor is not on the CPU, because copying
+        a tensor to the host is slow.
         """
         if self.requires_grad:
             raise GraphError(
@@ -152,7 +152,7 @@ class Tensor:
             )
         if self.device.type != "cpu":
             raise DeviceError(
-                "NumPy cannot compute with a tensor on a device",
+                "NumPy cannot compute with a tensor that is not on the CPU",
                 got=f"a tensor of shape {self.shape} on {self.device}",
                 hint="use x.cpu(), or x.numpy() for an array",
             )
@@ -682,7 +682,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False):
     return leaf(as_new_array(data, dtype, device), requires_grad)
 
 
-# The only upward imports: operators need the operations and the engine, which need Tensor.
+# These modules import Tensor, so they are imported last. The operators and methods call them.
 from .autograd import engine, inplace  # noqa: E402  isort: skip
 from . import formatting, ops  # noqa: E402  isort: skip
 from .methods import add_methods  # noqa: E402  isort: skip

@@ -137,7 +137,7 @@ def _group_of(array):
 
 @cache
 def _list_of(function):
-    """Return the name of the list that contains a Function. For users' Functions: "unaffected"."""
+    """Return the name of the list that contains a Function; "unaffected" if a user defined it."""
     ours = function.__module__.partition(".")[0] == __name__.partition(".")[0]
     return _LIST_OF.get(function.__name__, "unaffected") if ours else "unaffected"
 
@@ -169,8 +169,8 @@ class autocast:
     Notes
     -----
     On the CPU, float16 saves memory and shows the effect of rounding, but it does not save
-    time: NumPy converts every product to float32 and back. Micikevicius et al. 2018,
-    arXiv:1710.03740v3, section 3.
+    time: NumPy converts every product to float32 and back. The method is described in
+    Micikevicius et al. 2018, arXiv:1710.03740v3, section 3.
 
     Examples
     --------

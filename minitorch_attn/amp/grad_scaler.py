@@ -50,7 +50,8 @@ class GradScaler(NamedErrors):
     Notes
     -----
     On a GPU, each call of `step` waits for the device, because it must know whether a gradient is
-    infinite or NaN. Micikevicius et al. 2018, arXiv:1710.03740v3, section 3.2.
+    infinite or NaN. Loss scaling is described in Micikevicius et al. 2018, arXiv:1710.03740v3,
+    section 3.2.
 
     Examples
     --------
@@ -141,7 +142,7 @@ class GradScaler(NamedErrors):
         if any(gradient.dtype == "float16" for gradient in gradients):
             raise ArgumentError(
                 "GradScaler.unscale_: the gradients must not be float16",
-                got="parameters of float16",
+                got="a float16 gradient, because its parameter is float16",
                 hint="keep the model in float32 and use mt.autocast, or wrap the optimizer: "
                 "mt.amp.MasterWeights(optimizer)",
             )
@@ -268,7 +269,7 @@ class GradScaler(NamedErrors):
             raise CheckpointError(
                 "GradScaler.load_state_dict: the state is empty",
                 got="{}, the state of a disabled scaler",
-                hint="GradScaler(enabled=False), or do not load the state",
+                hint="load it into GradScaler(enabled=False), or do not call load_state_dict()",
             )
         check_saved(state_dict, _STATE, "GradScaler")
         self._set_scale(_float32(state_dict["scale"]))
@@ -306,5 +307,5 @@ def _number(new_scale):
 
 
 def _float32(number):
-    """Round to float32, the dtype of the scale in PyTorch; infinity if it is too large."""
+    """Round a number to float32, PyTorch's dtype of the scale; return infinity on overflow."""
     return c_float(number).value

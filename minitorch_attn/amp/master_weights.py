@@ -31,7 +31,7 @@ class MasterWeights(Optimizer):
 
     Notes
     -----
-    Micikevicius et al. 2018, arXiv:1710.03740v3, section 3.1.
+    Master weights are described in Micikevicius et al. 2018, arXiv:1710.03740v3, section 3.1.
 
     Examples
     --------

@@ -28,7 +28,7 @@ OPERATIONS = {
     """,
     # Inputs are converted to the widest of their dtypes.
     "widest": "AddAt Assign Cat ScatterAdd Stack",
-    # Refused: the gradient of a probability near 0 does not fit into float16.
+    # Not supported: the gradient of a probability near 0 overflows in float16.
     "refused": "BinaryCrossEntropy",
     "unaffected": """
         Abs Add Alias AllGather AllReduce AllToAll Broadcast BroadcastTo Cast Clamp ClampTo Clone
@@ -44,8 +44,8 @@ OPERATIONS = {
     """,
 }
 
-# Functions that consist of several operations, or whose results would depend on how they are
-# composed: the inputs are converted once, before the first operation.
+# Functions that may run several operations. The inputs are converted once, before the first
+# operation, so that the result's dtype does not depend on which operations the function runs.
 FUNCTIONS = {
     "float16": """
         addmm addmv baddbmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d

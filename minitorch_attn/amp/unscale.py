@@ -8,7 +8,7 @@ __all__ = ["unscale_all"]
 
 @with_kernel
 def unscale_all(arrays, factor):
-    """Multiply arrays in place by a number, and tell whether an element was infinite or NaN.
+    """Multiply arrays in place by a number, and return whether an element was infinite or NaN.
 
     Parameters
     ----------

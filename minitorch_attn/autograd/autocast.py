@@ -1,7 +1,8 @@
 """Autocast in operations: accept mixed dtypes, and convert the inputs of some functions only once.
 
 `mt.autocast` stores an object with the rules in the thread's `state.autocast`. `Function.apply`
-consults it for each operation. Without autocast, `modes.watchers` is 0 and the state is not read.
+consults it for each operation. `modes.watchers` counts the active autocasts and listeners of all
+threads. While it is 0, `Function.apply` does not read the state.
 """
 
 from functools import wraps

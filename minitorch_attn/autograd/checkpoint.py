@@ -152,7 +152,8 @@ class _Segment(Listener):
             old = self.contexts[place]()
             if old is not None and old.freed is self:
                 old.take_over(new)
-                if old.freed:  # an inner checkpoint freed the new context; it now serves `old`
+                if old.freed:
+                    # An inner checkpoint dropped the arrays of `new`. Now it must restore `old`.
                     old.freed.contexts[old.place] = weakref.ref(old)
                 for listener in state.listeners:
                     listener.record_refilled(old)

@@ -148,9 +148,8 @@ class _Arrivals:
         self.out_of_place = out_of_place
         self.waiting = []  # a heap of (-number, node): nodes that a gradient has reached
         self.grads = {}  # node -> gradient, or list of gradients if it has several outputs
-        self.owned = (
-            set()
-        )  # edges whose sum is in an array made here, which later sums may change in place
+        # Edges whose sum is a new array, to which later gradients can be added in place.
+        self.owned = set()
 
     def add(self, edge, grad):
         """Add to the gradient of one output."""

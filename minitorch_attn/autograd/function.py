@@ -97,7 +97,7 @@ class Context:
     freed = False  # True after a backward pass; in a checkpoint, the object that recomputes
     place = None  # in a checkpoint: the index of this operation
     _saved = ()
-    _sources = ()  # for each saved array: its index in the list of inputs, followed by outputs
+    _sources = ()  # for each saved array: its index in the list (*inputs, *outputs)
     _counters = ()  # one per saved array: the version counter of its tensor
     _clock = 0  # number of in-place changes of all tensors when the operation ran
     _constant = ()

@@ -20,10 +20,11 @@ def number_early(outputs, leaves, keep=False):
     outputs : list of Tensor
         Tensors from which the backward pass starts, or from which the loss is computed.
     leaves : list of Leaf
-        Nodes of the parameters. If two leaves have the same user, the last one comes first.
+        Nodes of the parameters. If one node uses several leaves, the backward pass reaches the
+        last of them first.
     keep : bool, default False
-        Whether to keep the number of a leaf that an earlier forward pass, whose backward pass is
-        still to come, uses as well.
+        Whether a leaf keeps a number that is already small enough. This is needed if the backward
+        pass of an earlier forward pass that uses the leaf has not run yet.
 
     Returns
     -------

@@ -135,7 +135,7 @@ class Parallel(Function):
             (part, [next(grads) for _ in part], edges) for part, edges in _pairs(parts, sources)
         ]
         recorded = isinstance(work[0][1][0], Tensor)
-        if recorded:  # later passes also reach the graphs of the calls from outside
+        if recorded:  # the gradients link to the graphs of the calls, which later passes need
             ctx.constants(parts, sources, True)
         keep = ctx.retained or exposed
         calls = [partial(_differentiate, *item, keep, recorded) for item in work]
@@ -183,8 +183,8 @@ def _sums(groups):
 def _sum(group):
     """Add up the gradients in a list, and empty it.
 
-    NumPy reuses the memory of an operand that nothing else refers to. `pop` leaves no other
-    reference to the second gradient, which saves as much memory as all parameters use.
+    In `total + x`, NumPy can write the result to the memory of an operand that nothing else refers
+    to. `pop` removes the list's reference to x, so NumPy need not allocate an array for each sum.
     """
     total = group.pop(0)
     while group:

@@ -58,7 +58,7 @@ _OF_CONTEXT = {  # attribute of PyTorch's ctx -> what to write in this library
 
 
 def explain_call(error, function, method):
-    """Raise an error that names `function.method`, if a habit from PyTorch caused `error`.
+    """Raise an error that names `function.method`, if code written for PyTorch caused `error`.
 
     Parameters
     ----------

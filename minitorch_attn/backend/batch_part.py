@@ -21,7 +21,7 @@ def batch_part(first, count, total):
 
     Several processes that share a batch use this function with the same seed and different rows.
     Each process then draws its own rows of the mask that a single process would draw. Each mask
-    advances the counter by the size of the full mask, so later masks agree, too.
+    reserves the counter values of the full mask, so all processes draw later masks correctly, too.
 
     Parameters
     ----------
@@ -83,12 +83,12 @@ def again_in(rows):
 
 
 def draws_part():
-    """Return True inside `batch_part`: a kernel must not draw the full batch's mask."""
+    """Return True inside `batch_part`, where a kernel must not draw the full batch's mask."""
     return current.rows is not None
 
 
 def refuse_in_part(message, hint):
-    """Inside `batch_part`, raise an error: the results would differ from those of one process."""
+    """Raise an error inside `batch_part`, where the results would differ from one process's."""
     if current.rows is None:
         return
     first, count, total = current.rows

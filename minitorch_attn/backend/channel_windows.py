@@ -22,7 +22,8 @@ def window_sums(windows, kernels, out):
     Parameters
     ----------
     windows : array of shape (batch, *place, *kernel, channel)
-        A view in which elements repeat; it is not copied.
+        Window at each position (`place`) of the output, with the elements that each entry of the
+        kernel multiplies. It is a view in which elements repeat, and is not copied.
     kernels : array of shape (*kernel, channel)
     out : array of shape (batch, *place, channel)
 
@@ -58,7 +59,7 @@ def window_sums(windows, kernels, out):
 
 
 def kernel_sums(windows, grads):
-    """Return the gradient of the kernels: products of windows and `grads`, summed over the places.
+    """Return the gradient of the kernels: products of windows and `grads`, summed over positions.
 
     Parameters
     ----------

@@ -1,9 +1,10 @@
 """Deferred range checks on a device, evaluated when the host next waits for the device.
 
-To read the result of a check from a GPU, the host would have to wait for the GPU. A training step
-should never wait. So each check stores its worst value in a slot of one small buffer on the device,
-as a running maximum. The next copy from that device to the host also reads the buffer, and raises
-an error if a check has failed.
+A range check tests, for example, whether all token ids are smaller than the vocabulary size. To
+read the result of a check from a GPU, the host would have to wait for the GPU, which a training
+step should never do. So each check stores its worst value, such as the largest id, in a slot of one
+small buffer on the device, as a running maximum. The next copy from that device to the host also
+reads the buffer, and raises an error if a check has failed.
 """
 
 from minitorch_attn.backend.devices import array_module, device_of, platform_of, with_every_read
@@ -59,7 +60,7 @@ def note_largest(kind, index, lowest=0, allow=None):
     index : integer array on a device, with at least one element
     lowest : int
     allow : int, optional
-        An index that counts as `lowest`.
+        A value that is always valid, such as `ignore_index`; it is treated as `lowest`.
     """
     store_largest(index, lowest, allow, _slot(kind, index))
 

@@ -21,7 +21,7 @@ __all__ = [
     "on_replay", "recorded_by", "refuse", "write_numbers",
 ]  # fmt: skip
 
-LENGTH = 256  # numbers on the device, the most that one launch argument can hold
+LENGTH = 256  # numbers on the board; one launch argument passes all of them
 _RANDOM = 2  # the first two: seed and first counter
 
 

@@ -3,8 +3,8 @@
 BLAS can read a matrix in place if its rows, or its columns, are contiguous in memory. The distance
 between two rows (or columns) is called the leading dimension, and may be larger than their length.
 In a batch, the distance between matrices must be constant. It is 0 if all products use the same
-matrix. So most views do not need a copy, such as a transposed matrix, the heads of attention or a
-slice of the features.
+matrix. So most views, such as a transposed matrix, the heads of attention or a slice of the
+features, do not need a copy.
 """
 
 import math

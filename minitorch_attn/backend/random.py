@@ -26,7 +26,7 @@ __all__ = [
     "seed_from_system", "set_rng_state",
 ]  # fmt: skip
 
-_LONG = 1024  # entries of a run from which NumPy's generator is faster than array operations
+_LONG = 1024  # for runs of at least this length, NumPy's generator is faster than array operations
 _LANES = 16  # mask entries per counter value: four 64-bit words of four 16-bit lanes
 
 

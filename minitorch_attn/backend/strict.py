@@ -60,7 +60,7 @@ class StrictPlatform(Platform):
         record_transfer()
         if array.ndim and array.size:  # CuPy fills an array of one number without a copy
             refuse("copies an array from the host to the device")
-        return wrap(self._class(device), array.copy("A"))  # in column order if it was, as CuPy
+        return wrap(self._class(device), array.copy("A"))  # keeps column order, as CuPy does
 
     def to_host(self, array):
         record_sync("a copy to the host")

@@ -18,9 +18,10 @@ _state = {"chance": None}
 
 
 def named_index_errors(function):
-    """Decorate a function: after an IndexError, run pending range checks, which name the argument.
+    """Decorate a function so that pending range checks run before it raises IndexError.
 
-    The strict device uses NumPy, which raises IndexError immediately. A GPU would wrap the index.
+    The error of a range check names the argument. The strict device uses NumPy, which raises
+    IndexError immediately. A GPU would wrap the index, and the check would raise its error later.
     """
 
     def call(array, *args, **keywords):

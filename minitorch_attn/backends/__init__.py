@@ -53,7 +53,7 @@ def use_deterministic_algorithms(mode, *, warn_only=False):
     """Do nothing: on the CPU, a program with the same seed always gives the same results.
 
     On CUDA, the results may differ between runs, and this function does not change that. CuPy's
-    `scatter_add` adds in no fixed order. It sums the gradients of indexing and of `ctc_loss`.
+    `scatter_add`, which adds in no fixed order, computes the gradients of indexing and `ctc_loss`.
 
     Parameters
     ----------

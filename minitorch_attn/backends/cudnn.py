@@ -16,5 +16,5 @@ def version():
 
 @contextmanager
 def flags(enabled=False, benchmark=False, deterministic=False, allow_tf32=True, **options):
-    """Do nothing inside a `with` block."""
+    """Context manager that accepts PyTorch's flags and does nothing."""
     yield

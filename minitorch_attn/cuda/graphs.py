@@ -207,7 +207,7 @@ class _Graph:
         self.pool = self.cupy.cuda.MemoryPool()
         self.stream = self.cupy.cuda.Stream(non_blocking=True)
         self.board = self.cupy.zeros(LENGTH)
-        self.inputs = map_tensors((args, kwargs), _like)  # arguments that are not tensors stay
+        self.inputs = map_tensors((args, kwargs), _like)  # copies only the tensors
         self.places = tensors_in(self.inputs)
         self.capture = self.failure = self.uses = self.launch = self.outputs = None
 
@@ -283,7 +283,7 @@ class _Graph:
         except BaseException:
             try:
                 self.stream.end_capture()
-            except Exception:  # the capture has already been given up
+            except Exception:  # CUDA has already canceled the capture
                 pass
             raise
         return self.stream.end_capture().launch, map_tensors(outputs, Tensor.detach)

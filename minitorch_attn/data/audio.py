@@ -124,7 +124,8 @@ def stft(waveform, window_size=400, hop=160, fft_size=None, kind="hann", center=
     Returns
     -------
     complex array of shape (..., frame, fft_size // 2 + 1)
-        X_tk = sum_n w_n x_(t hop + n) exp(-2 pi i k n / fft_size), complex64 for float32.
+        X_tk = sum_n w_n x_(t hop + n) exp(-2 pi i k n / fft_size). The dtype is complex64
+        for a float32 waveform, otherwise complex128.
 
     Examples
     --------

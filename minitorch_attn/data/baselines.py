@@ -8,7 +8,7 @@ from ..named_errors import names_arguments
 
 __all__ = ["COUNTING", "baselines"]
 
-# What each of the three counting models knows about a text.
+# What each of the three models that count tokens knows about a text.
 COUNTING = {
     "uniform": "every character is equally likely",
     "unigram": "how often each character occurs",
@@ -23,7 +23,8 @@ def baselines(training, validation, vocab_size):
     * uniform: every token is equally likely, :math:`\log V`.
     * unigram: :math:`p(b) = (n_b + 1) / (N + V)`, the frequency of each token (add-one smoothing).
     * bigram: :math:`p(b \mid a) = (n_{ab} + p(b)) / (n_a + 1)`, the frequency of token b after
-      token a (Dirichlet smoothing with one pseudo-count, distributed like the unigram).
+      token a (Dirichlet smoothing: one additional count, divided among the tokens in proportion
+      to their unigram probabilities).
 
     V is the vocabulary size. N, :math:`n_a` and :math:`n_{ab}` are the numbers of tokens, of tokens
     a and of pairs ab in `training`. The loss is the mean of :math:`-\log p` over `validation`, in

@@ -12,7 +12,7 @@ __all__ = ["TextBatches", "windows"]
 
 
 class TextBatches(BatchStream):
-    """Infinite stream of random text windows. A target is the same window, one token later.
+    """Infinite stream of random text windows. The targets are the windows, shifted by one token.
 
     Batch n depends only on (seed, n), so a checkpoint stores only n.
 

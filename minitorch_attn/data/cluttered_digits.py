@@ -75,10 +75,10 @@ def draw_cluttered(count, images, labels, generator, side=32, size=12, margin=6,
     free = side - size - 2 * margin
     if len(images) == 0 or len(images) != len(labels) or free < 0 or size < 5:
         raise ArgumentError(
-            "draw_cluttered: the digits do not fit into the images",
+            "draw_cluttered: the digits, their labels or their sizes are invalid",
             got=f"{len(images)} digits, {len(labels)} labels, side={side}, size={size}, "
             f"margin={margin}",
-            expected="one label per digit, at least 1 digit, size from 5 to side - 2 * margin",
+            expected="at least 1 digit, one label per digit, and size from 5 to side - 2 * margin",
         )
     chosen = generator.integers(len(images), size=count)
     whole = np.tile([0, 0, *images.shape[2:]], (count, 1))

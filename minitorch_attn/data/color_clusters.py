@@ -161,7 +161,11 @@ def _distances(colors, centers):
 
 
 def _first_centers(colors, counts, number, generator):
-    """Draw centers with k-means++. Weights: count times squared distance to the nearest center."""
+    """Draw centers with k-means++.
+
+    The probability of a color is proportional to its count times its squared distance to the
+    nearest center.
+    """
     chosen = [generator.choice(len(colors), p=counts / counts.sum())]
     distance = _distances(colors, colors[chosen])[:, 0]
     while len(chosen) < number:

@@ -50,7 +50,11 @@ def shortest_edge(edge):
 
 
 def in_proportion(size, choose):
-    """Return a rule that keeps the aspect ratio: edges >= `size` with min, <= `size` with max."""
+    """Return a rule that keeps the aspect ratio.
+
+    If `choose` is `min`, both edges are at least as long as in `size`. If it is `max`, they are at
+    most as long.
+    """
 
     def rule(height, width):
         ratio = choose(height / size[0], width / size[1])

@@ -15,8 +15,8 @@ _SHARE = 4  # one in four runs is held out
 class HelpPassages:
     """Passages from the longest help topics, each labeled with its topic.
 
-    The paragraphs of a topic are grouped into runs of five. One run in four is held out. A passage
-    never crosses the border of a run, so training and held-out passages do not share sentences. A
+    The paragraphs of a topic are grouped into runs of five. One run in four is held out. Each
+    passage is a part of one run, so training and held-out passages do not share sentences. A
     paragraph that occurs in several topics is used once, for the longest of these topics. Held-out
     paragraphs do not occur in the pre-training text.
 

@@ -6,8 +6,8 @@ import numpy as np
 
 __all__ = ["NEIGHBORHOODS", "pixel_table_bits"]
 
-# Row and column offsets of neighbors that come before a pixel in raster order. The table that knows
-# least comes first.
+# Row and column offsets of neighbors that come before a pixel in raster order, from few neighbors
+# to many.
 NEIGHBORHOODS = {
     "left": [(0, -1)],
     "above": [(-1, 0)],
@@ -22,8 +22,9 @@ def pixel_table_bits(training, test, levels, offsets, position=False):
     """Return the bits per pixel when a table of counts predicts each pixel from its neighbors.
 
     The table counts how often each level x occurs in each context, which is a combination of the
-    neighbors' levels. The prior of this table is the table without the last neighbor, and so on.
-    The last prior is uniform. With the strength s of the priors,
+    neighbors' levels. Many contexts are rare, so the probabilities are smoothed with those of a
+    table without the last neighbor. That table is smoothed in the same way, and the table without
+    neighbors is smoothed with the uniform distribution. With the strength s of the smoothing,
     p(x | context) = (count(context, x) + s p(x | shorter context)) / (count(context) + s).
 
     Parameters
@@ -36,7 +37,7 @@ def pixel_table_bits(training, test, levels, offsets, position=False):
         Row and column offsets of the neighbors. A neighbor outside the image has a special
         level.
     position : bool, default False
-        Whether each position has its own table, with the table for all positions as its prior.
+        Whether each position has its own table, smoothed with the table for all positions.
 
     Returns
     -------
@@ -77,7 +78,7 @@ def _contexts(images, levels, offsets, position):
 
 
 def _counts(contexts, training, wanted, levels):
-    """Return counts (pixel, level): how often a level follows a `wanted` context in `training`."""
+    """Return counts (pixel, level): how often each level has a `wanted` context in `training`."""
     _, numbers = np.unique(np.concatenate([contexts, wanted]), return_inverse=True)
     known, wanted = numbers[: len(contexts)], numbers[len(contexts) :]
     cells = known * levels + training.reshape(-1)

@@ -29,7 +29,7 @@ WORDS = (
 _IDS = {word: i for i, word in enumerate(WORDS)}
 PAD, CLS, SEP, MASK = range(4)
 _DIGIT, _RELATION, _ROW, _COLUMN = (_IDS[w] for w in ("zero", "left of", "top", "left"))
-SIDE, _MARGIN = 32, 1  # of a scene and its margin, in pixels
+SIDE, _MARGIN = 32, 1  # size of a scene, and width of the margin around its cells, in pixels
 
 
 class RegionScenes(NamedTuple):
@@ -94,7 +94,7 @@ def draw_region_scenes(count, images, labels, generator, *, fewest=1, most=4, no
         raise ArgumentError(
             "draw_region_scenes: the numbers of digits do not fit the scene",
             got=f"fewest={fewest}, most={most}, {grid} x {grid} cells, {len(kinds)} classes",
-            expected="1 <= fewest <= most, and at most the number of cells and of classes",
+            expected="1 <= fewest <= most, one cell for each digit and one class for each digit",
         )
     size = images.shape[-1]
     absent = np.arange(most) >= generator.integers(fewest, most + 1, (count, 1))

@@ -112,7 +112,7 @@ class TextTasks:
 
 
 def _key(prefix, given):
-    """Return a key. A held-out input and a training input never have the same key."""
+    """Return the key of an input. Inputs with the same key are held out together."""
     if prefix == "add":
         given = " + ".join(sorted(given.split(" + ")))
     return f"{prefix}: {given}"

@@ -80,7 +80,7 @@ def read_wav(path, *, dtype="float32", allow_truncated=False):
     Raises
     ------
     DataError
-        If the file is not a WAV file, is compressed or truncated, or its header contradicts itself.
+        If the file is not a WAV file, is compressed or truncated, or its header is inconsistent.
 
     Notes
     -----
@@ -184,10 +184,11 @@ def _format(chunk, name):
     expected = channels * bits // 8
     if not channels or not rate or block != expected or byte_rate != rate * block:
         raise DataError(
-            f"{name}: the format chunk contradicts itself",
+            f"{name}: the format chunk is inconsistent",
             got=f"{channels} channels of {bits} bits at {rate} Hz, {block} bytes per sample of all "
             f"channels, {byte_rate} bytes per second",
-            expected=f"at least 1 channel and 1 Hz; {expected} and {rate * expected} bytes",
+            expected=f"at least 1 channel and 1 Hz, {expected} bytes per sample of all channels, "
+            f"and {rate * expected} bytes per second",
         )
     return _Format(tag, channels, rate, bits)
 

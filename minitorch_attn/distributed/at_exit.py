@@ -16,7 +16,7 @@ __all__ = ["install"]
 
 _PASS_ON = 0.5  # seconds for mpiexec to forward printed text, which an abort discards
 
-_installed = {}  # "pid": the process, "abort" and "close": functions, "status": of sys.exit
+_installed = {}  # what `install` stores: its arguments, the process id, the exit status, ...
 
 
 def install(label, abort, close):
@@ -27,7 +27,7 @@ def install(label, abort, close):
     label : str
         Name of this process, such as "rank 2 of 4", printed before each line of a traceback.
     abort : callable
-        Function whose call `abort(status)` ends all ranks.
+        Function `abort(status)` that ends all ranks.
     close : callable
         Function to call at a clean exit.
     """

@@ -104,7 +104,7 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     tensor : Tensor
         Input and output.
     op : ReduceOp
-        Reduction, such as `ReduceOp.SUM`, the default.
+        Reduction, by default `ReduceOp.SUM`.
     group : ProcessGroup, optional
         Ranks that take part; by default all.
     async_op : bool
@@ -149,7 +149,7 @@ def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_
     dst : int, optional
         Receiver's rank in the run; by default the first rank of the group.
     op : ReduceOp
-        Reduction, such as `ReduceOp.SUM`, the default.
+        Reduction, by default `ReduceOp.SUM`.
     group : ProcessGroup, optional
         Ranks that take part; by default all.
     async_op : bool
@@ -287,7 +287,7 @@ def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=F
     input : Tensor of shape (ranks * n, ...) or (ranks, n, ...)
         This rank's term of the reduction.
     op : ReduceOp
-        Reduction, such as `ReduceOp.SUM`, the default.
+        Reduction, by default `ReduceOp.SUM`.
     group : ProcessGroup, optional
         Ranks that take part; by default all.
     async_op : bool
@@ -320,7 +320,7 @@ def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=Fal
     input_list : list of Tensor
         One tensor for each rank, of the shape of `output`.
     op : ReduceOp
-        Reduction, such as `ReduceOp.SUM`, the default.
+        Reduction, by default `ReduceOp.SUM`.
     group : ProcessGroup, optional
         Ranks that take part; by default all.
     async_op : bool

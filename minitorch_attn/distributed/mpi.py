@@ -32,7 +32,8 @@ def _started():
         import mpi4py
     except ImportError as error:
         raise _not_installed("mpi4py", error) from None
-    mpi4py.rc.initialize = mpi4py.rc.finalize = False  # this file does both; see at_exit.py
+    # This file calls MPI's Init and Finalize itself; see at_exit.py.
+    mpi4py.rc.initialize = mpi4py.rc.finalize = False
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:

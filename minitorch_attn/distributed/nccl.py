@@ -91,7 +91,7 @@ class Request:
 class NcclEngine:
     """Collectives of one group of ranks, on C-contiguous CuPy arrays.
 
-    The methods are those of `MpiEngine`.
+    The class has the same methods as `MpiEngine`.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class NcclEngine:
     rank, size : int
         Rank of this process, and number of ranks.
     abort : callable, optional
-        Function whose call `abort(status)` ends all ranks.
+        Function `abort(status)` that ends all ranks.
     """
 
     name, device = "nccl", "cuda"

@@ -32,10 +32,10 @@ class Place:
     local_rank : int
         Rank among the processes on the same machine, which determines the GPU.
     exchange : callable
-        Function whose call `exchange(make)` returns, on every rank, the bytes that `make()` returns
-        on rank 0.
+        Function `exchange(make)` that returns, on every rank, the bytes that `make()` returns on
+        rank 0.
     abort : callable or None
-        Function whose call `abort(status)` ends all ranks.
+        Function `abort(status)` that ends all ranks.
     """
 
     rank: int

@@ -32,14 +32,14 @@ __all__ = ["ring_all_gather", "ring_all_reduce", "ring_reduce_scatter"]
 
 @names_arguments
 def ring_all_reduce(tensor, op=ReduceOp.SUM, group=None):
-    """Do what `all_reduce` does; each of N ranks sends 2 (N - 1) messages to the next rank.
+    """Ring version of `all_reduce`: each of N ranks sends 2 (N - 1) messages to the next rank.
 
     Parameters
     ----------
     tensor : Tensor
         Input and output. Its size need not be divisible by the number of ranks.
     op : ReduceOp
-        Reduction, such as `ReduceOp.SUM`, the default.
+        Reduction, by default `ReduceOp.SUM`.
     group : ProcessGroup, optional
         Ranks that take part; by default all.
 
@@ -65,16 +65,16 @@ def ring_all_reduce(tensor, op=ReduceOp.SUM, group=None):
 
 @names_arguments
 def ring_reduce_scatter(output, input, op=ReduceOp.SUM, group=None):
-    """Do what `reduce_scatter_tensor` does; each of N ranks sends N - 1 messages to the next rank.
+    """Ring version of `reduce_scatter_tensor`: each of N ranks sends N - 1 messages.
 
     Parameters
     ----------
     output : Tensor of shape (n, ...)
         Receives part r of the reduction on rank r.
     input : Tensor of shape (ranks * n, ...)
-        Left unchanged.
+        This rank's term of the reduction, which is not changed.
     op : ReduceOp
-        Reduction, such as `ReduceOp.SUM`, the default.
+        Reduction, by default `ReduceOp.SUM`.
     group : ProcessGroup, optional
         Ranks that take part; by default all.
     """
@@ -96,7 +96,7 @@ def ring_reduce_scatter(output, input, op=ReduceOp.SUM, group=None):
 
 @names_arguments
 def ring_all_gather(output, input, group=None):
-    """Do what `all_gather_into_tensor` does; each of N ranks sends N - 1 messages to the next rank.
+    """Ring version of `all_gather_into_tensor`: each of N ranks sends N - 1 messages.
 
     Parameters
     ----------

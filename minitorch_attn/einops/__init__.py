@@ -1,8 +1,8 @@
 """Let einops compute with tensors of this library: `einops.rearrange(x, "b t d -> t b d")`.
 
 einops recognizes a library by its backend, a class that must exist when einops first sees a tensor.
-This package defines its backend as soon as both packages are imported, in either order. It does not
-import einops itself. `minitorch_attn.einops.layers` has the layers.
+This package defines its backend as soon as both packages are imported, in either order, but it does
+not import einops itself. The einops layers are in `minitorch_attn.einops.layers`.
 """
 
 import sys

@@ -32,8 +32,9 @@ class BeamSearch:
     config : GenerationConfig
         Uses `num_beams`, `num_return_sequences`, `length_penalty`, `early_stopping`, `max_length`.
     candidates : int
-        Number of continuations considered for each input. If it is (1 + number of end tokens) *
-        beams, at least `beams` candidates do not end, even if every possible end is a candidate.
+        Number of continuations considered for each input. With (1 + number of end tokens) * beams
+        candidates, at least `beams` of them do not end, because each beam can be continued with
+        each end token only once.
     fill : int
         Token id that fills positions after the end of a sequence.
     dtype : dtype
@@ -43,7 +44,8 @@ class BeamSearch:
     ----------
     running, finished : tuple
         Ids (batch, beam, max_length), scores (batch, beam), and the row in which each token was
-        chosen (batch, beam, max_length - prompt). `finished` also has bools, True for used slots.
+        chosen (batch, beam, max_length - prompt). `finished` also has bools (batch, beam), True
+        where a sequence is stored.
     """
 
     def __init__(self, ids, config, candidates, fill, dtype):

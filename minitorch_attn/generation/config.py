@@ -159,7 +159,7 @@ def stored_fields(model):
 
 
 def resolve(model, given, arguments):
-    """Merge settings, in decreasing priority: `arguments`, `given`, the model's, the defaults.
+    """Merge settings: `arguments` override `given`, then the model's settings, then the defaults.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ def generate(
         `bos_token_id`.
     generation_config : GenerationConfig or dict, optional
     logits_processor, stopping_criteria : list of callable, optional
-        Additional processors and criteria. The settings select the others.
+        Processors and criteria to use in addition to those that the settings select.
     prefix_allowed_tokens_fn : callable, optional
         Function from (index of the input, ids of a row) to a list of the ids that may follow.
     streamer : object, optional

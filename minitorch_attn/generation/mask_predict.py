@@ -246,7 +246,7 @@ def translate_in_parallel(model, source, iterations=10, num_candidates=5, source
         raise ArgumentError(
             "translate_in_parallel: the model must have a padding token",
             got="pad_id=None",
-            hint="ConditionalMaskedLM(..., pad_id=0): candidates of different lengths are padded",
+            hint="pass pad_id to ConditionalMaskedLM; it pads candidates of different lengths",
         )
     with evaluating(model), no_grad():
         if source_mask is None:

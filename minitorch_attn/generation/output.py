@@ -4,7 +4,9 @@ __all__ = ["GenerateOutput"]
 
 
 class GenerateOutput(dict):
-    """Dict of results that are not None. Results are also accessible as attributes and by index.
+    """Results of `generate`, as a dict that omits results that are None.
+
+    The results are also accessible as attributes and by index.
 
     Examples
     --------

@@ -57,7 +57,7 @@ class Draw:
     def __call__(self, scores):
         """Draw one token for each row of `scores` (row, vocabulary)."""
         refuse("draws a token with a random number from the host")
-        levels = self.generator.random((len(scores), 1))  # on the CPU: equal on every device
+        levels = self.generator.random((len(scores), 1))  # drawn on the CPU for any device
         return wrap(draw_tokens(scores.array, levels, self.temperature))
 
     def several(self, scores, count):

@@ -78,7 +78,7 @@ class TopKLogitsWarper(LogitsProcessor):
     filter_value : float, default -inf
         Score of the tokens that are not kept.
     min_tokens_to_keep : int, default 1
-        Number of tokens to keep in any case.
+        Minimum number of tokens to keep.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class TopPLogitsWarper(LogitsProcessor):
     filter_value : float, default -inf
         Score of the tokens that are not kept.
     min_tokens_to_keep : int, default 1
-        Number of tokens to keep in any case.
+        Minimum number of tokens to keep.
     """
 
     def __init__(self, top_p, filter_value=-math.inf, min_tokens_to_keep=1):
@@ -137,7 +137,7 @@ class MinPLogitsWarper(LogitsProcessor):
     filter_value : float, default -inf
         Score of the tokens that are not kept.
     min_tokens_to_keep : int, default 1
-        Number of tokens to keep in any case.
+        Minimum number of tokens to keep.
     """
 
     def __init__(self, min_p, filter_value=-math.inf, min_tokens_to_keep=1):
@@ -165,7 +165,7 @@ class TypicalLogitsWarper(LogitsProcessor):
     filter_value : float, default -inf
         Score of the tokens that are not kept.
     min_tokens_to_keep : int, default 1
-        Number of tokens to keep in any case.
+        Minimum number of tokens to keep.
     """
 
     def __init__(self, mass=0.9, filter_value=-math.inf, min_tokens_to_keep=1):
@@ -196,7 +196,7 @@ class EpsilonLogitsWarper(LogitsProcessor):
     filter_value : float, default -inf
         Score of the tokens that are not kept.
     min_tokens_to_keep : int, default 1
-        Number of tokens to keep in any case.
+        Minimum number of tokens to keep.
     """
 
     def __init__(self, epsilon, filter_value=-math.inf, min_tokens_to_keep=1):
@@ -227,7 +227,11 @@ class EtaLogitsWarper(EpsilonLogitsWarper):
 
 
 class TopHLogitsWarper(LogitsProcessor):
-    """Keep the most likely tokens with at most `top_h` times the entropy of the top 100 tokens.
+    """Top-H sampling: limit the entropy of the tokens to keep.
+
+    Among the 100 most likely tokens, the terms -p log p sum to the entropy. The most likely tokens
+    are kept as long as the sum of their terms is at most `top_h` times this entropy. At least one
+    token is kept.
 
     Parameters
     ----------

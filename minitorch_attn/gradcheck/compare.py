@@ -65,9 +65,12 @@ class _Judged:
     """Entries of one input, each judged correct, wrong or excluded.
 
     The error of an entry is the difference between gradient and slope, divided by a scale. The
-    scale is usually the magnitude of the entry, but at least 1/1000 of the largest magnitude. Where
-    rounding alone could make the error exceed `tol`, the scale is `noise / tol`, but at most the
-    largest magnitude unless the gradient is zero.
+    scale is the largest of three numbers:
+
+    * the magnitude of the entry,
+    * 1/1000 of the largest magnitude of all entries,
+    * `noise / tol`, because at a smaller scale rounding alone could make the error exceed `tol`.
+      This number is limited to the largest magnitude, unless the gradient is zero.
     """
 
     def __init__(self, derived, numeric, bends, noise, tol):
@@ -142,7 +145,7 @@ class _Judged:
         item.error = self.error
         item.ok = self.fine
         if self.derived.size:
-            order = self.errors + self.refuted  # a refuted entry may agree at a kink by chance
+            order = self.errors + self.refuted  # a wrong entry at a kink may have a small error
             index = np.unravel_index(int(order.argmax()), order.shape)
             item.worst_index = tuple(map(int, index))
             item.worst_error = float(self.errors[index])
@@ -189,7 +192,7 @@ def _along_directions(probe, leaf, derived, options, noise, item):
         return True
     for number in range(_DIRECTIONS):
         direction = host_normal(size, options.seed + 1 + number).reshape(leaf.shape)
-        direction *= min(1.0, 10 / np.linalg.norm(direction))  # a long step would add curvature
+        direction *= min(1.0, 10 / np.linalg.norm(direction))  # limits the truncation error
         expected = float((derived * direction).sum())
         typical = np.linalg.norm(derived) * np.linalg.norm(direction) / np.sqrt(size)
         for factor in (1.0, 10.0, 0.1, 0.01):

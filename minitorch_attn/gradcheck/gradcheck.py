@@ -1,9 +1,10 @@
 """Gradcheck: compare the gradients of `backward` with central differences of `forward`.
 
-Each entry of a gradient is compared with a central difference of `sum(cotangent * output)`, where
-the cotangent is random. A plain sum is not enough: the sum of a softmax or a layer norm is
-constant, so a backward that returns zeros would pass. A check cannot detect a wrong forward with
-a matching backward, so test the forward separately.
+Each entry of a gradient is compared with a central difference of `sum(cotangent * output)`. The
+cotangent, which stands for the output's gradient, is random. A plain sum, with a cotangent of ones,
+is not enough: the sum of a softmax or a layer norm is constant, so a backward that returns zeros
+would pass. A check cannot detect a wrong forward with a matching backward, so test the forward
+separately.
 """
 
 from ..named_errors import names_arguments
@@ -119,7 +120,8 @@ def gradgradcheck(fn, inputs, grad_outputs=None, *, raise_exception=True, **opti
     fn, inputs
         As in `gradcheck`.
     grad_outputs : sequence of Tensor, optional
-        Cotangents of the first derivative, which are also checked. Default: random numbers.
+        Gradients of the outputs (cotangents) from which the first derivative is computed. They are
+        checked like inputs. Default: random numbers.
     raise_exception, **options
         As in `gradcheck`.
 

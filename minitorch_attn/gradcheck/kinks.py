@@ -73,7 +73,7 @@ class SecondLook:
                 other = (below + above) / 2
                 limit = allowed + self.noise * max(1.0, 1 / factor)
                 sharp = limit < 3 * allowed or gap > 20 * limit
-                bent = abs(above - below)  # at a kink, equal for all steps that reach it
+                bent = abs(above - below)  # at a kink, the same for all steps that reach the kink
                 straight = bent <= 0.2 * bend + limit or (factor > 1 and bent > 3 * bend)
                 if abs(derived - other) <= 2 * limit and sharp and straight:
                     crossed = factor < 1 and _crosses(sides, close, gap)
@@ -106,7 +106,7 @@ class SecondLook:
         """Return True if there is a kink at the point and the gradient is consistent with it."""
         low, high = min(close), max(close)
         bend = high - low
-        curved = bend < abs(sides[1] - sides[0]) / 2  # a kink's bend would not shrink
+        curved = bend < abs(sides[1] - sides[0]) / 2  # at a kink, a smaller step has the same bend
         if not np.isfinite(bend) or curved or bend < 100 * (allowed + 10 * self.noise):
             return False
         slack = 1e-4 * abs(derived) + allowed + 10 * self.noise
@@ -115,7 +115,7 @@ class SecondLook:
         if all(stable):
             if not low - slack <= derived <= high + slack:
                 return False
-        else:  # at a jump, one side may still have a slope
+        else:  # at a jump, the slope may be stable on one side only
             fits = [s and abs(derived - c) <= slack for s, c in zip(stable, close, strict=True)]
             if not any(fits):
                 return False

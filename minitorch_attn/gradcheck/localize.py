@@ -84,7 +84,8 @@ def find_fault(check, wrong):
     ----------
     check : Check
     wrong : bool
-        Whether a gradient is wrong; otherwise only single operations are examined.
+        Whether a gradient of the whole function is wrong. If not, only single operations are
+        examined.
 
     Returns
     -------

@@ -2,9 +2,10 @@
 
     df/dx_i  =  (f(x + h e_i) - f(x - h e_i)) / 2h  +  O(h^2)  +  O(u f / h)
 
-The first error term is truncation, the second is rounding with machine epsilon u. In float64,
-both are near 1e-10 at h = 1e-5. In float32, the best step still has an error of 1e-4, which is why
-a gradient check requires float64.
+Here, h is the step size and e_i the i-th unit vector. The first error term is the truncation error.
+The second is the rounding error, where u is the machine epsilon. In float64, both are near 1e-10 at
+h = 1e-5. In float32, the best step still has an error of 1e-4, which is why a gradient check
+requires float64.
 """
 
 import inspect

@@ -2,7 +2,7 @@
 
     sums_j = sum over rows i of x_ij
 
-A block processes a few neighbouring columns, and its threads divide the rows into stripes.
+A block processes a few neighboring columns, and its threads divide the rows into stripes.
 Thread (j, s) adds up the rows s, s + stripes, s + 2 stripes, ... of column j. Then the sums of the
 stripes are added pairwise. Every block sums its columns over all rows, so one launch is enough.
 Unlike with atomic additions, the order of the additions is the same in every run, so the sums are

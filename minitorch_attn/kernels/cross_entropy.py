@@ -1,15 +1,15 @@
 """Cross-entropy of labels on a GPU: one block of threads for each row of logits.
 
-With m = max(x), s = sum_c exp(x_c - m), label t, class weights w and label smoothing e,
+With m = max(x), s = sum_c exp(x_c - m), label t, C classes, class weights w and label smoothing e,
 
     loss = w_t (1 - e) (log s - (x_t - m)) + e / C sum_c w_c (log s - (x_c - m))
     grad_x_c = p_c g sum_k q_k - g q_c,   p_c = exp(x_c - m - log s),
 
 where g is the gradient of the row's loss and q is the target, as in `ops.cross_entropy`.
 
-Launches: 2 forward and 1 backward, in place of 18 and 19. The first launch computes the loss of
-each row, and the second adds up the losses and divides by the total weight. The sums are computed
-in the same order in every run.
+Launches: 2 forward and 1 backward. The array operations need 18 and 19. The first launch computes
+the loss of each row, and the second adds up the losses and divides by the total weight. The sums
+are computed in the same order in every run.
 """
 
 from ..backend import array_module

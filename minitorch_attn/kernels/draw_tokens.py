@@ -42,7 +42,7 @@ __device__ double sum_so_far(double value, double& total) {
         double left = __shfl_up_sync(0xffffffff, value, step);
         if (lane >= step) value += left;
     }
-    __syncthreads();  // the last result has been read
+    __syncthreads();  // all threads have read the result of the previous call
     if (lane == 31) of_warp[warp] = value;
     __syncthreads();
     double before = 0;

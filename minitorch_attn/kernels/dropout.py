@@ -43,8 +43,8 @@ template <typename T, typename A> __global__ void apply_mask(
     if (i < n) y[i] = T(A(x[i]) * A(mask[i]) * A(scale));
 }
 
-// A block processes 4096 entries. Each thread first draws 16 neighbouring bits and shares them with
-// the block. Then, in each of 16 steps, neighbouring threads process neighbouring entries.
+// A block processes 4096 entries. Each thread first draws 16 neighboring bits and shares them with
+// the block. Then, in each of 16 steps, neighboring threads process neighboring entries.
 template <typename T, typename A> __global__ void residual_dropout(
     const T* x, const T* branch, bool* mask, T* y, long long n, long long seed, long long offset,
     const unsigned long long* live, long long threshold, double scale)

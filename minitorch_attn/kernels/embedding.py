@@ -47,7 +47,7 @@ template <typename T, typename A> __global__ void sum_by_looking(
     if (j < width) y[row * width + j] = row == padding ? T(A(0)) : T(sum);
 }
 
-// Block (i, part) does nothing unless a segment of equal ids starts at place i of the sorted list.
+// Block (i, part) does nothing unless a segment of equal ids starts at index i of the sorted list.
 // order[i] is the position of the i-th smallest id. y must contain zeros before the launch.
 template <typename T, typename A> __global__ void sum_of_segment(
     const T* x, const long long* ids, const long long* order, T* y, long long n, long long width,

@@ -7,14 +7,14 @@
 computes h and the slope f'(u) from the sum u. h overwrites u in memory. In the backward pass, one
 kernel multiplies dL/dh by the slope, in place, and adds up the columns for dL/db1.
 
-Launches besides the products: 2 forward and 2 backward, in place of 13 and 3 (GELU). The slope of
-ReLU is not stored: it is 1 where h > 0. For a few rows that do not need a gradient, as in
-generation, the forward pass takes two launches and no product (`few_rows`).
+Launches besides the products: 2 forward and 2 backward. With GELU, the array operations need 13 and
+3. The slope of ReLU is not stored: it is 1 where h > 0. For a few rows that do not need a gradient,
+as in generation, the forward pass takes two launches and no product (`few_rows`).
 
 On a GPU, `FeedForwardInBlocks` runs the same kernels. Dividing the rows into blocks helps only a
-CPU, and recomputing the hidden layer in the backward pass takes a seventh product. The kernels keep
-h and the slope instead, two arrays of the hidden layer's size. If there is not enough memory for
-them, use `checkpoint`.
+CPU, and recomputing the hidden layer in the backward pass would add a product to the six of a
+training step. The kernels keep h and the slope instead, two arrays of the hidden layer's size. If
+there is not enough memory for them, use `checkpoint`.
 """
 
 from ..backend import array_module, matmul

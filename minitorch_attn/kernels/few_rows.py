@@ -4,7 +4,7 @@
 
 Generation computes one token at a time. Each product then reads the full weight matrix, but uses
 each number in it only once or a few times. The time to read the weight therefore dominates in any
-implementation. One warp of 32 threads processes one row of the weight, and reads 32 neighbouring
+implementation. One warp of 32 threads processes one row of the weight, and reads 32 neighboring
 numbers at once. Each thread keeps one partial sum for each row of x. At the end, the warp adds up
 the 32 partial sums.
 

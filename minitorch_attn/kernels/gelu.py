@@ -50,7 +50,7 @@ template <typename A> __device__ A activate(long long f, A x, A& slope) {
 SOURCE = Source(
     ACTIVATE
     + r"""
-// Four elements for each thread; in each step, neighbouring threads have neighbouring elements.
+// Four elements for each thread; in each step, neighboring threads have neighboring elements.
 template <typename T, typename A> __global__ void activation_forward(
     const T* x, T* y, long long size, long long f)
 {

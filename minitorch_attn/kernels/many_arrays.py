@@ -40,7 +40,7 @@ template <typename T> struct Table {
     long long start[129];  // where it starts in the vector
     long long arrays;
     __device__ T& operator[](long long i) const {
-        int low = 0, high = (int)arrays;  // the last array with start <= i, by halving
+        int low = 0, high = (int)arrays;  // the last array with start <= i, by bisection
         while (high - low > 1) {
             int middle = (low + high) / 2;
             if (start[middle] <= i) low = middle; else high = middle;

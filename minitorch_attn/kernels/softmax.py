@@ -11,8 +11,8 @@ combined.
     softmax:     grad_x = y (grad_y - sum(grad_y y))
     log-softmax: grad_x = grad_y - exp(y) sum(grad_y)
 
-Launches: 1 forward and 1 backward, in place of 5 to 8 and 4. The kernels support only the last
-axis; other axes use the composed operations.
+Launches: 1 forward and 1 backward. The array operations need 5 to 8 forward and 4 backward. The
+kernels support only the last axis; other axes use the composed operations.
 """
 
 import math

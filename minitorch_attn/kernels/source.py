@@ -37,7 +37,7 @@ template <typename A> __device__ A warp_max(A value) {
 template <typename A> __device__ A block_sum(A value) {
     __shared__ A of_warp[32];
     value = warp_sum(value);
-    __syncthreads();  // the last result has been read
+    __syncthreads();  // all threads have read the result of the previous call
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
     __syncthreads();
     A total = 0;

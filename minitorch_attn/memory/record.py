@@ -95,7 +95,7 @@ class MemoryTracker(Listener):
             elif isinstance(value, Tensor):
                 self._see(value, YOURS)
             else:
-                self._see(value, RESULT, name, line)  # sampled for this operation, such as a mask
+                self._see(value, RESULT, name, line)  # created for this operation, such as a mask
         for output in outputs if type(outputs) is tuple else (outputs,):
             self._see(output, RESULT, name, line)
         if hasattr(ctx, "number"):

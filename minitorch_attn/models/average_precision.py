@@ -37,10 +37,10 @@ def average_precision(predictions, targets):
     Returns
     -------
     dict of float
-        `AP` is the mean over the IoU thresholds 0.5, 0.55, ..., 0.95. `AP50` and `AP75` use the
-        thresholds 0.5 and 0.75. `APs`, `APm` and `APl` are like `AP`, but for targets with an area
-        below 32^2 pixels, from 32^2 to 96^2, and above. A value is -1 if there are no targets for
-        it.
+        `AP` is the mean over the thresholds 0.5, 0.55, ..., 0.95 of the IoU (intersection over
+        union). `AP50` and `AP75` use the thresholds 0.5 and 0.75. `APs`, `APm` and `APl` are like
+        `AP`, but for targets with an area below 32^2 pixels, from 32^2 to 96^2, and above. A value
+        is -1 if there are no targets for it.
 
     Notes
     -----
@@ -61,7 +61,7 @@ def average_precision(predictions, targets):
     >>> predictions = [{"scores": [0.9, 0.3], "labels": [1, 1],
     ...                 "boxes": [[0, 0, 8, 8], [9, 9, 12, 12]]}]  # one target is found
     >>> found = average_precision(predictions, targets)
-    >>> round(found["AP50"], 4), found["APl"]  # 51 of the 101 recalls
+    >>> round(found["AP50"], 4), found["APl"]  # precision 1 at 51 of the 101 recalls
     (0.505, -1.0)
     """
     if len(predictions) != len(targets):
@@ -232,7 +232,7 @@ def _arrays(fields, names, i, kind):
     if boxes.shape != (count, 4) or wrong:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise ShapeError(
-            f"average_precision: the arrays of {kind} {i} do not match",
+            f"average_precision: the shapes of the {kind} arrays of image {i} do not match",
             got=shapes, expected=f"boxes ({kind}, 4), and one number per box in the others",
         )  # fmt: skip
     return arrays

@@ -215,6 +215,8 @@ class TokenPrediction(nn.Module):
 class BERTMaskedLM(nn.Module):
     """BERT with a masked-language-model head (section 3.1, task 1).
 
+    In the example, the label -100 marks tokens that the loss ignores.
+
     Parameters
     ----------
     bert : BERT

@@ -33,9 +33,9 @@ class ConvEncoder(nn.Module):
 
     Notes
     -----
-    In the paper, nothing tells the decoder where annotation a_i comes from, except the part of the
-    image that the convolutions see at position i. In a small network, this part is small. The
-    encoder therefore adds a learned vector for each position.
+    In the paper, the decoder can infer the position of an annotation only from the part of the
+    image that the annotation depends on (its receptive field). In a small network, this part is
+    small. This encoder therefore adds a learned vector for each position.
 
     Examples
     --------

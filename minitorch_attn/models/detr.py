@@ -36,7 +36,7 @@ class FeatureExtractor(ResNet):
     ----------
     dilated : sequence of bool, optional
         Whether each stage after the first uses dilated convolutions instead of halving the map's
-        height and width. In DETR-DC5, the last stage does.
+        height and width. In DETR-DC5, only the last stage is dilated.
     last_stage : int, optional
         Index of the stage whose map is returned. Default: the last one.
 
@@ -70,7 +70,7 @@ class FeatureExtractor(ResNet):
 
 
 class BoxHead(nn.Module):
-    """Feed-forward network with ReLU between its linear layers. It predicts a box.
+    """Feed-forward network that predicts a box, with ReLU between its linear layers.
 
     Parameters
     ----------
@@ -137,9 +137,8 @@ class DETR(nn.Module):
     The encoder gets one token for each position of the feature map. The decoder's input is zeros,
     so the object queries differ only in their learned positions. These positions are added to the
     queries and keys of every self-attention layer, and to the queries of every cross-attention
-    layer. A
-    permutation of the object queries therefore permutes the predictions. Train with
-    `auxiliary_losses` and `total_loss`.
+    layer. A permutation of the object queries therefore permutes the predictions. To train the
+    model, use `auxiliary_losses` and `total_loss`.
 
     References
     ----------
@@ -312,7 +311,7 @@ def detr_resnet50(num_classes=91, **changes):
 
 
 def detr_resnet50_dc5(num_classes=91, **changes):
-    """DETR-DC5 with ResNet-50: a feature map of twice the size; see `detr_resnet50`."""
+    """DETR-DC5 with ResNet-50: feature map of twice the height and width; see `detr_resnet50`."""
     return _detr((3, 4, 6, 3), num_classes, changes, dilated=(False, False, True))
 
 
@@ -322,7 +321,7 @@ def detr_resnet101(num_classes=91, **changes):
 
 
 def detr_resnet101_dc5(num_classes=91, **changes):
-    """DETR-DC5 with ResNet-101: a feature map of twice the size; see `detr_resnet101`."""
+    """DETR-DC5 with ResNet-101: feature map of twice the height and width; see `detr_resnet101`."""
     return _detr((3, 4, 23, 3), num_classes, changes, dilated=(False, False, True))
 
 

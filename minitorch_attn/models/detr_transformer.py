@@ -18,8 +18,8 @@ __all__ = [
 class PositionedAttention(nn.Attention):
     """Attention in which positions are added to the queries and keys, but not to the values.
 
-    The attention weights depend on the positions, but the vectors that they average do not. The
-    parameters are the same as those of `nn.Attention`.
+    The attention weights depend on the positions, but the averaged values do not. The parameters
+    are the same as those of `nn.Attention`.
 
     Examples
     --------

@@ -163,8 +163,8 @@ def dino_loss(student, teacher, center, student_temperature=0.1, teacher_tempera
     centered = (teacher.detach() - center.detach()) / teacher_temperature
     target = ops.softmax(centered, -1)  # (global view, batch, K)
     log_p = ops.log_softmax(student / student_temperature, -1)  # (view, batch, K)
-    # Eq. 3 sums over all pairs of views except those of a view with itself. Since every
-    # product is linear in both factors, the sum over all pairs is a product of two sums.
+    # Eq. 3 sums target * log_p over all pairs of views except those of a view with itself. The
+    # sum over all pairs is the product of the sum of the targets and the sum of the log_p.
     all_pairs = (target.sum(0) * log_p.sum(0)).sum()
     same_view = (target * log_p[:global_views]).sum()
     return (same_view - all_pairs) / (global_views * (views - 1) * batch)

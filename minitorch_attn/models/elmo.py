@@ -183,7 +183,7 @@ class ELMo(nn.Module):
         from_left = self._read(self.forward_layers, x)
         from_right = [h[rows, order] for h in self._read(self.backward_layers, x[rows, order])]
         both = [ops.cat(pair, -1) for pair in zip(from_left, from_right, strict=True)]
-        return ops.stack(both)  # h_k0 is the word's vector twice
+        return ops.stack(both)  # layer 0 (h_k0): each word's vector, twice
 
     def _read(self, layers, x):
         """Return a list of x and the LSTM layers' outputs, each of shape (batch, token, embed)."""
@@ -292,7 +292,8 @@ def bilm_loss(forward_logits, backward_logits, ids, padding_mask=None):
     ids : int64 Tensor of shape (batch, token)
         Word ids.
     padding_mask : bool Tensor of shape (batch, token), optional
-        True at padding. A prediction counts if neither of its two positions is padding.
+        True at padding. A prediction counts if neither position k nor the predicted word is
+        padding.
 
     Returns
     -------

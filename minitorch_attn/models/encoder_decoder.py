@@ -99,7 +99,7 @@ class EncoderLayer(nn.Module):
         ----------
         x : Tensor of shape (batch, source, embed)
         mask : Mask or bool Tensor, optional
-            True where a token may attend; broadcasts to (batch, heads, source, source).
+            True where attention is allowed; broadcasts to (batch, heads, source, source).
         """
         x = self.around_attention(x, lambda y: self.attention(y, mask=mask))
         return self.around_feed_forward(x, self.feed_forward)
@@ -149,7 +149,7 @@ class DecoderLayer(nn.Module):
         memory : Tensor of shape (batch, source, embed), optional
             The encoder's output. If omitted, the layer applies self-attention only.
         mask : Mask or bool Tensor, optional
-            True where a token may attend, in addition to a causal mask; broadcasts to
+            True where attention is allowed, in addition to a causal mask; broadcasts to
             (batch, heads, target, key).
         memory_mask : Mask or bool Tensor, optional
             True where a token may attend to the memory. Broadcasts to (batch, heads, target,
@@ -337,8 +337,8 @@ class EncoderDecoder(nn.Module):
             Target, beginning with the start token. Padding at the end does not need a mask, because
             earlier tokens do not attend to it.
         source_mask : Mask or bool Tensor, optional
-            True where a token may attend. Broadcasts to (batch, heads, query, source). By default,
-            `pad_id` is masked.
+            True where attention is allowed. Broadcasts to (batch, heads, query, source). By
+            default, `pad_id` is masked.
         target_mask : Mask or bool Tensor, optional
             Mask in addition to the causal mask. Broadcasts to (batch, heads, target, target).
 

@@ -28,6 +28,7 @@ class SampledCaption(NamedTuple):
     entropy : Tensor of shape (sample, batch, word)
         Entropy of each alpha.
     samples : int64 Tensor of shape (sample, batch, word)
+        Sampled positions.
     """
 
     logits: Tensor
@@ -39,7 +40,7 @@ class SampledCaption(NamedTuple):
 
 @computes("hard attention")
 def hard_attention(annotations, alpha, samples):
-    """Return the annotation at each sampled position, its log probability, and the entropy.
+    """Return the annotations at sampled positions, the log probabilities, and the entropy.
 
     Parameters
     ----------
@@ -129,17 +130,17 @@ def reinforce_loss(
 
     Notes
     -----
-    Training increases L_s, a lower bound of the caption's log probability. With positions s drawn
-    from p(s),
+    Training increases L_s, a lower bound of the caption's log probability. With parameters W and
+    positions s drawn from p(s),
         L_s = sum_s p(s) log p(y|s) <= log p(y)                                        Eq. 10
         dL_s/dW = sum_s p(s) [d log p(y|s)/dW + log p(y|s) d log p(s)/dW]              Eq. 11
         dL_s/dW ~ 1/N sum_n [d log p(y|s_n)/dW + log p(y|s_n) d log p(s_n)/dW]         Eq. 12
     The second term of Eq. 11 follows from p(s) d log p(s)/dW = d p(s)/dW (REINFORCE). A baseline b
-    that does not depend on s changes only the variance: since the probabilities sum to 1, sum_s
-    p(s) b d log p(s)/dW = b d(sum_s p(s))/dW = 0. The factor (reward - b) must be treated as a
-    constant: its derivative would add lambda_r log p(s) d log p(y|s)/dW, a term that Eq. 11
-    does not contain. Unless lambda_r = 1 and lambda_e = 0, the expected gradient differs from
-    Eq. 11.
+    that does not depend on s changes the variance of the estimate but not its mean, because the
+    probabilities sum to 1: sum_s p(s) b d log p(s)/dW = b d(sum_s p(s))/dW = 0. The factor
+    (reward - b) must be treated as a constant: its derivative would add the term
+    lambda_r log p(s) d log p(y|s)/dW, which Eq. 11 does not contain. Unless lambda_r = 1 and
+    lambda_e = 0, the expected gradient differs from Eq. 11.
 
     The computation is elementwise, so all arguments may have further axes, such as the words of
     a caption.

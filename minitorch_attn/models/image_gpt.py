@@ -133,7 +133,7 @@ class ImageGPT(GPT):
             )
         if self.causal:
             raise ArgumentError(
-                "ImageGPT.masked_loss: a pixel does not see the pixels after it",
+                "ImageGPT.masked_loss: the model's causal mask hides the pixels after each pixel",
                 got="causal=True",
                 hint="use next_pixel_loss, or create the model with causal=False",
             )

@@ -152,7 +152,7 @@ class LearnedPositions(nn.Module):
 
 
 def mask_like(pixel_mask, features):
-    """Resize a mask of pixels to a feature map, by taking the nearest pixel.
+    """Resize a pixel mask to the size of a feature map, using the nearest pixels.
 
     Parameters
     ----------

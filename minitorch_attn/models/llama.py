@@ -110,7 +110,7 @@ class Llama(nn.Module):
             self.head.weight = self.token_embedding.weight
 
     def initialize(self, std=0.02):
-        """Draw weights from N(0, std^2) and set biases to 0; the paper does not specify this."""
+        """Draw weights from N(0, std^2) and set biases to 0, which the paper does not specify."""
         draw_normal(self, std)
 
     def forward(self, ids, cache=None):

@@ -91,14 +91,16 @@ def random_masking(noise, num_kept):
     Parameters
     ----------
     noise : Tensor of shape (batch, patch)
+        One random number for each patch.
     num_kept : int
+        Number of visible patches.
 
     Returns
     -------
     kept : int64 Tensor of shape (batch, num_kept)
         Indices of the visible patches, ordered by their noise.
     restore : int64 Tensor of shape (batch, patch)
-        Index of each patch in the order of increasing noise.
+        Rank of each patch in the order of increasing noise.
     mask : bool Tensor of shape (batch, patch)
         True for masked patches.
     """

@@ -39,7 +39,7 @@ def split_sinusoidal_positions(num_positions, embed_dim):
             [0.8415, 0.01  , 0.5403, 0.9999]])
     """
     even = embed_dim + embed_dim % 2
-    base = 10000.0 ** (even / embed_dim)  # so that the exponents are still 2i / embed_dim
+    base = 10000.0 ** (even / embed_dim)  # exponents 2i / embed_dim for odd embed_dim too
     table = nn.sinusoidal_positions(num_positions, even, base=base, dtype="float64")
     return cat((table[:, 0::2], table[:, 1::2]), 1)[:, :embed_dim].to(dtype="float32")
 

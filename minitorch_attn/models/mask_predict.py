@@ -114,7 +114,7 @@ class ConditionalMaskedLM(EncoderDecoder):
         target : int64 Tensor of shape (batch, target)
             Target in which the tokens to predict are `mask_id`.
         source_mask, target_mask : Mask or bool Tensor, optional
-            True where a token may attend. By default, `pad_id` is masked.
+            True where attention is allowed. By default, `pad_id` is masked.
 
         Returns
         -------
@@ -217,9 +217,9 @@ def cmlm_loss(logits, target, masked, length_logits, pad_id=0, num_masked=None):
     length_logits : Tensor of shape (batch, length)
     pad_id : int, default 0
     num_masked : float, optional
-        Divisor of the masked tokens' summed loss. Default: the number of masked tokens. To split a
-        batch among threads, pass a constant times the number of rows; the loss is then a mean over
-        rows.
+        Divisor of the masked tokens' summed loss. Default: the number of masked tokens, which
+        differs between the parts of a batch that is split among threads. For such a part, pass a
+        constant times its number of rows. The loss is then a mean over rows.
 
     Returns
     -------

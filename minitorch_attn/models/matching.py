@@ -240,7 +240,7 @@ def check_targets(name, logits, boxes, targets):
         raise ArgumentError(
             f"{name}: targets must have one dict per image",
             got=f"{len(targets)} targets for {images} images",
-            expected="at least one image",
+            expected="one dict for each image, and at least one image",
         )
     for i, target in enumerate(targets):
         labels, boxes = (target.get(key) for key in ("class_labels", "boxes"))

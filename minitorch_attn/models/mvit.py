@@ -32,7 +32,8 @@ class MultiscaleBlock(nn.Module):
     """Pre-norm block with pooling attention. Its skip connection is pooled like the queries.
 
     The block computes `x = skip(x) + attention(norm1(x))`, then `x + mlp(norm2(x))`. Where the
-    number of channels changes, a linear layer of the normalized tokens replaces x in the sum.
+    number of channels changes, a linear layer applied to the normalized tokens replaces x in the
+    sum.
 
     Parameters
     ----------
@@ -40,8 +41,8 @@ class MultiscaleBlock(nn.Module):
     mlp_ratio : float, default 4.0
         Hidden size of the feed-forward network as a multiple of its input.
     widen_in_attention : bool, default False
-        Whether the attention layer changes the number of channels, as in MViTv2, instead of the
-        feed-forward network, as in MViT.
+        Whether the attention layer changes the number of channels, as in MViTv2. If False, the
+        feed-forward network does, as in MViT.
     drop_path : float, default 0
         Probability of skipping a residual branch for a whole sample.
     make_norm : callable, optional
@@ -135,7 +136,8 @@ class MViT(nn.Module):
     num_classes : int
         Number of classes. With 0 classes, the model returns the pooled features.
     embed_dim, num_heads : int, or sequence of int with one for each stage
-        Width and number of heads of the first stage. Each later stage doubles both.
+        Width and number of heads. A single number is the value of the first stage. Each later stage
+        doubles it.
     depths : sequence of int
         Number of blocks in each stage.
     in_channels : int, default 3

@@ -61,7 +61,7 @@ def relative_distances(queries, keys, device=None):
 
 @lru_cache(_CACHED)
 def place_units(size, dtype, device):
-    """Return one-hot vectors of the row, the column, ... of every map position, concatenated.
+    """Return the one-hot vectors of each map position along all axes, concatenated.
 
     Returns
     -------
@@ -86,8 +86,9 @@ class RelativePoolingAttention(PoolingAttention):
 
         s_ij = q_i k_j / sqrt(head_dim) + q_i R_{p(i), p(j)},   R = R^h + R^w (+ R^t),
 
-    where each table depends on the distance along one axis only (Eqs. 3 and 4). The pooled queries
-    are added to the context, Z = Attn(Q, K, V) + Q (Eq. 6).
+    where the tables R^h, R^w and, for videos, R^t depend only on the distance along one axis:
+    height, width or time (Eqs. 3 and 4). The pooled queries are added to the context:
+    Z = Attn(Q, K, V) + Q (Eq. 6).
 
     Parameters
     ----------

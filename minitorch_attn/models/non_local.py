@@ -2,8 +2,9 @@
 
 Wang et al. 2018, "Non-local Neural Networks", arXiv:1711.07971v3. A convolution sees a small
 neighborhood; a non-local operation computes each position's output from all positions (Eq. 1). With
-the embedded Gaussian, this is self-attention without a scale. The block adds the result to its
-input (Eq. 6). A new block is the identity, so it can be inserted into a pretrained network.
+the mode "embedded_gaussian", this is dot-product self-attention without the factor 1/sqrt(d). The
+block multiplies the result by a matrix that starts at zero and adds it to its input (Eq. 6). A new
+block is therefore the identity, so it can be inserted into a pretrained network.
 """
 
 from .. import nn, ops

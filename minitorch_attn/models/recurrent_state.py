@@ -40,8 +40,8 @@ class RecurrentState(nn.KVCache):
         ----------
         index : int64 Tensor of shape (new batch,)
         cross : bool, default True
-            Whether to select the rows of `projected` too. All beams of an input share its encoder
-            states.
+            Whether to select the rows of `projected` too. Beam search passes False, because all
+            beams of an input share the same encoder states.
         """
         if self.state is not None:
             self.state = tuple([s.index_select(1, index) for s in self.state])

@@ -28,14 +28,16 @@ class ReferenceDETR(DETR):
 
     Notes
     -----
-    With the point p_0 of a query and the output x_l of decoder layer l,
+    With the point p_0 of a query and the output x_l of decoder layer l, the box head predicts a
+    shift d of the point and a size s:
         query position = code(sigmoid(p_{l-1})),   x_0 = code(sigmoid(p_0))
         (d, s) = box head(LayerNorm(x_l) + code(sigmoid(p_{l-1})))
         p_l = p_{l-1} + d,   box = (sigmoid(p_l), sigmoid(s))
     The next layer receives p_l as a constant. The same function `code` encodes points and image
-    positions, so a query and a key at the same place match before any training. DETR's decoder
-    starts from zeros instead of x_0, and its attention adds positions only to queries and keys.
-    The state x_l would then not contain the point, although d is relative to the point.
+    positions, so a query and a key at the same place match before any training. The box head needs
+    to know the point, because d is relative to it. In DETR, the decoder starts from zeros and adds
+    positions only to queries and keys, so its output x_l does not contain the point. This model
+    therefore starts from x_0 and adds the code of the point to the box head's input.
 
     Examples
     --------
@@ -57,7 +59,7 @@ class ReferenceDETR(DETR):
         self.query_positions = None
         self.reference_points = nn.Parameter(ops.empty(num_queries, 2))
         nn.init.uniform_(self.reference_points, -2.0, 2.0)  # sigmoid: 0.12 to 0.88
-        nn.init.zeros_(self.box_head.layers[-1].weight)  # the first boxes are at the points
+        nn.init.zeros_(self.box_head.layers[-1].weight)  # first boxes: centered at the points
         nn.init.zeros_(self.box_head.layers[-1].bias)
 
     def layer_outputs(self, images, pixel_mask=None):

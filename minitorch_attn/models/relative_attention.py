@@ -56,8 +56,8 @@ def relative_shift(scores):
     the distance i - j. Row i of the result therefore consists of the columns from T - 1 - i on:
     each row starts one column earlier than the row above it. To shift the rows, the function
     first adds a column of zeros on the left, which makes each row 2T long. It then skips the
-    first T numbers and reads the others as rows of length 2T - 1. Row i of these starts at the
-    score of distance i, in column T - 1 - i.
+    first T numbers and reads the others as rows of length 2T - 1. The new row i starts at the
+    score of distance i, which was in column T - 1 - i.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """Relevance of patches to a text: attention weights times the gradient of the similarity.
 
 The class token's attention weights do not depend on the text, but the gradient of the similarity
-with respect to these weights does. The gradient shows which weights would have to grow to make
-the image more similar to a given text. Chefer et al. 2021, "Generic Attention-model Explainability
-for Interpreting Bi-Modal and Encoder-Decoder Transformers", arXiv:2103.15679v1.
+with respect to these weights does. The gradient shows which weights would have to grow to make the
+image more similar to a given text. The method is from Chefer et al. 2021, "Generic Attention-model
+Explainability for Interpreting Bi-Modal and Encoder-Decoder Transformers", arXiv:2103.15679v1.
 """
 
 from .. import nn, ops

@@ -203,7 +203,7 @@ class ResNet(nn.Module):
         Returns
         -------
         list of Tensor of shape (batch, channel, height, width)
-            Each map is half as large as the one before, unless its stage is dilated.
+            Each map has half the height and width of the one before, unless its stage is dilated.
         """
         x = self.maxpool(ops.relu(self.bn1(self.conv1(images))))
         maps = []

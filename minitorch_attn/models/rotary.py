@@ -128,7 +128,7 @@ def rotary_frequencies(head_dim, context_length, base=10000.0, scaling=None, len
 
 
 def _falling(head_dim, base):
-    if head_dim > _MOST_DIMS:  # else a typo in head_dim could hang
+    if head_dim > _MOST_DIMS:  # a typo could create a huge list
         raise ArgumentError(
             f"rotary_frequencies: head_dim must be at most {_MOST_DIMS:,}", got=f"{head_dim}"
         )
@@ -167,7 +167,7 @@ def _yarn(head_dim, base, settings):
     factor = settings.get("factor") or settings["context_length"] / trained
 
     def pair_with(turns):
-        """Return the (fractional) index of the pair that rotates `turns` times in training."""
+        """Return the fractional index of the pair with `turns` rotations per training sequence."""
         return head_dim * math.log(trained / (turns * 2 * math.pi)) / (2 * math.log(base))
 
     first, last = (

@@ -133,7 +133,8 @@ class RecurrentDecoder(nn.Module):
 
     Notes
     -----
-    Here y_{t-1} is the embedding of the previous word, s_t the state and W the weight of `out`:
+    Here y_{t-1} is the embedding of the previous word, s_t the state, c_t the context, htilde_t the
+    attentional state and W the weight of `out`:
         s_t = f(y_{t-1}, s_{t-1}),  p = softmax(W s_t)              Sutskever [1]_, Eq. 1
         c_t = attention(s_{t-1}),  s_t = f(s_{t-1}, y_{t-1}, c_t)   Bahdanau [2]_, A.2.2, Eq. 5
         p = softmax(W [s_t; c_t])

@@ -122,7 +122,8 @@ def hungarian_loss(
 
     Notes
     -----
-    With the matching sigma of Eq. 1, the loss is Eq. 2 of Carion et al. 2020 [1]_:
+    Let c_i and b_i be the classes and boxes of the targets, padded with "no object" to the number
+    of predictions. With the matching sigma of Eq. 1, the loss is Eq. 2 of Carion et al. 2020 [1]_:
         L = sum_i [ -log p_sigma(i)(c_i) + 1{c_i is an object} L_box(b_i, b_sigma(i)) ]
     The gradient treats the matching as a constant.
 

@@ -1,9 +1,10 @@
 """Speech recognizers: an encoder of audio frames with CTC, or with a Transformer decoder.
 
 A Conformer encoder can be trained alone, with the CTC loss, or together with a decoder. With CTC
-(Graves et al., ICML 2006), the model predicts a label or a blank for every frame, and the targets
-do not state which frames belong to which label. A decoder (Vaswani et al. 2017, arXiv:1706.03762v7)
-predicts one label at a time, and its cross-attention selects the frames.
+(connectionist temporal classification; Graves et al., ICML 2006), the model predicts a label or a
+blank for every frame, and the targets do not state which frames belong to which label. A decoder
+(Vaswani et al. 2017, arXiv:1706.03762v7) predicts one label at a time, and its cross-attention
+selects the frames.
 """
 
 import math
@@ -144,7 +145,7 @@ class SpeechSeq2Seq(nn.Module):
         return self.decode(target, memory, mask)
 
     def source_mask(self, features, lengths):
-        """Return the mask (batch, 1, 1, frame) of the encoder's frames: True for sound."""
+        """Return the mask (batch, 1, 1, frame) of the encoder's frames: False at padding."""
         subsampling = self.encoder.subsampling
         frames = subsampling.output_lengths(features.shape[1])
         return nn.masks.from_key_padding(padding_of(subsampling, lengths, frames))

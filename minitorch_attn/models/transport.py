@@ -67,15 +67,15 @@ def transport_plan(
     Notes
     -----
     Algorithm 1 of Xie et al. 2018 [1]_. Each step minimizes the cost of the plan plus beta times
-    its Kullback-Leibler divergence from the previous plan T:
+    its Kullback-Leibler divergence from the previous plan T (A * T is elementwise):
         A = exp(-cost / beta)
         Q = A * T
         delta = 1 / (n Q^T sigma)
         sigma = 1 / (m Q delta)
         T = diag(sigma) Q diag(delta)
-    The vectors sigma and delta scale the rows and columns of Q. At convergence, the divergence from
-    the *previous* plan is 0, so the result is the exact optimum for any beta. In contrast, the plan
-    of Sinkhorn's algorithm remains blurred.
+    The first step uses T = 1 and sigma = 1/m. The vectors sigma and delta scale the rows and
+    columns of Q. At convergence, the divergence from the *previous* plan is 0, so the result is the
+    exact optimum for any beta. In contrast, the plan of Sinkhorn's algorithm remains blurred.
 
     References
     ----------

@@ -1,9 +1,9 @@
 """NCE and MIL-NCE: contrastive losses between clips and their sounds or sentences.
 
 Akbari et al. 2021, "VATT: Transformers for Multimodal Self-Supervised Learning from Raw Video,
-Audio and Text", arXiv:2104.11178v3, section "Multimodal Contrastive Learning". MIL-NCE (Miech et
-al. 2019, arXiv:1912.06430v4) is for clips with several sentences, of which only some describe the
-clip.
+Audio and Text", arXiv:2104.11178v3, section "Multimodal Contrastive Learning". NCE stands for
+noise-contrastive estimation, and MIL for multiple-instance learning. MIL-NCE (Miech et al. 2019,
+arXiv:1912.06430v4) is for clips with several sentences, of which only some describe the clip.
 """
 
 import math

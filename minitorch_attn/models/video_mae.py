@@ -3,7 +3,8 @@
 Tong et al. 2022, "VideoMAE: Masked Autoencoders are Data-Efficient Learners for Self-Supervised
 Video Pre-Training", arXiv:2203.12602v3. Neighboring frames are almost equal. If a patch were masked
 in only one frame, the model could copy it from the next frame. Tube masking therefore masks the
-same 90 % of the positions in all frames (sections 3.2 and 3.3).
+same 90 % of the positions in all frames (sections 3.2 and 3.3). The tokens are cubes: each cube is
+a patch that spans `tubelet_size` consecutive frames.
 """
 
 from .. import nn, ops
@@ -19,11 +20,12 @@ __all__ = ["VideoMAE", "cubes_of", "tube_masking", "video_mae_b", "video_mae_l",
 
 
 def tube_masking(noise, num_steps, mask_ratio=0.9):
-    """Return a mask of the cubes at the positions with the largest noise, in all time steps.
+    """Return a mask that is True at the positions with the largest noise, in all time steps.
 
     Parameters
     ----------
     noise : Tensor of shape (batch, place)
+        One random number for each position in a frame.
     num_steps : int
         Number of cubes along the time axis.
     mask_ratio : float, default 0.9
@@ -243,7 +245,7 @@ class VideoDecoder(nn.Module):
         """
         seen = self.embedding(encoded) + self.positions[visible]
         gaps = self.mask_token + self.positions[masked]
-        tokens = ops.cat([seen, gaps], 1)  # any order works: positions are added
+        tokens = ops.cat([seen, gaps], 1)  # any order works, because positions are added
         for block in self.blocks:
             tokens = block(tokens)
         hidden = tokens[:, tokens.shape[1] - masked.shape[1] :]

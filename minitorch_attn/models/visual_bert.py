@@ -1,7 +1,8 @@
 """VisualBERT: a BERT whose input sequence contains words and image regions.
 
 Li et al. 2019, "VisualBERT: A Simple and Performant Baseline for Vision and Language",
-arXiv:1908.03557v1. UNITER (`uniter.py`) adds boxes, more pre-training tasks, and alignment.
+arXiv:1908.03557v1. UNITER (`uniter.py`) adds boxes, more pre-training tasks, and the
+alignment of words and regions.
 """
 
 from .. import nn, ops

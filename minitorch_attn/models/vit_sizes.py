@@ -30,7 +30,7 @@ def vision_transformer(
     Parameters
     ----------
     name : str
-        Size and patch size as the papers write them, such as "B/16" or "L/32".
+        Model size and patch size, as the papers write them, such as "B/16" or "L/32".
     image_size : int, default 224
     num_classes : int, default 1000
     model : class, default VisionTransformer

@@ -2,9 +2,9 @@
 
 Mikolov et al. 2013, "Efficient Estimation of Word Representations in Vector Space",
 arXiv:1301.3781v3, defines the two models: skip-gram predicts the words around a word, and CBOW
-predicts a word from the mean of the words around it. Mikolov et al. 2013, "Distributed
-Representations of Words and Phrases and their Compositionality", arXiv:1310.4546v1, replaces the
-softmax over the vocabulary by a binary tree (section 2.1) or by a few negative samples
+(continuous bag of words) predicts a word from the mean of the words around it. Mikolov et al. 2013,
+"Distributed Representations of Words and Phrases and their Compositionality", arXiv:1310.4546v1,
+replaces the softmax over the vocabulary by a binary tree (section 2.1) or by a few negative samples
 (section 2.2), and discards frequent words at random (section 2.3). Where the papers leave a choice,
 this file follows the authors' program, word2vec.c. `word2vec_samples.py` creates the pairs of words
 and the negative samples for training. Equation numbers refer to arXiv:1310.4546v1.
@@ -29,7 +29,7 @@ __all__ = [
 
 
 def negative_sampling_loss(vectors, output, positives, negatives):
-    """Negative sampling loss: tells the word that occurred from randomly drawn words.
+    """Negative sampling loss: distinguishes the word that occurred from randomly drawn words.
 
     Parameters
     ----------
@@ -379,7 +379,7 @@ def _as_counts(counts, where):
         ) from None
     if not counts or not valid:
         raise ArgumentError(
-            f"{where}: counts must hold a non-negative number for at least one word",
+            f"{where}: counts must not be empty or contain negative numbers or NaN",
             got=f"{counts!r:.60}",
         )
     return counts

@@ -1,6 +1,7 @@
 """Training examples of word2vec: word pairs, windows, subsampling and negative samples.
 
-The models and the tables are in `word2vec.py`.
+The models, the noise distribution of the negative samples and the probabilities of discarding words
+are in `word2vec.py`.
 """
 
 from .. import ops
@@ -25,7 +26,8 @@ def draw_negatives(noise, batch, count, generator=None):
 
     Notes
     -----
-    arXiv:1310.4546v1, section 2.2. As in the paper, a negative sample can be the word itself.
+    arXiv:1310.4546v1, section 2.2. As in the paper, a negative sample can be equal to the
+    word that occurred.
 
     Examples
     --------

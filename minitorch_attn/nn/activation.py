@@ -71,7 +71,10 @@ def activation_function(activation):
 
 
 def fused_name(activation):
-    """Return an activation's name in `ops.feed_forward`; None if it has no name or has hooks.
+    """Return the name of an activation in `ops.feed_forward`, or None.
+
+    None means that the fused operation cannot replace the activation: it does not have a name
+    there, or it has hooks.
 
     Examples
     --------

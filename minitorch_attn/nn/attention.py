@@ -143,7 +143,7 @@ class Attention(Module):
                 key = rotary(key)
             if cache is not None:
                 key, value = cache.update(key, value)
-                visible = getattr(cache, "visible", None)  # while a CUDA graph is captured
+                visible = getattr(cache, "visible", None)  # set only while a CUDA graph is captured
                 if visible is not None:
                     mask = visible if mask is None else visible & mask
         if rotary is not None:
@@ -162,7 +162,7 @@ class Attention(Module):
         memory = x if memory is None else memory
         if memory is x and not self.weight_hooks:
             query, key, value = project(x, self.q_proj, self.k_proj, self.v_proj)
-        else:  # a gradient of the weights alone does not depend on the values
+        else:  # separate products, because a loss of the weights alone does not depend on v_proj
             query, key, value = self.q_proj(x), self.k_proj(memory), self.v_proj(memory)
         query = self._split(query, self.num_heads)  # (batch, heads, query, head_dim)
         key = self._split(key, self.num_kv_heads)  # (batch, heads, key, head_dim)

@@ -1,4 +1,4 @@
-"""Input and mask checks for attention with a single head, and calls of its weight hooks."""
+"""Inputs of attention with a single head: check the tokens and masks, and call weight hooks."""
 
 from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor

@@ -17,7 +17,7 @@ class _ChannelNorm(Module):
     """Base class for normalization with parameters and running statistics per channel."""
 
     ranks = ()  # allowed numbers of axes of the input
-    may_be_missing = ("num_batches_tracked",)  # in the state dict of old checkpoints
+    may_be_missing = ("num_batches_tracked",)  # old checkpoints do not contain it
 
     def __init__(
         self, num_features, eps, momentum, affine, track_running_stats, device, dtype, bias
@@ -284,6 +284,7 @@ class GroupNorm(Module):
     num_groups, num_channels : int
         Number of groups and of channels; num_channels must be divisible by num_groups.
     eps : float, default 1e-5
+        Small number added to the variance.
     affine : bool, default True
         Whether the layer has a weight and a bias per channel.
     bias : bool, default True

@@ -40,9 +40,9 @@ def split_batch(batch, parts, dim=0):
     sizes = set(batch_sizes(batch, dim))
     if len(sizes) != 1:
         raise ShapeError(
-            f"split_batch: axis {dim} of the tensors must have the same size",
+            f"split_batch: the batch must contain tensors, all with the same size of axis {dim}",
             got=f"sizes {sorted(sizes)}" if sizes else "no tensor",
-            expected=f"the batch as axis {dim} of every tensor",
+            expected=f"axis {dim} of every tensor to be the batch axis",
         )
     (size,) = sizes
     if isinstance(parts, int):
@@ -130,7 +130,7 @@ def check_separate(whole, alone, size, dim):
     for together, single in zip(tensors_in(whole), tensors_in(alone), strict=True):
         if single.ndim <= dim or together.shape != _times(single.shape, size, dim):
             raise ShapeError(
-                f"DataParallel: axis {dim} of each result of the module must be the batch",
+                f"DataParallel: axis {dim} of each result of the module must be the batch axis",
                 got=f"shape {together.shape} for {size} examples, and {single.shape} for one",
                 hint="return values for each example, and compute the loss outside",
             )

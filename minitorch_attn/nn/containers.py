@@ -39,7 +39,7 @@ class _Listed(Module):
             raise IndexRangeError(
                 f"{type(self).__name__}: the index is out of range",
                 got=f"index {number}, {size} entries",
-                expected=f"from {-size} to {size - 1}" if size else "no index: it is empty",
+                expected=f"from {-size} to {size - 1}" if size else "a container with entries",
                 hint="use append() to add an entry at the end",
             )
         return list(self._registered())[number]

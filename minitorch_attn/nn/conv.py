@@ -63,19 +63,19 @@ class _ConvBase(Module):
             raise ArgumentError(
                 f"{name}: padding is not supported",
                 got=repr(padding),
-                expected="numbers" if self.transposed else "numbers, 'valid' or 'same'",
+                expected="integers" if self.transposed else "integers, 'valid' or 'same'",
                 hint="use padding=kernel_size // 2 for an odd kernel_size to keep the image size",
             )
         if padding == "same" and max(self.stride) > 1:
             raise ArgumentError(
                 f"{name}: stride must be 1 with padding='same'",
                 got=f"stride={self.stride}",
-                hint="use numbers for padding, such as kernel_size // 2",
+                hint="use integers for padding, such as kernel_size // 2",
             )
         return padding
 
     def reset_parameters(self):
-        """Sample new parameters uniformly from [-b, b], with b = 1 / sqrt(size of `weight[0]`)."""
+        """Sample new parameters uniformly from [-b, b], with b = 1 / sqrt(weight[0].numel())."""
         inputs = self.weight.shape[1] * math.prod(self.kernel_size)
         if inputs == 0 or self.weight.shape[0] == 0:
             return
@@ -173,7 +173,7 @@ class Conv2d(_Conv):
     ----------
     weight : Parameter of shape (out_channels, in_channels / groups, *kernel_size)
     bias : Parameter of shape (out_channels,), or None if the layer has no bias
-        Initially, both are uniform in [-b, b], where b = 1 / sqrt(size of `weight[0]`).
+        Initially, both are uniform in [-b, b], where b = 1 / sqrt(weight[0].numel()).
 
     Examples
     --------

@@ -59,8 +59,9 @@ class DataParallel(Module):
 
     Notes
     -----
-    The batch is not split if there is only one example or thread, if the module has hooks, or while
-    a recording, a checkpoint or anomaly mode is active in this thread.
+    The batch is not split if there is only one example or thread, or if the module has hooks. It is
+    also not split while operations are recorded in this thread, for example by `mt.trace`, the
+    profiler or a checkpoint, or while anomaly mode is on.
 
     Each part has a separate range of random numbers. With the same seed and the same number of
     parts, dropout masks are therefore the same in every run. Drawing any other random numbers in
@@ -88,7 +89,7 @@ class DataParallel(Module):
             )
         check_threads("DataParallel", threads)
         if not isinstance(dim, int) or dim < 0:
-            raise ArgumentError("DataParallel: dim must be an axis, at least 0", got=f"{dim!r}")
+            raise ArgumentError("DataParallel: dim must be a non-negative integer", got=f"{dim!r}")
         if getattr(module, "batch_first", dim == 0) is not (dim == 0):
             raise ArgumentError(
                 f"DataParallel: axis {dim} is not the batch axis of the module",
@@ -185,7 +186,7 @@ def _uses_batch(layer):
 
 
 def needs_one_call(layer):
-    """Return True if a layer has hooks, or changes its parameters in the forward pass."""
+    """Return True if a layer must be called only once: with hooks, or if it changes parameters."""
     return (
         layer._hooks is not None
         or bool(layer.__dict__.get("weight_hooks"))

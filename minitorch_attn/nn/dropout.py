@@ -99,7 +99,8 @@ class Dropout3d(Dropout):
 class DropPath(Module):
     """DropPath (stochastic depth): zero whole samples of the batch, in training only.
 
-    Use DropPath on a residual branch. If a sample is zeroed, it passes through the block unchanged.
+    Use DropPath on a residual branch. A sample whose branch is zeroed passes through the block
+    unchanged.
 
     Parameters
     ----------

@@ -143,11 +143,11 @@ def _before(module, args, kwargs):
 
 
 def _pair(result):
-    """Return the pair (args, kwargs) from a pre-hook with_kwargs. Reject any other result."""
+    """Return a pre-hook's result if it is a pair (args, kwargs), otherwise raise an error."""
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
         return result
     raise DTypeError(
-        "register_forward_pre_hook: a hook with_kwargs must return None or (args, kwargs)",
+        "register_forward_pre_hook: a hook with kwargs must return None or (args, kwargs)",
         got=f"{result!r:.60}",
     )
 

@@ -138,7 +138,7 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     mean, std : float
         Mean and standard deviation before truncation.
     a, b : float
-        Smallest and largest value, not multiples of `std`. Samples outside are drawn again.
+        Smallest and largest value, not as multiples of `std`. Samples outside are drawn again.
     generator : numpy.random.Generator, optional
     """
     if not a < b:
@@ -202,8 +202,8 @@ def fans(tensor):
     Parameters
     ----------
     tensor : Tensor of shape (out, in, ...)
-        Weight. The sizes of further axes, such as the axes of a convolution kernel, multiply both
-        numbers.
+        Weight. Both numbers are multiplied by the sizes of all further axes, such as the axes of a
+        convolution kernel.
     """
     if tensor.ndim < 2:
         raise ShapeError(
@@ -221,14 +221,14 @@ _calculate_fan_in_and_fan_out = fans  # PyTorch's name for fans
 
 @names_arguments
 def orthogonal_(tensor, gain=1.0, generator=None):
-    """Fill a matrix with orthonormal rows times `gain`, or columns if there are fewer columns.
+    """Fill a matrix with orthogonal rows of norm `gain`, or columns if there are fewer columns.
 
     Parameters
     ----------
     tensor : Tensor of shape (row, ...)
         Weight. The axes after the first axis are flattened into columns.
     gain : float
-        Norm of each row (or column). With a gain of 1, multiplication by the matrix preserves
+        Norm of each row (or column). With a gain of 1, multiplication by a square matrix preserves
         norms.
     generator : numpy.random.Generator, optional
 

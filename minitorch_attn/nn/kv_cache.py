@@ -69,7 +69,7 @@ class _Static(_Layer):
         self.capacity = capacity
         self._keys = self._values = None  # (batch, heads, capacity, head_dim)
 
-    length = 0  # in place of the property of the base class
+    length = 0  # replaces the property of the base class
 
     @property
     def key(self):
@@ -265,7 +265,8 @@ class KVCache(NamedErrors):
         ----------
         index : int64 Tensor of shape (new batch,)
         cross : bool, default True
-            Whether to select the encoder's keys and values too. All beams of an input share them.
+            Whether to select the encoder's keys and values too. Beam search passes False, because
+            all beams of an input have the same encoder output.
         """
         refuse("reorders a KV cache")
         if index.ndim != 1:

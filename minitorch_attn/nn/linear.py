@@ -157,7 +157,7 @@ class LazyLinear(Linear):
 
     def forward(self, input):
         self.materialize(input.shape[-1])
-        return self.forward(input)  # of Linear, now the class of this layer
+        return self.forward(input)  # Linear.forward, because the class of the layer has changed
 
 
 class Bilinear(Module):

@@ -127,7 +127,7 @@ class CTCLoss(_Loss):
 
     Notes
     -----
-    See `mt.nn.functional.ctc_loss` for the arguments of a call, and Graves et al., ICML 2006.
+    Graves et al., ICML 2006. For the arguments of a call, see `mt.nn.functional.ctc_loss`.
 
     Examples
     --------

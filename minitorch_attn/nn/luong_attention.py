@@ -206,7 +206,7 @@ class LuongAttention(Module):
         if self.local == "monotonic":
             center = ops.arange(start, start + query.shape[-2], device=query.device)
             return position - center.unsqueeze(-1)
-        if mask is not None:  # a mask may repeat along its last axis
+        if mask is not None:  # the last axis of a mask may have size 1
             keys = mask.expand(*mask.shape[:-1], keys).sum(-1, keepdim=True)  # S
         center = keys * ops.sigmoid(self.v_p(ops.tanh(self.W_p(query))))  # Eq. 9
         return position - center  # (key,) - (batch, query, 1) -> (batch, query, key)

@@ -22,7 +22,7 @@ __all__ = [
 
 _MOST_ROWS, _MOST_COLUMNS = 16, 40  # size of the largest mask that repr draws
 
-_LONGEST = 1 << 20  # most tokens of a mask; a mask of all pairs then takes 1 TiB
+_LONGEST = 1 << 20  # maximum number of tokens, whose pairs need 1 TiB as bools
 
 
 class Mask(NamedErrors):
@@ -359,7 +359,7 @@ def block_diagonal(lengths, device=None):
     lengths = _as_lengths(lengths, "masks.block_diagonal")
     if sum(lengths) > _LONGEST:
         raise ArgumentError(
-            "masks.block_diagonal: lengths are too large for a mask with every pair of tokens",
+            "masks.block_diagonal: the sum of lengths is too large for a single mask",
             got=f"{sum(lengths)} tokens",
             expected=f"at most {_LONGEST}",
         )

@@ -184,7 +184,7 @@ class MultiheadAttention(Attention):
             x = x.transpose(0, 1)
         return self._split(x, self.num_heads)  # (batch, heads, token, head_dim)
 
-    static_k = static_v = None  # given projected keys and values (see the function below)
+    static_k = static_v = None  # set by multi_head_attention_forward, which is defined below
 
     def _replaced(self, name, projected):
         """Return the static keys or values if the caller passed them, else `projected`."""
@@ -329,8 +329,8 @@ def multi_head_attention_forward(
     """
     if bias_k is not None and not (static_k is None and static_v is None):
         raise ArgumentError(
-            "multi_head_attention_forward: static_k and static_v cannot have a bias appended",
-            got="static keys or values, and bias_k",
+            "multi_head_attention_forward: bias_k cannot be appended to static_k or static_v",
+            got="bias_k, and static_k or static_v",
             hint="append the key and the value to static_k and static_v yourself",
         )
     _check_heads(embed_dim_to_check, num_heads)
@@ -393,7 +393,7 @@ def _additive(mask, dtype):
 
 def _check_heads(embed_dim, num_heads):
     if embed_dim <= 0 or num_heads <= 0 or embed_dim % num_heads:
-        most = min(embed_dim, 10_000)  # else a typo in embed_dim could hang
+        most = min(embed_dim, 10_000)  # otherwise, a typo in embed_dim could hang the program
         divisors = [n for n in range(1, most + 1) if embed_dim % n == 0]
         raise ArgumentError(
             "MultiheadAttention: embed_dim is not divisible by num_heads",

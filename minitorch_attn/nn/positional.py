@@ -325,7 +325,7 @@ def position_rows(table, x, offset, name):
     """Return the rows of a position table for the tokens of x (..., token, embed)."""
     if x.ndim < 2:
         raise ShapeError(
-            f"{name}: x must be (..., token, features)",
+            f"{name}: x must have shape (..., token, features)",
             got=f"x {x.shape}",
             hint="use x.unsqueeze(0) for a single token",
         )

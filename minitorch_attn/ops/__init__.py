@@ -77,7 +77,7 @@ OTHER_NAMES = {
 for _name, _function in OTHER_NAMES.items():
     globals()[_name] = _under_name(_name, globals()[_function])
 
-# Operations call these two functions in `_promotion`, without the wrapper that names arguments.
+# Users get these wrapped versions, whose errors name the arguments; operations call the originals.
 promote_types = _names_arguments(_promotion.promote_types)
 result_type = _names_arguments(_promotion.result_type)
 

@@ -228,7 +228,7 @@ def _times(other, alpha, name, input):
             got=f"alpha={alpha!r}",
             hint="use an integer alpha, or convert input with input.float()",
         )
-    _, other = promote(input, other)  # before alpha < 0 could wrap in an unsigned dtype
+    _, other = promote(input, other)  # first, as alpha < 0 would wrap in an unsigned dtype
     return mul(other, alpha) if isinstance(other, Tensor) else other * alpha
 
 
@@ -295,7 +295,7 @@ def _as_float(value):
 
 def _divide_whole(input, other, rounding_mode):
     if not isinstance(rounding_mode, str):
-        rounding_mode = type(rounding_mode)  # not comparable, such as an array
+        rounding_mode = type(rounding_mode)  # an array, for example, cannot be compared to a string
     if rounding_mode == "floor":
         return whole_quotient("div", input, other, "below")
     if rounding_mode == "trunc":

@@ -35,9 +35,9 @@ class NormOver(Function):
     given, have one number per channel.
 
     Derivation: x_hat = (x - m) r is the normalized input and h = dL/dx_hat. x_hat does not change
-    when x moves along the all-ones direction or along x_hat itself, so the gradient has no
-    component along either. grad_weight and grad_bias are summed over all axes except the channel
-    axes.
+    (except through eps) when x moves along the all-ones direction or along x_hat itself, so grad_x
+    has no component along either direction. grad_weight and grad_bias are summed over all axes
+    except the channel axes.
     Saved: x, weight and bias; m and r as intermediates.
     """
 

@@ -26,7 +26,9 @@ def _allocate(where, sizes, size, dtype, device, make="empty"):
     """Return the array for `zeros(2, 3)`, `zeros((2, 3))` or `zeros(size=(2, 3))`."""
     if size is not None and sizes:
         raise ArgumentError(
-            f"{where}: the size is given twice", got=f"{sizes} and size={size!r}", hint="size= only"
+            f"{where}: the size is given twice",
+            got=f"{sizes} and size={size!r}",
+            hint="pass the sizes as separate arguments, or as size=",
         )
     shape = shape_of(sizes if size is None else (size,), where)
     dtype = dtype_of(dtype, where)

@@ -44,16 +44,16 @@ class CtcLoss(Function):
     with b_T = 1 in the last two states. Everything is stored as logarithms, because products of
     many probabilities would underflow.
 
-    Derivation: a_t(s) b_t(s) sums the alignments that are in state s at frame t. Each alignment is
-    in one state at a time, so p = sum_s a_t(s) b_t(s) for each t (Eq. 14). y_t(k) is a factor of
-    exactly the terms with l'_s = k, hence (Eq. 15)
+    Derivation: a_t(s) b_t(s) is the probability of all alignments in state s at frame t. Each
+    alignment is in one state at a time, so p = sum_s a_t(s) b_t(s) for each t (Eq. 14). y_t(k) is a
+    factor of exactly the terms with l'_s = k, hence (Eq. 15)
         dp / dy_t(k) = sum over l'_s = k of a_t(s) b_t(s) / y_t(k),
         d(-log p) / dlog y_t(k) = -(sum over l'_s = k of a_t(s) b_t(s)) / p.
     The result is minus the posterior probability of label k at frame t. If log_probs =
     log_softmax(u), the backward pass of log_softmax adds y_t(k), because the posteriors sum to 1.
     The result is Eq. 16: dL/du_t(k) = y_t(k) - posterior_t(k). PyTorch returns Eq. 16 as the
-    gradient of log_probs. This gradient is correct only for the output of log_softmax: its backward
-    pass does not change Eq. 16, whose rows sum to 0.
+    gradient of log_probs. That is correct only if log_probs is the output of log_softmax: the
+    backward pass of log_softmax does not change Eq. 16, because its rows sum to 0.
 
     If no alignment exists, p = 0, so the loss is inf and its gradient NaN. With `zero_infinity`,
     both are 0. In this case, the composed version, which computes second derivatives, returns NaN.
@@ -91,7 +91,7 @@ class CtcLoss(Function):
         posterior = log_probs[:, rows, states]  # log y_t(l'_s), overwritten frame by frame
         for t, beta in _backward_variables(xp, posterior, skip, inside, target_lengths):
             total = xp.where(inside[t][:, None], alpha[t, :, 2:] + beta - shift, -xp.inf)
-            xp.exp(total, out=posterior[t])  # Eq. 14; a frame of padding could overflow
+            xp.exp(total, out=posterior[t])  # Eq. 14; exp(-inf) = 0 for padding
         posterior *= xp.where(inside & ~impossible, -grad_loss, 0.0)[:, :, None]
         # (batch * class, time): the posteriors of the states with the same label add up, Eq. 15
         table = xp.zeros((batch * classes, times), dtype=posterior.dtype)
@@ -344,7 +344,7 @@ def _check_targets(targets, log_probs):
     batch = log_probs.shape[1]
     if targets.ndim != 1 and (targets.ndim != 2 or len(targets) != batch):
         raise ShapeError(
-            "ctc_loss: targets must have one row per sequence, or one axis for all",
+            "ctc_loss: targets must have one row per sequence, or 1 axis if concatenated",
             got=f"targets {targets.shape} for {batch} sequences",
             expected=f"({batch}, target) or (sum of target_lengths,)",
         )

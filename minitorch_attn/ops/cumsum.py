@@ -56,7 +56,7 @@ class Cumprod(Function):
         x, y = ctx.saved
         axis = ctx.axis
         before = Shift.call(y, axis=axis, by=-1 if ctx.reverse else 1, fill=1)
-        if ctx.reverse:  # here a_i of the recurrence is x_(i-1)
+        if ctx.reverse:  # s_i = g_i + x_(i-1) s_(i-1), so that a_i is x_(i-1)
             x = Shift.call(x, axis=axis, by=1, fill=0)
         return before * Recurrence.call(grad_y, x, axis=axis, reverse=not ctx.reverse)
 
@@ -87,13 +87,14 @@ class Shift(Function):
 
 
 class Recurrence(Function):
-    """First-order linear recurrence along one axis; in reverse, s_i = g_i + a_(i+1) s_(i+1).
+    """First-order linear recurrence along one axis, from its start or, in reverse, from its end.
 
     Forward:  s_i = g_i + a_i * s_(i-1)
     Backward: grad_g_i = grad_s_i + a_(i+1) * grad_g_(i+1), grad_a_i = grad_g_i * s_(i-1)
     Derivation: s_0 is g_0. Let r_i = dL/dg_i. g_i affects s_i, and through s_i also s_(i+1):
         r_i = dL/ds_i + a_(i+1) r_(i+1),   the same recurrence in the other direction.
-    In s_i, a_i multiplies s_(i-1), so dL/da_i = r_i s_(i-1).
+    In s_i, a_i multiplies s_(i-1), so dL/da_i = r_i s_(i-1). The recurrence in reverse is
+    s_i = g_i + a_(i+1) s_(i+1).
     Saved: a and the output s.
     """
 

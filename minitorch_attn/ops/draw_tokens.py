@@ -1,4 +1,4 @@
-"""Sampling a token from scores: temperature, softmax, and the inverse of the cumulative sum."""
+"""Sampling a token from scores: temperature, softmax and inverse transform sampling."""
 
 from ..backend import array_module, device_of, from_host
 from ..backend.kernel_table import with_kernel

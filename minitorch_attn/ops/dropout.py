@@ -230,7 +230,7 @@ def _drop_channels(function, input, p, training, inplace, leading):
         raise ShapeError(
             f"{where}: input must have {fewer} or {more} axes",
             got=f"{input.shape}",
-            expected="the axes for length, height, width or depth after the channels",
+            expected="an optional batch axis, the channel axis, then the spatial axes",
             hint="use dropout() to zero single elements",
         )
     if not training or p == 0:

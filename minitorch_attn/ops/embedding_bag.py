@@ -29,6 +29,7 @@ def embedding_bag(
     max_norm, norm_type, scale_grad_by_freq, sparse
         Options of `embedding`.
     mode : {"mean", "sum", "max"}
+        How the rows of a bag are combined.
     per_sample_weights : Tensor of the shape of `input`, optional
         Factor for each looked-up row; requires mode "sum".
     include_last_offset : bool, default False
@@ -112,7 +113,7 @@ def _check(input, offsets, mode, per_sample_weights):
         return
     if mode != "sum" or per_sample_weights.shape != input.shape:
         raise ArgumentError(
-            "embedding_bag: per_sample_weights must have the shape of input, with mode='sum'",
+            "embedding_bag: per_sample_weights requires mode='sum' and the shape of input",
             got=f"shape {per_sample_weights.shape} for input {input.shape}, mode={mode!r}",
             hint="for a weighted mean, divide the sum by the sum of the weights",
         )

@@ -17,7 +17,8 @@ from .where import keep_where
 __all__ = ["feed_forward", "feed_forward_composed"]
 
 ACTIVATIONS = {"gelu": Gelu, "gelu_tanh": GeluTanh, "relu": Relu, "silu": Silu}
-KEPT, FROM_ROWS = 2**21, 4096  # in blocks: more than KEPT hidden elements, at least FROM_ROWS rows
+# FeedForwardInBlocks runs for at least FROM_ROWS rows and more than KEPT hidden elements in total.
+KEPT, FROM_ROWS = 2**21, 4096
 ROWS = 512  # rows in a block, so that its hidden layer fits into the caches
 
 

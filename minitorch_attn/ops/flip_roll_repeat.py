@@ -251,8 +251,8 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     Parameters
     ----------
     input : Tensor
-        Tensor whose slices are repeated. Without `repeats`, `input` holds the numbers of repeats of
-        0, 1, 2, ...
+        Tensor whose slices are repeated. Without `repeats`, `input[i]` is instead the number of
+        times that i appears in the result.
     repeats : int or integer Tensor
         Number of repeats, or a tensor with one number per slice (on a GPU, this synchronizes).
     dim : int, optional

@@ -105,6 +105,7 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
     Returns
     -------
     Tensor of shape (batch, channel * kernel, place)
+        One column per patch; `kernel` is the number of elements of a patch in one channel.
 
     Notes
     -----

@@ -338,7 +338,9 @@ def _length(where, n):
     (n,) = sizes_of((n,), where, "n")
     if n < 1:
         raise ArgumentError(
-            f"{where}: the length of the transform must be at least 1", got=f"{n}", hint="n=1"
+            f"{where}: the length of the transform must be at least 1",
+            got=f"{n}",
+            hint="pass a positive n, to which the axis is padded with zeros",
         )
     return n
 

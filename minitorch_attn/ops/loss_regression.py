@@ -343,7 +343,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """
     x1 = as_operand(x1, "cosine_similarity", "x1")
     x2 = as_operand(x2, "cosine_similarity", "x2")
-    if x1.shape != x2.shape:  # The norms must count repeated elements, too.
+    if x1.shape != x2.shape:  # The norms must include the elements that broadcasting repeats.
         broadcast_shapes(x1.shape, x2.shape, names=["x1", "x2"], where="cosine_similarity")
         x1, x2 = broadcast_tensors(x1, x2)
     # Clamped before the square root, whose derivative is infinite at 0.

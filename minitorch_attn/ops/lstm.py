@@ -208,6 +208,7 @@ def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     w_ih, w_hh : Tensor of shape (4 * hidden, input) and (4 * hidden, hidden)
         Weights as in `lstm_sequence`.
     b_ih, b_hh : Tensor of shape (4 * hidden,), optional
+        Biases as in `lstm_sequence`.
 
     Returns
     -------
@@ -215,7 +216,7 @@ def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
 
     Examples
     --------
-    With zero weights, the forget gate is 1/2:
+    With zero weights, the forget gate is 1/2 and the candidate is 0, so the step halves the cell:
 
     >>> import minitorch_attn as mt
     >>> w = mt.zeros(4, 1)

@@ -313,7 +313,7 @@ def pow(input, exponent):
         base, power = promote(input, exponent)
         if power.array.dtype.kind != "f":
             check_values(power.array, power.array < 0, _FRACTION)
-            if power.device.type != "cpu":  # the error is raised later; use a valid power
+            if power.device.type != "cpu":  # the error comes later; until then, use a valid power
                 power = wrap(array_module(power.array).maximum(power.array, 0))
         return Power.apply(base, power)
     except MISFITS as error:

@@ -100,7 +100,7 @@ def randint(
         raise ArgumentError(
             "randint: low must be less than high",
             got=f"low={low}, high={high}",
-            hint="high itself is never drawn: high=low + 1 gives low only",
+            hint="high is exclusive: use high=low + 1 to draw only low",
         )
     shape = shape_of((size,), "randint")
     dtype = dtype_of(dtype or "int64", "randint")
@@ -268,7 +268,11 @@ def _with_replacement(rows, count, generator):
 
 
 def _without_replacement(rows, count, generator):
-    """Return the indices of the `count` smallest exponential times. The weights are the rates."""
+    """Draw a random time for each index, and return the indices of the `count` smallest times.
+
+    The times are exponential, with the weights as rates: -log(time) is log(weight) plus Gumbel
+    noise.
+    """
     waits = generator.standard_exponential(rows.shape)
     positive = rows > 0
     waits[~positive] = float("inf")

@@ -45,7 +45,7 @@ class Relu(Function):
     def value(x):
         """Return y = max(x, 0) for an array x."""
         xp = array_module(x)
-        zeros = xp.zeros(x.shape[-1:], dtype=x.dtype)  # one row: NumPy is slower with a scalar
+        zeros = xp.zeros(x.shape[-1:], dtype=x.dtype)  # one row, faster than a scalar in NumPy
         return xp.maximum(x, zeros)
 
     @staticmethod

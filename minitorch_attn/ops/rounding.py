@@ -57,7 +57,7 @@ class Sign(Function):
 
 
 class Round(Function):
-    """Round down, up, towards zero, or to the nearest integer (half to even).
+    """Round down, up, toward zero, or to the nearest integer (half to even).
 
     Forward:  y = floor(x), ceil(x), trunc(x) or round(x)
     Backward: grad_x = 0
@@ -80,7 +80,7 @@ class Round(Function):
 
 
 class WholeQuotient(Function):
-    """Integer quotient of a and b, rounded down or towards zero.
+    """Integer quotient of a and b, rounded down or toward zero.
 
     Forward:  c = floor(a / b), or trunc(a / b)
     Backward: grad_a = 0, grad_b = 0
@@ -291,7 +291,7 @@ def floor_divide(input, other):
 
 
 def whole_quotient(where, input, other, towards):
-    """Divide and round down ("below") or toward "zero"; errors name the function `where`."""
+    """Divide, then round down (towards="below") or toward zero (towards="zero")."""
     _refuse_zero(where, input, other)
     return binary(WholeQuotient, where, input, other, towards=towards)
 

@@ -92,7 +92,8 @@ def searchsorted(
         Elements to insert.
     out_int32 : bool
         Whether the result is int32 instead of int64.
-    right : bool
+    right : bool, default False
+        Whether to insert after equal elements.
     side : {"left", "right"}, optional
         NumPy's form of the same choice: "right" means `right=True`.
     sorter : Tensor of int64, shape (n,), optional

@@ -176,7 +176,7 @@ def softmax(input, dim=None, dtype=None):
     Parameters
     ----------
     input : Tensor of shape (..., n, ...)
-        Scores (dimensionless log-weights).
+        Scores, also called logits.
     dim : int
         Axis that will sum to 1.
     dtype : dtype, optional

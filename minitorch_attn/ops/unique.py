@@ -130,7 +130,8 @@ def bincount(input, weights=None, minlength=0):
     Returns
     -------
     Tensor
-        The dtype is int64 without weights, that of floating-point weights, else float64.
+        Counts, as int64 without weights. With weights, the dtype is that of the weights if they are
+        floating-point, else float64.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Windows of an image map for shifted-window attention, as in the Swin Transformer.
+"""Windows of a feature map for shifted-window attention, as in the Swin Transformer.
 
 Liu et al. 2021, "Swin Transformer: Hierarchical Vision Transformer using Shifted Windows",
 arXiv:2103.14030v2, section 3.2. Partitioning a map into windows and merging the windows are inverse

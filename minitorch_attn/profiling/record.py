@@ -62,8 +62,9 @@ class Profile(Listener):
 
     FLOPs are counted in matrix products and convolutions only, two for each multiply-add; see
     `ops/plumbing/flops.py`. The number of bytes counts each input and output once, and no temporary
-    arrays. An operation may therefore run below the roofline, or above it if its data are in a
-    cache. On a GPU, the profiler waits for each operation to finish.
+    arrays. The roofline is the speed that the machine's peak FLOP/s and memory bandwidth allow for
+    these counts. An operation may run below the roofline, or above it if its data are in a cache.
+    On a GPU, the profiler waits for each operation to finish.
 
     Attributes
     ----------

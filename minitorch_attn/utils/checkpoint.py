@@ -6,7 +6,7 @@ __all__ = ["checkpoint"]
 
 
 def checkpoint(function, *args, use_reentrant=None, preserve_rng_state=True, **kwargs):
-    """Call `function` without saving tensors for backward, which recomputes them.
+    """Call `function` without saving its intermediate tensors; the backward pass recomputes them.
 
     See `mt.checkpoint`.
 
@@ -16,8 +16,8 @@ def checkpoint(function, *args, use_reentrant=None, preserve_rng_state=True, **k
     *args, **kwargs
         Arguments of `function`.
     use_reentrant, preserve_rng_state : bool, optional
-        Ignored; for compatibility with PyTorch. The second computation always draws the same random
-        numbers as the first.
+        Ignored; for compatibility with PyTorch. The recomputation always draws the same random
+        numbers as the first computation.
 
     Examples
     --------

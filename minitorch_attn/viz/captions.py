@@ -19,9 +19,9 @@ def caption_figure(scenes, title="Captions", labels=None, smooth=True):
     ----------
     scenes : sequence of (image, words, weights)
         Image of shape (height, width) with values from 0 (paper) to 1 (ink), list of words, and
-        attention weights of shape (word, row, column) on a grid that covers the image. The weights
-        of a word are those before the model writes the word. Larger weights have a stronger color;
-        the largest weight in a row of the figure has the full color.
+        attention weights of shape (word, row, column) on a grid that covers the image. For a
+        captioning model, use the weights with which it predicts the word. Larger weights have a
+        stronger color; the largest weight in a row of the figure has the full color.
     title : str
     labels : sequence of str, optional
         Labels to the left of the rows.

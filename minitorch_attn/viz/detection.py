@@ -29,7 +29,7 @@ def query_boxes_figure(boxes, title="The boxes of each query", columns=5):
 
     Notes
     -----
-    The figure is drawn as Figure 7 of Carion et al. 2020, arXiv:2005.12872v3. The color of a point
+    The figure follows Figure 7 of Carion et al. 2020, arXiv:2005.12872v3. The color of a point
     shows whether the box's width is less than 2/3 of its height, more than 1.5 times its height, or
     in between. Larger boxes have larger points.
     """

@@ -30,8 +30,8 @@ def roofline_figure(groups, flops, bandwidth, rows=12, title="Where the time goe
     -----
     Williams, Waterman and Patterson 2009, "Roofline: An Insightful Visual Performance Model for
     Multicore Architectures", CACM 52(4). The axes are logarithmic. For an operation without matrix
-    products, each number that the operation writes counts as one FLOP, so its height in the figure
-    shows the bytes per second.
+    products, each number that the operation writes counts as one FLOP. Its height in the figure is
+    therefore the number of values that it writes per second.
     """
     flops, bandwidth = float(flops), float(bandwidth)
     figure = new_figure(12.5, 5.2)

@@ -17,8 +17,8 @@ def sound_figure(waveform, features, sample_rate, hop, words=(), title="Sound"):
     ----------
     waveform : Tensor or array of shape (sample,)
     features : Tensor or array of shape (frame, band)
-        Spectrogram, for example from `log_mel_spectrogram`. Values that are more than 12 below the
-        largest value have the darkest color.
+        Logarithms of a spectrogram, for example from `log_mel_spectrogram`. Values that are more
+        than 12 below the largest value have the darkest color.
     sample_rate : float
         Samples per second.
     hop : int

@@ -24,8 +24,8 @@ def superposition_figure(matrices, interference, captions, title="Superposition"
     matrices : sequence of Tensor or array of shape (hidden, feature)
         One matrix W for each model.
     interference : sequence of Tensor or array of shape (feature,)
-        Interference of each feature with the other features of its model. 0 is drawn in blue, and 1
-        or more in orange.
+        Interference of each feature with the other features of its model, as computed by
+        `models.superposition.interference`. 0 is drawn in blue, and 1 or more in orange.
     captions : sequence of str
         Captions, one above each heat map.
     title : str

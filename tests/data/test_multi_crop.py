@@ -76,7 +76,7 @@ def test_cluttered_digits(rng):
 
 @pytest.mark.parametrize("wrong", [{"side": 10}, {"size": 4}, {"margin": 11}])
 def test_refused_sizes(wrong, rng):
-    with pytest.raises(ArgumentError, match="do not fit"):
+    with pytest.raises(ArgumentError, match="sizes are invalid"):
         draw_cluttered(2, np.ones((3, 1, 8, 8)), np.arange(3), rng, **wrong)
 
 

@@ -143,7 +143,7 @@ LIES = {
     "12-bit integers": [riff(form(bits=12))],
     "64-bit integers": [riff(form(bits=64))],
     "16-bit floats": [riff(form(FLOAT, bits=16))],
-    "contradicts itself": [
+    "format chunk is inconsistent": [
         riff(form(channels=0)), riff(form(rate=0)), riff(form(block=3)), riff(form(byte_rate=1)),
         riff(form(channels=2, block=2)), riff(form(channels=65535, bits=8, block=1)),
     ],

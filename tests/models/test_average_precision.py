@@ -141,7 +141,7 @@ def test_tensors(rng, device):
 def test_errors():
     with pytest.raises(ArgumentError, match="different lengths"):
         average_precision([], [TARGET])
-    with pytest.raises(ShapeError, match="arrays of prediction 0"):
+    with pytest.raises(ShapeError, match="prediction arrays of image 0"):
         one(BOX, scores=[0.5, 0.4])
-    with pytest.raises(ShapeError, match="arrays of target 0"):
+    with pytest.raises(ShapeError, match="target arrays of image 0"):
         one(BOX, targets={**TARGET, "iscrowd": [0, 1]})

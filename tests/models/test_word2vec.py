@@ -230,7 +230,7 @@ def test_errors():
         model.negative_sampling_loss(ids, ids, mt.tensor([[0, 1]]))
     for table in (huffman_codes, discard_probability, noise_distribution):
         for counts in ([], [3, -1], [float("nan")]):
-            with pytest.raises(ArgumentError, match="counts must hold"):
+            with pytest.raises(ArgumentError, match="counts must not be empty"):
                 table(counts)
         with pytest.raises(DTypeError, match="sequence of numbers"):
             table(3)

@@ -275,7 +275,7 @@ def test_arguments():
         with pytest.raises(ArgumentError, match="threads must be at least 1"):
             nn.DataParallel(nn.Linear(3, 2), threads=threads)
     for dim in (-1, None):
-        with pytest.raises(ArgumentError, match="dim must be an axis"):
+        with pytest.raises(ArgumentError, match="dim must be a non-negative integer"):
             nn.DataParallel(nn.Linear(3, 2), dim=dim)
     with pytest.raises(ShapeError, match=r"sizes \[2, 5\]"):
         nn.DataParallel(nn.Bilinear(3, 3, 2))(mt.ones(5, 3), mt.ones(2, 3))

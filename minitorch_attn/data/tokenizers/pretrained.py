@@ -205,7 +205,7 @@ def _byte_bpe(description, path):
     if len(vocab) < len(model["vocab"]) or any(len(pair) != 2 for pair in pairs):
         raise DataError(
             f"{path} is not a valid byte-level BPE",
-            expected="different ids, and merges of two tokens", hint=hint,
+            expected="distinct ids, and two tokens in every merge", hint=hint,
         )  # fmt: skip
     merges = [(token_bytes(first), token_bytes(second)) for first, second in pairs]
     return ByteBPE(vocab, merges, {token["content"]: token["id"] for token in added})

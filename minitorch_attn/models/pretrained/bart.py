@@ -103,7 +103,10 @@ class ClassificationHead(nn.Module):
 
 
 class BartForSequenceClassification(BartPreTrainedModel):
-    """BART text classifier: classifies the decoder's output at the last end token (section 3.1)."""
+    """BART text classifier: classifies the decoder's output at the last end token.
+
+    Lewis et al. 2019, arXiv:1910.13461v1, section 3.1.
+    """
 
     def add_head(self, config):
         self.paper.head = None
@@ -155,7 +158,10 @@ def _last_place(ids, token_id):
 
 
 class BartForQuestionAnswering(BartPreTrainedModel):
-    """BART for extractive question answering: logits of an answer's start and end (section 3.2)."""
+    """BART for extractive question answering: logits of an answer's start and end.
+
+    Lewis et al. 2019, arXiv:1910.13461v1, section 3.2.
+    """
 
     def add_head(self, config):
         self.paper.head = None

@@ -1,8 +1,8 @@
 """BERT as a decoder: causal layers with a cache and optional cross-attention.
 
-Rothe et al. 2019, "Leveraging Pre-trained Checkpoints for Sequence Generation Tasks",
-arXiv:1907.12461v2, section 2. The decoder is initialized with BERT's weights. Its cross-attention
-is new.
+The decoder can be initialized with BERT's weights. Only its cross-attention, which BERT does not
+have, then starts with random weights. See Rothe et al. 2019, "Leveraging Pre-trained Checkpoints
+for Sequence Generation Tasks", arXiv:1907.12461v2, section 2.
 """
 
 from ... import nn

@@ -165,8 +165,9 @@ def check_timm(config, arguments, where, error):
 def check_sizes(fields, arrays, where, strict):
     """Raise an error if a configuration describes a much larger model than the file contains.
 
-    A model has at most as many layers as the file has tensors, and no width is larger than the
-    number of elements. Without this check, a damaged field could make the model use up all memory.
+    The number of layers cannot exceed the number of tensors in the file, and a width cannot exceed
+    the total number of their elements. Without this check, a damaged field could make the model use
+    up all memory.
 
     Parameters
     ----------

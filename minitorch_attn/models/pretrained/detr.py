@@ -140,7 +140,7 @@ class DetrPreTrainedModel(PretrainedModel):
             features, mask = self.detr.backbone_features(pixel_values, pixel_mask)
             tokens = self.detr.projection(features).flatten(2).transpose(1, 2)
             positions = self.detr.positions(features, mask)
-        else:  # a square map
+        else:  # the embeddings are the positions of a square feature map
             tokens, side = inputs_embeds, int(inputs_embeds.shape[1] ** 0.5)
             features = ops.zeros(
                 len(tokens), 1, side, side, dtype=tokens.dtype, device=tokens.device
@@ -251,7 +251,8 @@ class DetrModel(DetrPreTrainedModel):
         encoder_outputs : Output or tuple, optional
             Output of `encode`. If given, the encoder does not run.
         inputs_embeds : Tensor of shape (batch, key, embed), optional
-            Encoder input to use instead of `pixel_values`. It must come from a square map.
+            Encoder input to use instead of `pixel_values`. Its tokens must be the positions of a
+            square feature map, row by row.
         decoder_inputs_embeds : Tensor of shape (batch, query, embed), optional
             Decoder input. Default: zeros.
         output_attentions, output_hidden_states, return_dict : bool, optional

@@ -102,7 +102,7 @@ def _timm_backbone(fields):
     if not 1 <= last <= 4:
         raise ArgumentError(
             "config.backbone_config: the largest of out_indices must be a stage",
-            got=str(fields["out_indices"]), expected="a largest index from 1 to 4",
+            got=str(fields["out_indices"]), expected="a maximum from 1 to 4, the stage numbers",
         )  # fmt: skip
     stride, depths = fields.get("output_stride") or 32, depths[:last]
     return FeatureExtractor(
@@ -121,7 +121,7 @@ def _last_stage(fields):
     last = indices[-1] % (stages + 1)
     if last == 0:
         raise ArgumentError(
-            "config.backbone_config: DETR must read the features of a stage",
+            "config.backbone_config: the last output feature must be a stage, not the stem",
             got=f"out_indices={fields.get('out_indices')}, "
             f"out_features={fields.get('out_features')}",
             expected=f"one of {', '.join(names[1:])}",

@@ -27,7 +27,8 @@ class WithoutHead(EncoderDecoderModel):
         attention_mask : Tensor of shape (batch, source), optional
             1 for tokens, 0 for padding.
         decoder_input_ids : int64 Tensor of shape (batch, target), optional
-            Target ids. With a cache, pass only the new ids. BART shifts `input_ids` by default.
+            Target ids. With a cache, pass only the new ids. BART's default: `input_ids`, shifted
+            right by one position.
         decoder_attention_mask : Tensor of shape (batch, past + target), optional
         encoder_outputs : Output or tuple, optional
             Output of `get_encoder()`. If given, the encoder does not run.

@@ -88,7 +88,7 @@ class LlamaPreTrainedModel(DecoderModel):
 
 
 def rotary_settings(config, model):
-    """Return (base, scaling) of the rotary embedding from new and old configuration fields."""
+    """Return (base, scaling) of the rotary embedding, given by the config's new or old fields."""
     given = dict(config.rope_scaling or config.rope_parameters or {})
     base = given.pop("rope_theta", None) or config.rope_theta
     old_name = given.pop("type", "default")

@@ -145,7 +145,9 @@ class NameTable:
                     raise ArgumentError(
                         f"NameTable: the entry of {name} does not match the model's names",
                         got=f"{stored} = {', '.join(ours)}",
-                        expected="unique names" if stored in bound else f"a model with {missing}",
+                        expected="a stored name that no other entry yields"
+                        if stored in bound
+                        else f"a model that also has {', '.join(missing)}",
                     )
                 bound[stored] = (entry, ours)
                 taken.update(ours)

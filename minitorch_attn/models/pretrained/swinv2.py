@@ -74,7 +74,7 @@ class Swinv2PreTrainedModel(SwinFamilyModel):
         self, pixel_values, bool_masked_pos=None, *, interpolate_pos_encoding=False,
         output_attentions=None, output_hidden_states=None,
     ):  # fmt: skip
-        """Encode an image. All returned hidden states are taken after patch merging."""
+        """Encode an image. The returned hidden states of a stage are those after patch merging."""
         return super().encode(
             pixel_values, bool_masked_pos, interpolate_pos_encoding, output_attentions,
             output_hidden_states,

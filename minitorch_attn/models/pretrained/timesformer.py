@@ -87,7 +87,10 @@ class TimesformerPreTrainedModel(PretrainedModel):
         pixel_values : Tensor of shape (batch, frame, channel, height, width)
         """
         if pixel_values is None:
-            raise ArgumentError(f"{type(self).__name__}: pixel_values is missing", got="None")
+            raise ArgumentError(
+                f"{type(self).__name__}: pixel_values is missing",
+                got="None", hint="pass the videos, (batch, frame, channel, height, width)",
+            )  # fmt: skip
         vision = self.vision
         batch, frames, *_ = pixel_values.shape
         images = pixel_values.flatten(0, 1).to(dtype=vision.class_token.dtype)

@@ -85,9 +85,13 @@ class VideoMAEPreTrainedModel(PretrainedModel):
         ----------
         pixel_values : Tensor of shape (batch, frame, channel, height, width)
         visible : int64 Tensor of shape (batch, seen), or None
+            Indices of the cubes that the encoder reads; None for all cubes.
         """
         if pixel_values is None:
-            raise ArgumentError(f"{type(self).__name__}: pixel_values is missing", got="None")
+            raise ArgumentError(
+                f"{type(self).__name__}: pixel_values is missing",
+                got="None", hint="pass the videos, (batch, frame, channel, height, width)",
+            )  # fmt: skip
         vision = self.vision
         video = pixel_values.transpose(1, 2).to(dtype=vision.projection.weight.dtype)
         tokens = vision.embed(video, visible)

@@ -175,7 +175,7 @@ def mask_of(attention_mask):
 
 
 class MaskedImageModeling:
-    """Mixin that reconstructs masked patches (SimMIM). The class has `decoder` and `config`.
+    """Mixin that reconstructs masked patches (SimMIM), for a class with `decoder` and `config`.
 
     References
     ----------

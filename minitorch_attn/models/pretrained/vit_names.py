@@ -1,6 +1,6 @@
 """Parameter names of ViT, DeiT and ViTMAE in the two layouts that Hugging Face uses.
 
-Files, both published and written by transformers, use names such as
+Published files and files written by transformers use names such as
 `encoder.layer.3.attention.attention.query`. The classes of transformers 5 use names such as
 `layers.3.attention.q_proj`. Our models load both layouts, and save a loaded model in the layout
 that its file had.
@@ -61,7 +61,7 @@ def block_names(stored, ours):
 
 
 def file_block_names(stored, ours):
-    """Return entries like `block_names`, for classes whose parameters have the names in files."""
+    """Return the entries of a stack of blocks for classes that use the names in files."""
     parts = {entry.stored: entry.ours[0] for entry in block_names("", "")}
     parts |= {f"attention.{x}_proj": f"attention.{x}_proj" for x in "qkv"}
     return [Same(stored + old, ours + parts[new]) for old, new in _PARTS.items()]

@@ -150,7 +150,7 @@ class Wav2Vec2ConformerPreTrainedModel(PretrainedModel):
         if attention_mask is None:
             return None
         lengths = self.output_lengths((attention_mask != 0).sum(-1), add_adapter)
-        last = (lengths - 1) % frames  # as in Hugging Face, -1 is the last frame
+        last = (lengths - 1) % frames  # if the length is 0, the last frame, as in Hugging Face
         return ops.arange(frames, device=last.device) <= last.unsqueeze(-1)
 
     def hide(self, x, mask_time_indices, frames):
@@ -240,7 +240,10 @@ class Wav2Vec2ConformerForCTC(Wav2Vec2ConformerPreTrainedModel):
 
     def add_head(self, config):
         if config.vocab_size is None:
-            raise ArgumentError("Wav2Vec2ConformerForCTC: config.vocab_size is missing", got="None")
+            raise ArgumentError(
+                "Wav2Vec2ConformerForCTC: config.vocab_size is missing",
+                got="None", hint="set it to the number of labels, including the blank",
+            )  # fmt: skip
         width = config.output_hidden_size if config.add_adapter else None
         self.dropout = nn.Dropout(config.final_dropout)
         self.lm_head = nn.Linear(width or config.hidden_size, config.vocab_size)

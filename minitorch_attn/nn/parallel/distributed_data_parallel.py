@@ -40,8 +40,8 @@ class DistributedDataParallel(Module):
         Size in MiB at which a bucket of gradients is full. The first bucket has 1 MiB.
     find_unused_parameters : bool, default False
         Whether a forward pass may leave some parameters unused. Their gradients count as zero. The
-        ranks exchange one additional message to find the parameters that no rank used. These
-        parameters keep their `.grad`.
+        ranks exchange one additional message to find the parameters that no rank used. The `.grad`
+        of these parameters does not change.
     gradient_as_bucket_view : bool, default False
         Must be False, because gradients have their own memory.
 
@@ -68,11 +68,11 @@ class DistributedDataParallel(Module):
     gradients. If the n_k differ, multiply the loss of each rank by N n_k / n.
 
     *Overlap.* Each parameter has a hook that copies its gradient into a bucket as soon as the
-    gradient is complete. The last layers come first. A non-blocking all-reduce sends each full
-    bucket while the engine continues with the earlier layers. The hook of the last gradient waits
-    for all buckets and writes the means into `.grad`, so all waiting is at the end of `backward()`.
-    MPI may transfer messages only while one of its functions runs, so each hook calls such a
-    function.
+    gradient is complete. The gradients of the last layers are complete first. A non-blocking
+    all-reduce sends each full bucket while the engine continues with the earlier layers. The hook
+    of the last gradient waits for all buckets and writes the means into `.grad`, so all waiting is
+    at the end of `backward()`. MPI may transfer messages only while one of its functions runs, so
+    each hook calls such a function.
 
     *Dropout.* In training, each rank draws the dropout masks of its own rows of the batch
     (`backend.batch_part`): rank k of N with n rows has the rows k n to (k + 1) n - 1. If all ranks
@@ -183,7 +183,7 @@ def _check(module, dim, bucket_cap_mb, gradient_as_bucket_view):
     if gradient_as_bucket_view:
         raise ArgumentError(
             f"{where}: gradient_as_bucket_view=True is not supported",
-            hint="leave it out; it saves memory in PyTorch and does not change results",
+            hint="omit this argument; in PyTorch, it saves memory but does not change results",
         )
     number = isinstance(bucket_cap_mb, (int, float)) and not isinstance(bucket_cap_mb, bool)
     if not (number and bucket_cap_mb > 0):

@@ -60,8 +60,9 @@ class GradientReducer:
     def prepare(self, outputs):
         """Prepare for the backward pass from some output tensors.
 
-        After `number_early`, the engine processes each leaf as soon as its gradient is complete,
-        when there is still computation to overlap with sending.
+        The engine would otherwise process all leaves at the end of the backward pass.
+        `number_early` makes it process each leaf as soon as the leaf's gradient is complete, so
+        that sending the gradient overlaps with the rest of the backward pass.
 
         Parameters
         ----------

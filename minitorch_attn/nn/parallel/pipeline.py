@@ -1,4 +1,4 @@
-"""Pipeline parallelism (GPipe): each rank has some of the layers and sends activations on."""
+"""Pipeline parallelism (GPipe): each rank has some layers and sends its output to the next rank."""
 
 from ...autograd.modes import no_grad
 from ...backend.random import own_offsets, reserve_offsets
@@ -278,9 +278,9 @@ class _Run:
         if number == 0:
             if x.dtype.name not in _DTYPES or x.ndim > _MOST_AXES:
                 raise ShapeError(
-                    "GPipe: the output of a stage must be a floating-point tensor",
+                    "GPipe: the output of a stage has an unsupported dtype or too many axes",
                     got=f"{x.dtype} of shape {x.shape}",
-                    expected=f"at most {_MOST_AXES} axes",
+                    expected=f"a floating-point dtype and at most {_MOST_AXES} axes",
                 )
             head = [_DTYPES.index(x.dtype.name), x.ndim, *x.shape]
             head += [0] * (_MOST_AXES + 2 - len(head))

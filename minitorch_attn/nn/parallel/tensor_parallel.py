@@ -247,7 +247,7 @@ class SplitHeadsAttention(Attention):
             return super()._context(
                 query, key, value, mask, dropout_p, is_causal, scale, enable_gqa=enable_gqa
             )
-        return ring_attention(  # a ring of one rank, with the dropout masks of all heads
+        return ring_attention(  # alone, but with the dropout masks that one process would draw
             query, key, value, mask, dropout_p, is_causal, scale, enable_gqa, group=ALONE,
             heads=self.part,
         )  # fmt: skip

@@ -77,7 +77,7 @@ def square_root_of_sum_of_squares(arrays):
 
 
 def _for_each(arrays, function):
-    """Return the results of a function of each array. Many numbers are divided among threads."""
+    """Apply a function to each array, and return the results. Use threads for large arrays."""
 
     def results(some):
         return [function(array) for array in some]

@@ -27,7 +27,7 @@ class AdditiveAttention(Function):
 
     Derivation: with g = dL/dc and r = dL/dp of the returned weights, from the last line up,
         dL/dz_je = sum_i p_ij g_ie
-        dp_ij = r_ij + sum_e g_ie z_je                 the weights are returned, and used in c
+        dp_ij = r_ij + sum_e g_ie z_je                 the weights are both returned and used in c
         dL/ds_ij = p_ij (dp_ij - sum_l p_il dp_il)     see `Softmax`
         dL/dv_h = sum_ij dL/ds_ij t_ijh
         dL/dt_ijh = dL/ds_ij v_h,   tanh' = 1 - tanh^2, hence with a_ijh = q_ih + k_jh

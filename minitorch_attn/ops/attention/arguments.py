@@ -29,10 +29,10 @@ def prepared(
 ):  # fmt: skip
     """Check the arguments of `scaled_dot_product_attention`; return them as `AttentionInputs`.
 
-    If `repeat_heads` is True, key and value heads that several query heads share are copied, so
-    that the weights have one head axis. Otherwise, heads are copied only if key and value have
-    different numbers of heads. `keys` is the number of keys that the mask covers, if `key` holds
-    only some of them.
+    With `enable_gqa`, several query heads share a key and value head. If `repeat_heads` is True,
+    the shared heads are copied, so that the weights have a single head axis. Otherwise, heads are
+    copied only if key and value have different numbers of heads. `keys` is the number of keys that
+    the mask covers. It is needed if `key` holds only some of the keys, as in ring attention.
     """
     _check_tensors(query=query, key=key, value=value)
     if not 0.0 <= dropout_p <= 1.0:

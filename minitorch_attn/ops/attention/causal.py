@@ -17,7 +17,7 @@ ROWS = 64  # queries in a block
 
 
 def rows_pay(query, key, mask, is_causal):
-    """Return True if blocks are faster: for causal self-attention with more than one block."""
+    """Return True if working in blocks is faster: causal self-attention with several blocks."""
     tokens = query.shape[-2]
     return is_causal and mask is None and tokens == key.shape[-2] and tokens > ROWS
 

@@ -15,7 +15,7 @@ _CACHED_ENTRIES = 2**20  # 4 MiB of float32; larger triangles are not cached
 def causal_mask(queries, keys, offset, xp):
     """Return the causal mask: query i may attend to key j if j <= i + offset.
 
-    All causal masks in the library come from here: `masks.causal`, `is_causal=True` and tiles.
+    `masks.causal`, `is_causal=True` and tiled attention all get their causal masks from here.
     The result is a boolean array of shape (query, key). `offset` is the position of the first query
     among the keys; `xp` is the array library of the device, such as NumPy.
     """

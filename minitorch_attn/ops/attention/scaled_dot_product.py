@@ -129,8 +129,9 @@ def attention_composed(
 ):  # fmt: skip
     """`scaled_dot_product_attention` composed of matmul, softmax and dropout: slower, same result.
 
-    Read this version first; the fused kernels are tested against it. The arguments are the same.
-    With the same seed, both functions draw the same dropout mask, except for `TiledAttention`.
+    Read this version first; the fused kernels are tested against it. The arguments are those of
+    `scaled_dot_product_attention`. With the same seed, both functions draw the same dropout mask,
+    unless `scaled_dot_product_attention` uses `TiledAttention`.
     """
     return attention_with_weights(
         query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa

@@ -32,11 +32,11 @@ class SlidingWindowAttention(Function):
 
     Forward:  out = sum(softmax(score(query, key) + bias + query @ relative) * value), per window
     Backward: ds = p * (sum(g * value) - sum(g * out)),
-        grad_value = p * g, grad_key = ds * score'(key), both added at the places of the window,
-        grad_query = sum(ds * score'(query)) + ds @ relative^T, grad_bias = ds summed over places,
+        grad_value = p * g, grad_key = ds * score'(key), both added at the window's positions,
+        grad_query = sum(ds * score'(query)) + ds @ relative^T, grad_bias = ds summed over o,
         grad_relative = query^T @ ds
 
-    Index o runs over the positions of the output, and w over the k * k places of a window. Place w
+    Index o runs over the positions of the output, and w over the k * k entries of a window. Entry w
     of the window around o is the image position o + w; outside the image, keys and values are 0.
     For each image and head, with query q, key k, value v, bias b, relative r, features d and e:
         scores   s_ow = sum_d q_do k_d,o+w + sum_d q_do r_dw + b_w         for "product";
@@ -52,7 +52,8 @@ class SlidingWindowAttention(Function):
         dL/dq_do = sum_w dL/ds_ow (k_d,o+w + r_dw)             for "product"
         dL/dk_di = sum_{o + w = i} dL/ds_ow q_do               for "product"
         dL/dr_dw = sum_o dL/ds_ow q_do,   dL/db_w = sum_o dL/ds_ow.
-    The other scores have the derivatives -2 (q - k) and -sign(q - k) in q, and minus these in k.
+    The derivatives of the other scores with respect to q are -2 (q - k) and -sign(q - k), and those
+    with respect to k are the negatives of these.
 
     The windows are never copied: for each w, the values k_d,o+w for all o form one run of memory
     (`WindowRuns`). The work is done in blocks that fit into the cache.
@@ -159,7 +160,7 @@ def _per_item(x, part, heads):
 
 
 def _blocked(runs, xp, dtype):
-    """Return an array (entry, length): -inf for places outside the image, 0 for places inside."""
+    """Return an array (entry, length): -inf for entries outside the image, 0 for those inside."""
     inside = runs.spread(xp.ones((1, 1, *runs.size), dtype=dtype))
     rows = [inside[0, 0, phase, start : start + runs.length] for phase, start in runs.entries]
     return xp.where(xp.stack(rows) > 0, xp.zeros((), dtype=dtype), -xp.inf)
@@ -189,7 +190,7 @@ def _weighted_sum(runs, p, v, out):
 
 
 def _add_to_windows(runs, p, g, out):
-    """Add g times the weights to each place of the windows; the adjoint of `_weighted_sum`."""
+    """Add g times the weights to each entry of the windows; the adjoint of `_weighted_sum`."""
     product = array_module(g).empty_like(g)
     for entry, (phase, start) in enumerate(runs.entries):
         array_module(g).multiply(p[:, entry, None], g, out=product)
@@ -259,22 +260,23 @@ def sliding_window_attention(
     Parameters
     ----------
     query : Tensor of shape (batch, heads, dim, *places)
-        One query for each window, places = (size - 1) // stride + 1 along each axis.
+        One query for each window. `*places` are the numbers of windows along the two axes:
+        (height - 1) // stride + 1 and (width - 1) // stride + 1.
     key : Tensor of shape (batch, heads, dim, height, width)
     value : Tensor of shape (batch, heads, value_dim, height, width)
         All channels of a head share the weights.
     kernel_size : int
         Height and width of a window, an odd number.
     bias : Tensor of shape (heads, kernel_size**2), optional
-        Number added to the scores, for each place of the window in row-major order.
+        Number added to the scores, for each entry of the window in row-major order.
     relative : Tensor of shape (heads, dim, kernel_size**2), optional
-        Vector added to the keys for each place of the window; only for "product".
+        Vector added to the keys, for each entry of the window; only for "product".
     stride : int
         Step between the centers of the windows, which start at the first row and column.
     score : {"product", "squared_difference", "absolute_difference"}
         q . k, -|q - k|^2, or the sum of -|q - k| over the features. There is no scale.
     mask_padding : bool
-        Whether places outside the image get weight 0. Otherwise their keys and values are zeros,
+        Whether positions outside the image get weight 0. Otherwise their keys and values are zeros,
         and they take part in the softmax.
 
     Returns
@@ -297,7 +299,8 @@ def sliding_window_attention(
 
     Examples
     --------
-    If all scores are 0, each output is the mean of its window, which has 3 x 3 places here:
+    If all scores are 0, each output is the mean over its 3 x 3 window. The padding counts as zeros,
+    unless `mask_padding` is True:
 
     >>> import minitorch_attn as mt
     >>> q = k = mt.zeros(1, 1, 1, 2, 2)
@@ -341,7 +344,7 @@ def _checked(query, key, value, bias, relative, kernel_size, stride, score, mask
         )
     if kernel_size < 1 or kernel_size % 2 == 0 or stride < 1:
         raise ArgumentError(
-            f"{where}: kernel_size must be odd, and stride positive",
+            f"{where}: kernel_size must be odd, and both it and stride must be positive",
             got=f"kernel_size={kernel_size} and stride={stride}",
             hint="use kernel_size=7, for example, so that a window has a center",
         )
@@ -368,7 +371,7 @@ def _checked(query, key, value, bias, relative, kernel_size, stride, score, mask
             expected="query (batch, heads, dim, *places), key (batch, heads, dim, height, width), "
             "value (batch, heads, value_dim, height, width), bias (heads, kernel_size**2), "
             "relative (heads, dim, kernel_size**2)",
-            hint="with a stride, places = (size - 1) // stride + 1",
+            hint="*places are the numbers of windows, (size - 1) // stride + 1 for each axis",
         )
     return {
         "kernel": kernel_size, "stride": stride, "score": score, "mask_padding": bool(mask_padding),

@@ -34,7 +34,7 @@ class TiledAttention(Function):
     r"""Attention computed in tiles, in memory that grows linearly with the number of tokens.
 
     Forward:  context = softmax(scale * query @ key^T + mask) @ value, tile by tile
-    Backward: as in `Attention`, one tile of p at a time
+    Backward: as in `Attention`, one tile of the weights p at a time
 
     The softmax of a row needs the maximum and the sum of the row, which are known only after the
     last key. A running maximum and running sums can be updated tile by tile: if a tile has a larger
@@ -67,7 +67,8 @@ class TiledAttention(Function):
         _plan(ctx, query, key, lead, mask, is_causal, dropout_p)
         arrays = q * scale, k, v, mask, context, log_sum
         blocks = list(enumerate(_blocks(query.shape[-2], ROWS)))
-        threads = threads_for(query)  # each takes every k-th block: early causal blocks are short
+        # Thread k takes the blocks k, k + threads, ...; with a causal mask, early blocks are short.
+        threads = threads_for(query)
         together([partial(_forward_rows, ctx, arrays, blocks[k::threads]) for k in range(threads)])
         ctx.save(query, key, value, mask, context)
         ctx.save_intermediate(log_sum)

@@ -24,8 +24,8 @@ _FEWEST_CHANNELS = 4  # with fewer, the innermost loop is too short
 def is_depthwise(out_channels, in_channels, kernel, groups, dtype):
     """Return True if every group has one input and one output channel.
 
-    Kernels with one element, small numbers of channels, and float16 use the matrix products of
-    `ops/conv.py` instead.
+    Return False, too, for one-element kernels, few channels and float16, which use the
+    matrix products of `ops/conv.py`.
     """
     return (
         out_channels == in_channels == groups >= _FEWEST_CHANNELS
@@ -72,10 +72,10 @@ def depthwise_transposed(g, weight, *, size, stride, padding, dilation):
 
     Notes
     -----
-    Place o and kernel position k contribute to i = o s + k d - p of the result. All i with the same
-    remainder modulo s form a separate image. This image is a convolution of g with stride 1. Its
-    kernel holds every m-th k in reverse order, where m = s / gcd(s, d). There are m such images per
-    axis.
+    With stride s, dilation d and padding p, element o of g and kernel position k contribute to
+    position i = o s + k d - p of the result. All i with the same remainder modulo s form a separate
+    image, which is a convolution of g with stride 1. The kernel of this convolution holds every
+    m-th k in reverse order, where m = s / gcd(s, d). At most m of these images per axis are not 0.
     """
     images, kernels = _channels_last(g), _by_position(weight)
     x = array_module(g).zeros((len(g), *size, g.shape[1]), dtype=g.dtype)
@@ -99,9 +99,13 @@ def _remainders(size, kernel, stride, padding, dilation):
     Returns
     -------
     list of (slice, slice, int, int, int)
-        Positions of the image in the result; kernel positions, in reverse order; number of zeros
-        before g (negative if its first elements are not needed); length of g with these zeros; and
-        step between neighboring kernel positions.
+        For each image:
+
+        1. its positions in the result;
+        2. its kernel positions, in reverse order;
+        3. the number of zeros before g, negative if the first elements of g are not needed;
+        4. the length of g with these zeros;
+        5. the step between neighboring kernel positions, in elements of g.
     """
     common = math.gcd(stride, dilation)
     every, step = stride // common, dilation // common

@@ -7,10 +7,10 @@ from ...errors import ArgumentError
 
 __all__ = ["with_other_names"]
 
-# NumPy's names, in every function that has the argument, as in PyTorch's own parser.
+# NumPy's names, which every function with the argument accepts, as in PyTorch.
 _NUMPY = {"axis": "dim", "keepdims": "keepdim"}
 
-# Names from PyTorch, whose overloads have different names for what is one argument here.
+# PyTorch's overloads use several names for what is a single argument here.
 _PARTS = {"indices": "indices_or_sections", "sections": "indices_or_sections"}
 _PYTORCH = {
     "broadcast_to": {"size": "shape"},

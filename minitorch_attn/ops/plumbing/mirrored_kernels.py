@@ -1,6 +1,6 @@
 """Transposed convolution with stride 1, computed as a convolution with mirrored kernels.
 
-With x, g and w as in `ops/conv.py`, k' = K - 1 - k and w'[c, m, k'] = w[m, c, k],
+With x, g and w as in `ops/conv.py`, kernel size K, k' = K - 1 - k and w'[c, m, k'] = w[m, c, k],
 
     x[b, c, i] = sum_{m, k} w[m, c, k] g[b, m, i + p - k d]
                = sum_{m, k'} w'[c, m, k'] g[b, m, i + k' d - (d (K - 1) - p)],
@@ -16,9 +16,9 @@ __all__ = ["mirrored", "mirrored_padding", "reads_columns"]
 def reads_columns(g, weight, stride, groups):
     """True if a transposed convolution is faster as a convolution of g with mirrored kernels.
 
-    The transposed convolution adds up columns of the input channels of the layer; the equivalent
-    convolution reads columns of the output channels. If there are no more output than input
-    channels, the convolution takes 0.5 to 0.85 of the time. It is slower only if there are so few
+    Both work on columns: the transposed convolution adds up columns of the channels of x, and the
+    equivalent convolution reads columns of the channels of g. If g has at most as many channels as
+    x, the convolution takes 0.5 to 0.85 of the time. It is slower only if there are so few
     positions that mirroring the kernels costs more than it saves.
     """
     positions, inputs = len(g) * math.prod(g.shape[2:]), weight.shape[1] * groups

@@ -25,7 +25,7 @@ class _Question(NamedTuple):
     bits: int  # width of the checked integers
 
     def __call__(self, worst, position=None):
-        """Return the error for the largest shifted index, or None if this index is in range."""
+        """Return the error if `worst`, the largest `index - lowest`, is out of range, else None."""
         if worst < self.size - self.lowest or (worst == 0 and position is None):
             return None
         if worst >= 1 << (self.bits - 1):

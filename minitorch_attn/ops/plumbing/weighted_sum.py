@@ -51,7 +51,7 @@ class Taps:
         return Taps(index, weight, out)
 
     def on_device_of(self, x):
-        """Return (index, weight) for each tap on x's device. An evenly spaced index is a slice."""
+        """Return (index, weight) per tap, on x's device; evenly spaced indices become a slice."""
         key = device_of(x), x.dtype
         if key not in self._placed:
             self._placed[key] = [

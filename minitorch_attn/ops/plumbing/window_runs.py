@@ -1,4 +1,4 @@
-"""Memory layout in which sliding windows over a map are long contiguous runs.
+"""Memory layout of a feature map in which sliding windows become long contiguous runs.
 
 The map is padded on all sides and stored row by row without gaps. The elements that one kernel
 entry covers in all windows then form one contiguous run of memory, in which a few elements at the
