@@ -162,7 +162,10 @@ def _function(lesson, cell):
         raise _malformed(lesson, cell, f"the answer is not valid Python: {error}", "") from None
     if len(body) != 1 or not isinstance(body[0], ast.FunctionDef) or not ast.get_docstring(body[0]):
         raise _malformed(
-            lesson, cell, "an answer has the wrong form", "one function, with docstring"
+            lesson,
+            cell,
+            "an answer is not a single function with a docstring",
+            "a cell that only defines one function",
         )
     return body[0]
 

@@ -107,7 +107,7 @@ class SharedGradients:
                 raise GraphError(
                     "ProcessSplit: a parameter received a gradient twice in one backward pass",
                     got=f"parameter {i}, of shape {parameter.shape}",
-                    expected="no backward pass inside the backward pass of a Function",
+                    expected="no call of backward() in the backward method of a Function",
                     hint="use ThreadSplit",
                 )
             seen.add(i)

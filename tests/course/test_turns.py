@@ -116,9 +116,9 @@ def test_the_learners_file_is_the_task_and_the_unanswered_function(make):
         ('%% tags=["answer"]', "%%", "the cell 'answer' is missing"),
         ('%% tags=["check"]', "%%", "the cell 'check' is missing"),
         ('[markdown] tags=["your-turn"]', "[markdown]", "the task is missing"),
-        ("def double(x):", "x = 3\n\ndef double(x):", "an answer has the wrong form"),
+        ("def double(x):", "x = 3\n\ndef double(x):", "an answer is not a single function"),
         ("def double(x):", "def double(x:", "the answer is not valid Python"),
-        ('    """Return 2 x.\n\n    Of any shape.\n    """\n', "", "an answer has the wrong form"),
+        ('    """Return 2 x.\n\n    Of any shape.\n    """\n', "", "not a single function"),
     ],
 )
 def test_a_malformed_turn_is_named_with_its_line(make, old, new, said):

@@ -72,7 +72,7 @@ class WindowRuns:
         return x
 
     def _phases(self, y):
-        """Yield, for each phase, a view of y and the index of the same elements in the map."""
+        """Yield, for each phase, a view of its elements in y, and their index in the map."""
         s, pad = self.stride, self.kernel // 2
         grid = y[..., : self.padded[0] * self.row].reshape(*y.shape[:3], *self.padded)
         for i in range(s):

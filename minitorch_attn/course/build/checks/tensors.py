@@ -19,7 +19,7 @@ def _positive(**shapes):
 
 
 def _by_hand(m, a, b):
-    """Build (a b) (a b + a) with correct pulls, so that only `backward` is tested."""
+    """Build the graph of (a * b) * (a * b + a) by hand, so that only `backward` is tested."""
     c = m.Value(a.data * b.data, (a, b), lambda g: (g * b.data, g * a.data))
     d = m.Value(c.data + a.data, (c, a), lambda g: (g, g))
     return m.Value(c.data * d.data, (c, d), lambda g: (g * d.data, g * c.data))
