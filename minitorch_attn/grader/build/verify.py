@@ -152,7 +152,9 @@ class _Prover:
                 else:
                     lost.add(entry.name)
                     said[entry.name] = f"{failed.status}: {_end(failed.message)}"
-        found = [f"{name} must pass; its result is {said[name]}" for name in sorted(lost - loses)]
+        found = [
+            f"{name} must pass, but its status is {said[name]}" for name in sorted(lost - loses)
+        ]
         found += [f"{name} must fail, but it passed" for name in sorted(loses - lost)]
         total = f"{points} of {self.assignment.points}"
         return Proof(what, total, "\n".join(found), time.monotonic() - start)

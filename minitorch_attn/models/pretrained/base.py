@@ -16,7 +16,11 @@ from .config_fields import check_config, check_sizes
 from .folder import check_tensors, make_folder, read_config, read_tensors, saved_tensors
 from .names import NameTable
 
-__all__ = ["PretrainedModel"]
+__all__ = ["IMAGES", "VIDEOS", "PretrainedModel", "missing_input"]
+
+# Hints of `missing_input`
+IMAGES = "pass pixel_values=processor(images) (mt.data.ImageProcessor)"
+VIDEOS = "pass the videos, (batch, frame, channel, height, width)"
 
 
 class PretrainedModel(nn.Module):
@@ -296,3 +300,8 @@ def class_of(fields, find):
             hint="choose a class: mt.models.pretrained.GPT2LMHeadModel.from_pretrained(folder)",
         )
     return find(architectures[0])
+
+
+def missing_input(model, name, hint):
+    """Return the error for a call of a model without a required input."""
+    return ArgumentError(f"{type(model).__name__}: {name} is missing", got="None", hint=hint)

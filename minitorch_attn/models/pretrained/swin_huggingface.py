@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from ... import nn, ops
 from ...errors import ArgumentError, ShapeError
 from ...nn import functional as F
-from .base import PretrainedModel
+from .base import IMAGES, PretrainedModel, missing_input
 from .losses import classification_loss
 from .names import Ignored, NameTable, Same
 from .output import Output
@@ -74,10 +74,7 @@ class SwinFamilyModel(PretrainedModel):
     def embed(self, pixel_values, bool_masked_pos=None, interpolate_pos_encoding=False):
         """Return the masked patch embeddings plus positions: (batch, height, width, embed)."""
         if pixel_values is None:
-            raise ArgumentError(
-                f"{type(self).__name__}: pixel_values is missing",
-                hint="pass pixel_values=processor(images) (mt.data.ImageProcessor)",
-            )
+            raise missing_input(self, "pixel_values", IMAGES)
         x = self.model.patch_embedding(pixel_values)
         if bool_masked_pos is not None:
             mask = bool_masked_pos.to(dtype=x.dtype).reshape(*x.shape[:3], 1)

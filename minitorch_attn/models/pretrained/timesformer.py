@@ -4,7 +4,7 @@ from ... import nn, ops
 from ...errors import ArgumentError
 from ...nn import init
 from ..timesformer import TimeSformer
-from .base import PretrainedModel
+from .base import VIDEOS, PretrainedModel, missing_input
 from .decoder import collecting, result
 from .losses import classification_loss
 from .names import NameTable, Same, Stacked
@@ -87,10 +87,7 @@ class TimesformerPreTrainedModel(PretrainedModel):
         pixel_values : Tensor of shape (batch, frame, channel, height, width)
         """
         if pixel_values is None:
-            raise ArgumentError(
-                f"{type(self).__name__}: pixel_values is missing",
-                got="None", hint="pass the videos, (batch, frame, channel, height, width)",
-            )  # fmt: skip
+            raise missing_input(self, "pixel_values", VIDEOS)
         vision = self.vision
         batch, frames, *_ = pixel_values.shape
         images = pixel_values.flatten(0, 1).to(dtype=vision.class_token.dtype)

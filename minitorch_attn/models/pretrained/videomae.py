@@ -14,7 +14,7 @@ from ..video_mae import (
     visible_and_masked,
 )  # fmt: skip
 from ..vit import pair
-from .base import PretrainedModel
+from .base import VIDEOS, PretrainedModel, missing_input
 from .decoder import collecting, result
 from .losses import classification_loss
 from .names import NameTable, Same
@@ -88,10 +88,7 @@ class VideoMAEPreTrainedModel(PretrainedModel):
             Indices of the cubes that the encoder reads; None for all cubes.
         """
         if pixel_values is None:
-            raise ArgumentError(
-                f"{type(self).__name__}: pixel_values is missing",
-                got="None", hint="pass the videos, (batch, frame, channel, height, width)",
-            )  # fmt: skip
+            raise missing_input(self, "pixel_values", VIDEOS)
         vision = self.vision
         video = pixel_values.transpose(1, 2).to(dtype=vision.projection.weight.dtype)
         tokens = vision.embed(video, visible)
@@ -158,10 +155,8 @@ class VideoMAEForPreTraining(VideoMAEPreTrainedModel):
     ):  # fmt: skip
         """Return the loss and the predicted cubes (logits), as in Hugging Face."""
         if bool_masked_pos is None:
-            raise ArgumentError(
-                "VideoMAEForPreTraining: bool_masked_pos is missing", got="None",
-                hint="pass mt.models.video_mae.tube_masking(noise, steps)",
-            )  # fmt: skip
+            hint = "pass mt.models.video_mae.tube_masking(noise, steps)"
+            raise missing_input(self, "bool_masked_pos", hint)
         visible, masked = visible_and_masked(bool_masked_pos)
         last, others = self.run(pixel_values, visible, output_attentions, output_hidden_states)
         logits = self.decoder(last, visible, masked)  # (batch, masked, pixels)

@@ -6,7 +6,7 @@ from ...nn import init
 from ..vit import VisionTransformer, pair
 from ..vit_positions import interpolate_positions
 from .activations import activation
-from .base import PretrainedModel
+from .base import IMAGES, PretrainedModel, missing_input
 from .decoder import collecting
 from .names import Ignored, NameTable
 from .vit_names import TwoLayouts, encoder_names
@@ -45,10 +45,7 @@ class VisionModel(PretrainedModel):
     def patches_of(self, pixel_values):
         """Return the patch embeddings (batch, patch, embed) in the dtype of the model."""
         if pixel_values is None:
-            raise ArgumentError(
-                f"{type(self).__name__}: pixel_values is missing",
-                got="None", hint="pass pixel_values=processor(images) (mt.data.ImageProcessor)",
-            )  # fmt: skip
+            raise missing_input(self, "pixel_values", IMAGES)
         embedding = self.vision.patch_embedding
         return embedding(pixel_values.to(dtype=embedding.projection.weight.dtype))
 

@@ -6,7 +6,7 @@ from ...nn import functional as F
 from ...nn import init
 from ..wav2vec2_conformer import Wav2Vec2Conformer
 from .activations import activation
-from .base import PretrainedModel
+from .base import PretrainedModel, missing_input
 from .decoder import collecting, result
 from .losses import token_loss
 from .names import NameTable, Same
@@ -119,10 +119,7 @@ class Wav2Vec2ConformerPreTrainedModel(PretrainedModel):
     ):  # fmt: skip
         """Return (frames after the adapter, normalized features, dict of other outputs)."""
         if input_values is None:
-            raise ArgumentError(
-                f"{type(self).__name__}: input_values is missing",
-                got="None", hint="pass the waveforms, (batch, sample)",
-            )  # fmt: skip
+            raise missing_input(self, "input_values", "pass the waveforms, (batch, sample)")
         audio = self.audio
         x, features = audio.embed(input_values.to(dtype=audio.projection.weight.dtype))
         frames = self.frames_of(attention_mask, x.shape[1])

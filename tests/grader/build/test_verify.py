@@ -56,7 +56,7 @@ def test_a_workaround_that_imports_what_the_library_lacks_is_found(
 def test_a_bug_that_loses_something_else_is_found(change, without_release):
     made = change('with = "grad_y"\nloses = ["backward"]', 'with = "grad_y"\nloses = ["forward"]')
     lines = proofs(made)["bug: no sum"].found.splitlines()
-    assert lines[0].startswith("backward must pass; its result is failed: grad_x[")
+    assert lines[0].startswith("backward must pass, but its status is failed: grad_x[")
     assert lines[-1] == "forward must fail, but it passed"
 
 

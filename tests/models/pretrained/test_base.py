@@ -324,3 +324,40 @@ def test_a_class_that_is_not_there_is_a_missing_attribute_and_says_which_are():
     assert not hasattr(pretrained, "GPT2Nonsense") and hasattr(pretrained, "GPT2LMHeadModel")
     with pytest.raises(AttributeError, match="one of .*GPT2LMHeadModel"):
         pretrained.GPT2Nonsense  # noqa: B018
+
+
+IMAGE = dict(
+    image_size=4, patch_size=2, num_channels=2, hidden_size=6, num_hidden_layers=1,
+    num_attention_heads=2, intermediate_size=7,
+)  # fmt: skip
+SWIN = dict(
+    image_size=8, patch_size=2, num_channels=2, embed_dim=6, depths=[1], num_heads=[2],
+    window_size=2,
+)  # fmt: skip
+VIDEO = {**IMAGE, "num_frames": 2}
+DECODER = dict(
+    decoder_hidden_size=6, decoder_num_hidden_layers=1, decoder_num_attention_heads=2,
+    decoder_intermediate_size=7,
+)  # fmt: skip
+WAVE = dict(
+    hidden_size=8, num_attention_heads=2, num_hidden_layers=1, intermediate_size=5, conv_dim=[4],
+    conv_kernel=[3], conv_stride=[2], num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name, config, missing, hint",
+    [
+        ("ViTModel", IMAGE, "pixel_values", "ImageProcessor"),
+        ("SwinModel", SWIN, "pixel_values", "ImageProcessor"),
+        ("TimesformerModel", VIDEO, "pixel_values", "frame, channel, height, width"),
+        ("VideoMAEModel", VIDEO, "pixel_values", "frame, channel, height, width"),
+        ("VideoMAEForPreTraining", {**VIDEO, **DECODER}, "bool_masked_pos", "tube_masking"),
+        ("Wav2Vec2ConformerModel", WAVE, "input_values", "waveforms"),
+    ],
+)
+def test_a_call_without_the_input(name, config, missing, hint):
+    model = getattr(mt.models.pretrained, name)(config)
+    with pytest.raises(ArgumentError, match=f"{name}: {missing} is missing") as info:
+        model(None)
+    assert hint in info.value.hint
