@@ -117,7 +117,7 @@ def test_mul_saves_only_what_backward_needs(make):
 
     a, b = make(2, 3), make(2, 3, requires_grad=False)
     doubled = a + a
-    watch = weakref.ref(doubled)
+    watch = weakref.ref(doubled.array)
     y = doubled * b
     del doubled
     assert watch() is None  # the derivative by `doubled` is b

@@ -1,5 +1,7 @@
 """Batch, instance and group normalization."""
 
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -237,6 +239,21 @@ def test_only_the_gradients_that_are_wanted(make):
     batch(x, weight, bias).backward(cotangent)
     batch(again, weight.detach(), bias.detach()).backward(cotangent)
     np.testing.assert_allclose(again.grad.numpy(), x.grad.numpy(), rtol=1e-12)
+
+
+def test_constant_statistics_save_the_input_only_for_the_weight(make, device):
+    shape, ones = (5, 3, 2), mt.ones(3, dtype="float64", device=device)
+    for trained in (False, True):
+        weight = make(3, requires_grad=trained)
+        x = make(*shape)
+        doubled = x + x
+        watch = weakref.ref(doubled.array)
+        y = mt.batch_norm(doubled, ones, 4 * ones, weight, eps=0.0)
+        del doubled
+        assert (watch() is None) is not trained  # the derivative by `doubled` is weight / 2
+        y.sum().backward()
+        expected = np.broadcast_to(weight.detach().numpy()[:, None], shape)
+        np.testing.assert_allclose(x.grad.numpy(), expected)
 
 
 def test_far_from_zero_in_single_precision(device, rng):
