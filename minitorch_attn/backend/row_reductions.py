@@ -15,7 +15,7 @@ from numpy import ndarray
 from minitorch_attn.backend.devices import array_module, device_of
 from minitorch_attn.backend.gemm import matmul
 
-__all__ = ["column_sum", "row_blocks", "row_dot", "row_max", "row_sum", "window_dots"]
+__all__ = ["add_block", "column_sum", "row_blocks", "row_dot", "row_max", "row_sum", "window_dots"]
 
 _FEW = 32
 
@@ -125,6 +125,21 @@ def row_blocks(rows, size):
     if device_of(rows).type == "cuda":
         size = max(n, 1)
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def add_block(total, part):
+    """Add the result of a block to the sum of earlier blocks, in place; None counts as 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> add_block(None, np.ones(2)), add_block(np.ones(2), np.ones(2))
+    (array([1., 1.]), array([2., 2.]))
+    """
+    if total is None:
+        return part
+    total += part
+    return total
 
 
 def window_dots(a, windows, out):

@@ -19,7 +19,7 @@ import math
 from ..autograd.autocast import autocasts
 from ..autograd.function import Function
 from ..backend import array_module, matmul
-from ..backend.row_reductions import row_blocks
+from ..backend.row_reductions import add_block, row_blocks
 from ..computes import computes
 from ..named_errors import names_arguments
 from .plumbing.conv_arguments import conv_geometry, transposed_geometry
@@ -160,12 +160,13 @@ class ConvKernel(Function):
             how = {"stride": stride, "padding": padding, "dilation": dilation}
             return depthwise_kernel(g, x, kernel=kernel, **how)
         view = windows(enlarge(x, padding), kernel, stride, dilation)
-        weight = array_module(x).zeros((g.shape[1], x.shape[1] // groups, *kernel), dtype=x.dtype)
+        total = None
         for images in _blocks(view):
             columns = _columns(view[images], stride, groups).swapaxes(1, 2)
             part = matmul(_items(g[images], groups), columns)  # (.., item) @ (.., in * kernel)
-            weight += part.reshape(weight.shape)
-        return weight
+            total = add_block(total, part)
+        shape = g.shape[1], x.shape[1] // groups, *kernel
+        return array_module(x).zeros(shape, x.dtype) if total is None else total.reshape(shape)
 
     @staticmethod
     def backward(ctx, grad_weight):

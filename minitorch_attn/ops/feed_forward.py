@@ -4,7 +4,7 @@ from math import prod
 
 from ..autograd.function import Function
 from ..backend import array_module, matmul
-from ..backend.row_reductions import column_sum, row_blocks
+from ..backend.row_reductions import add_block, column_sum, row_blocks
 from ..computes import computes
 from ..errors import ArgumentError
 from ..named_errors import names_arguments
@@ -126,16 +126,16 @@ class _Grads:
         """Add the gradients from a block of rows to the sums; return dL/dx of these rows."""
         need_x, need_weight1, need_bias1, need_weight2, need_bias2 = self.needs_grad
         if need_bias2:
-            self.bias2 = _added(self.bias2, column_sum(g))
+            self.bias2 = add_block(self.bias2, column_sum(g))
         if need_weight2:  # (out, row) @ (row, hidden)
-            self.weight2 = _added(self.weight2, matmul(g.swapaxes(0, 1), h))
+            self.weight2 = add_block(self.weight2, matmul(g.swapaxes(0, 1), h))
         if not (need_x or need_weight1 or need_bias1):
             return None
         grad_u = through(matmul(g, weight2), slope)  # (row, out) @ (out, hidden)
         if need_bias1:
-            self.bias1 = _added(self.bias1, column_sum(grad_u))
+            self.bias1 = add_block(self.bias1, column_sum(grad_u))
         if need_weight1:  # (hidden, row) @ (row, in)
-            self.weight1 = _added(self.weight1, matmul(grad_u.swapaxes(0, 1), x))
+            self.weight1 = add_block(self.weight1, matmul(grad_u.swapaxes(0, 1), x))
         return matmul(grad_u, weight1) if need_x else None  # (row, hidden) @ (hidden, in)
 
     def all(self, grad_x):
@@ -157,14 +157,6 @@ def through(grad, slope):
         return keep_where(slope, grad)
     grad *= slope
     return grad
-
-
-def _added(total, part):
-    """Add `part` to `total` in place; a `total` of None counts as 0."""
-    if total is None:
-        return part
-    total += part
-    return total
 
 
 @names_arguments
