@@ -39,7 +39,7 @@ def strides(tensor):
 
 print(x.numpy())
 print("strides", strides(x))
-print("element (2, 1) lies at 2 * 4 + 1 * 1 = 9:", memory[2 * 4 + 1 * 1])
+print("element (2, 1) is at 2 * 4 + 1 * 1 = 9:", memory[2 * 4 + 1 * 1])
 assert strides(x) == (4, 1)
 assert all(memory[i * 4 + j] == x[i, j].item() for i in range(3) for j in range(4))
 
@@ -136,7 +136,7 @@ for axes, (title, view) in zip(grid, panels.items(), strict=True):
     axes.set_title(title.replace("  ", "\n"), fontsize=10)
 show(
     figure,
-    "the numbers are memory cells: each view reads them in its own order, without a copy",
+    "each number is a position in memory; each view reads them in its own order, without a copy",
 )
 
 # %% [markdown]
@@ -155,13 +155,13 @@ x[2, 0] = 8.0
 # ## Broadcasting: repeat an axis with stride 0
 #
 # Write one shape below the other, **aligned on the right**. On each axis the two sizes must be
-# equal, or one of them must be 1 or missing. A tensor whose size is 1 or missing is repeated along
-# this axis, with stride 0.
+# equal, or one of them must be 1 or missing. Where the size of a tensor is 1 or missing, the tensor
+# is repeated along this axis, with stride 0.
 
 
 # %%
 def broadcast(a, b):
-    """Return the shape of a + b, or None if the shapes do not match."""
+    """Return the shape to which the shapes a and b broadcast, or None if they do not match."""
     width = max(len(a), len(b))
     a, b = (1,) * (width - len(a)) + a, (1,) * (width - len(b)) + b
     if any(m != n and 1 not in (m, n) for m, n in zip(a, b, strict=True)):
@@ -396,10 +396,10 @@ where(
 #
 # ## Three questions
 #
-# 1. `x.T` and `x.reshape(2, 6)` hold the same twelve numbers. Which of the two, read row by row,
+# 1. `x.T` and `x.reshape(2, 6)` contain the same twelve numbers. Which of the two, read row by row,
 #    visits the memory cells in order? How do its strides show this?
 # 2. `b` of shape `(3, 1)` is added to `x` of shape `(3, 4)`. How many numbers are summed for each
-#    entry of its gradient, and along which axis?
+#    entry of the gradient of `b`, and along which axis?
 # 3. The fit with the target of shape `(20,)` finds the correct bias, 1, but a wrong slope. Why is
 #    the bias correct?
 

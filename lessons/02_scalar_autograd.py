@@ -77,9 +77,9 @@ def as_value(x):
 
 
 # %% [markdown]
-# The class computes a quotient as a product with a power, whereas the library has a single
-# operation for division. The next function returns the result and the slopes that the library
-# computes.
+# `Value` computes a quotient as a product with a power, whereas the library has a single operation
+# for division. The next function returns the result of a function and its slopes, computed by the
+# library.
 
 
 # %%
@@ -259,7 +259,7 @@ def train_step(network, examples, rate):
 
 # %%
 def code_lines(thing):
-    """Count the nonempty lines of a function, or of a class (`class` line and methods)."""
+    """Count the nonempty lines of a function, or of a class (its `class` line and its methods)."""
     is_class = inspect.isclass(thing)
     functions = set(filter(inspect.isfunction, vars(thing).values())) if is_class else {thing}
     lines = [line for function in functions for line in inspect.getsourcelines(function)[0]]
@@ -287,7 +287,7 @@ for x, y in examples:
 # weights.
 
 # %%
-train_step(network, examples, rate=0.0)  # computes the gradients, changes no weight
+train_step(network, examples, rate=0.0)  # the rate 0 changes no weight
 mine = [p.grad for p in network.parameters()]
 
 hidden = mt.tensor(np.array([[p.data for p in row] for row in network.hidden]), requires_grad=True)
@@ -297,7 +297,7 @@ y = mt.tensor(np.array([y for _, y in examples]))
 states = mt.tanh(x @ hidden.T)  # (example 4, input 3) @ (input 3, hidden 4)
 ((states @ out[:-1] + out[-1] - y) ** 2).mean().backward()
 library = np.concatenate([hidden.grad.numpy().ravel(), out.grad.numpy()])
-print(f"largest difference of {len(mine)} gradients: {np.abs(mine - library).max():.1e}")
+print(f"largest difference in {len(mine)} gradients: {np.abs(mine - library).max():.1e}")
 assert np.allclose(mine, library, rtol=1e-9, atol=1e-12)
 
 # %% [markdown]
@@ -305,7 +305,8 @@ assert np.allclose(mine, library, rtol=1e-9, atol=1e-12)
 #
 # A backward pass starts at one result and gives its slope with respect to **every** input. You can
 # also start at one input and compute the slope of every value with respect to it. This is called
-# **forward mode**. The next function runs a full backward pass to compute one such slope.
+# **forward mode**. For comparison, the next function computes one such slope with a full backward
+# pass.
 
 
 # %%
@@ -475,9 +476,9 @@ print(f"dL/dA = dL/dC @ B.T needs only B: {256**2:,} numbers")
 # %% [markdown]
 # ## What goes wrong with two simplifications of the backward pass
 #
-# Two parts of the code look as if they could be simpler. The first is the `+=` in `backward`. With
-# `=`, the contribution of the last path overwrites the others. This affects only numbers that are
-# used more than once.
+# Two parts of the backward pass look as if they could be simpler. The first is the `+=` in
+# `backward`. With `=`, the contribution of the last path overwrites the others. This affects only
+# numbers that are used more than once.
 
 
 # %%
@@ -520,7 +521,7 @@ def in_order_recursive(value, order, seen):
 chain = Value(1.0)
 for _ in range(pick(20_000, 5_000)):
     chain = chain + 0.001
-print(f"a chain of {len(in_order(chain)):,} values sorted, with an explicit stack")
+print(f"with an explicit stack: sorted a chain of {len(in_order(chain)):,} values")
 print(f"Python's limit: {sys.getrecursionlimit():,} nested calls")
 with fails(RecursionError):
     in_order_recursive(chain, [], set())

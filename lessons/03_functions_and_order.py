@@ -154,7 +154,7 @@ check(
         lambda table: table[ids], grad_y, np.zeros((rows, grad_y.shape[-1]))
     )[0],
     properties={
-        "the sum over all rows does not change": lambda grad, grad_y, *_: np.allclose(
+        "the sum over all rows is that of grad_y": lambda grad, grad_y, *_: np.allclose(
             grad.sum(axis=0), grad_y.sum(axis=0)
         ),
         "rows that are not read get 0": lambda grad, grad_y, ids, rows: (
@@ -264,7 +264,7 @@ breadth_first = nodes_from(loss.grad_fn)
 figure = new_figure(7, 5)
 upper, lower = figure.subplots(2, 1)
 draw_graph(upper, youngest_first, "newest first: h is processed after s, z and a")
-draw_graph(lower, breadth_first, "breadth first: h is processed when only s has sent its share")
+draw_graph(lower, breadth_first, "breadth first: h is processed when only s has contributed")
 show(
     figure,
     "compare the position of h: above, s, z and a come before h; below, only s comes before it",
@@ -294,7 +294,8 @@ print("correct      ", grads[node_x].round(4))
 print("w            ", w.detach().numpy().round(4))
 assert np.allclose(wrong[node_x], w.detach().numpy())  # only dL/ds * ds/dh * dh/dx = 1 * 1 * w
 assert not np.allclose(wrong[node_x], grads[node_x], atol=0.01)
-assert np.allclose(wrong[h.grad_fn], grads[h.grad_fn])  # complete in the end, but too late
+# The gradient at h is complete in the end, but too late for x.
+assert np.allclose(wrong[h.grad_fn], grads[h.grad_fn])
 
 # %% [markdown]
 # **A wrong order gives a wrong gradient, without an error.** The printed gradient is exactly $w$:
@@ -310,7 +311,7 @@ assert np.allclose(wrong[h.grad_fn], grads[h.grad_fn])  # complete in the end, b
 
 # %%
 def backward_by_paths(node, grad, grads):
-    """Compute the gradients path by path into `grads`. Return the number of backward calls."""
+    """Add up the gradients in `grads`, path by path. Return the number of backward calls."""
     grads[node] = grads.get(node, 0.0) + grad
     if not node.edges:
         return 0
@@ -403,7 +404,7 @@ check(
     count_paths,
     cases=[[[], [], [0, 1, 0], [2, 2]], residual_graph(1), residual_graph(7), [[]]],
     expected=visits_by_walking,
-    properties={"the end has one path": lambda paths, inputs: paths[-1] == 1},
+    properties={"the last node has one path": lambda paths, inputs: paths[-1] == 1},
 )
 
 # %% [markdown]
@@ -531,7 +532,7 @@ where(
 # 2. How many backward calls do 20 residual blocks need in topological order, and how many if each
 #    path is followed separately?
 # 3. `ForgetfulTanh` passes the check when it is called once. Only the check with two calls covers a
-#    situation that is common in real networks. Which one?
+#    situation that is common in real networks. What is this situation?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

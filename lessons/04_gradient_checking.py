@@ -242,8 +242,8 @@ check(
 )
 
 # %% [markdown]
-# If one entry of a gradient is wrong, this check almost always detects it, but it does not show
-# which entry it is. For small layers the entry-by-entry check is better.
+# If one entry of a gradient is wrong, the check along a random direction almost always detects it,
+# but it does not show which entry is wrong. For small layers the entry-by-entry check is better.
 #
 # Now we check the library's attention with inputs of shape (batch 2, token 5, dim 4) and a range of
 # step sizes. You do not need to know attention yet (lessons 7 and 8): for the checker it is just a
@@ -268,7 +268,7 @@ for h, double, single in zip(block_steps, block_64, block_32, strict=True):
 best_64, best_32 = block_steps[np.argmin(block_64)], block_steps[np.argmin(block_32)]
 print(f"best step {best_64:.0e} in float64, {best_32:.0e} in float32")
 assert 1e-6 <= best_64 <= 1e-4 and min(block_64) < 1e-8
-assert 1e-3 <= best_32 <= 1e-1 and min(block_32) > 1e-6  # although the code is correct
+assert 1e-3 <= best_32 <= 1e-1 and min(block_32) > 1e-6  # even with correct code
 
 # %% tags=["plot"]
 figure = new_figure(8, 3.6)
@@ -405,7 +405,7 @@ show(
 )
 
 # %% [markdown]
-# ## What goes wrong with a careless setup: four hidden mistakes
+# ## What goes wrong with a careless setup of the gradient check
 #
 # Each column of the table is a setup. **A batch of 1** hides the missing sum over the batch,
 # because there is nothing to sum. **A plain sum** as the loss gives every output the gradient 1,

@@ -2,7 +2,7 @@
 # # Softmax, log-softmax, cross-entropy by hand
 #
 # How do scores become probabilities without overflow, how does a probability become a loss without
-# a logarithm of 0, and why is the gradient of both together simply $p - \mathrm{onehot}$?
+# a logarithm of 0, and why is the gradient of the loss simply $p - \mathrm{onehot}$?
 #
 # *Prerequisites:* broadcasting and gradients (lessons 1 and 2). The exercise at the end also needs
 # lessons 3 and 4.
@@ -96,7 +96,7 @@ check(
     ],
     expected=lambda scores: mt.logsumexp(scores, -1),
     properties={
-        "it is at least the largest score": lambda y, x: (y >= x.max(-1).values).all(),
+        "the result is at least the largest score": lambda y, x: (y >= x.max(-1).values).all(),
         "adding 3 to all scores adds 3 to the result": lambda y, x: np.allclose(
             log_sum_exp(x + 3), y + 3
         ),
@@ -145,7 +145,7 @@ print("jacobian", jacobian.round(4), sep="\n")
 print("J g      ", by_matrix.round(4))
 print("library  ", x.grad.numpy()[0].round(4))
 assert np.allclose(by_matrix, jacobian @ g) and np.allclose(by_matrix, x.grad.numpy()[0])
-assert np.allclose(jacobian.sum(axis=0), 0)  # adding one number to all scores changes nothing
+assert np.allclose(jacobian.sum(axis=0), 0)  # adding one number to all scores does not change p
 print(f"a row of 1024 weights: J has {1024**2:,} entries, p has {1024:,}")
 
 # %% [markdown] tags=["your-turn"]
@@ -395,7 +395,7 @@ show(
 
 # %% [markdown]
 # **The wrong axis.** For scores of shape (batch, class) the softmax must run over the classes. A
-# softmax over the batch also gives numbers between 0 and 1. Check the row sums.
+# softmax over the batch also gives numbers between 0 and 1, but the rows no longer sum to 1.
 
 # %%
 scores = mt.randn(3, 5)
@@ -458,5 +458,6 @@ where(
 #    loss is inf where it should be 120.
 # 2. Look for a softmax before `cross_entropy`. If `cross_entropy` is given the probabilities of 10
 #    classes, the loss cannot fall below the printed limit of 1.46.
-# 3. Adding the same number to all scores does not change the probabilities (first printed lines),
-#    so the slope in the direction (1, 1, ..., 1) is 0. This slope is the sum of the entries.
+# 3. Adding the same number to all scores does not change the probabilities (first printed lines).
+#    So the loss and each probability have the slope 0 in the direction (1, 1, ..., 1). This slope
+#    is the sum of the entries.

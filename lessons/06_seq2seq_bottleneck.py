@@ -100,10 +100,10 @@ assert np.allclose(h.numpy(), layer(x)[0][:, -1].numpy(), atol=1e-6)
 
 # %% [markdown]
 # The class below has one switch, `own_context`. If it is true, step $t$ does not receive the common
-# $c$. It receives the encoder's state at the digit that it has to write, $c_t = h_{n+1-t}$ for a
-# source of $n$ digits. This is cheating, because we tell the model which digit each step needs. But
-# it shows how much a separate context for each step would help. Lesson 7 finds this context without
-# cheating.
+# context $c$. It receives the encoder's state at the digit that it has to write, $c_t = h_{n+1-t}$
+# for a source of $n$ digits. This is cheating, because we tell the model which digit each step
+# needs. But it shows how much a separate context for each step would help. Lesson 7 finds this
+# context without cheating.
 
 
 # %%
@@ -119,7 +119,7 @@ class Seq2Seq(nn.Module):
 
     def forward(self, source, given):
         states, last = self.encoder(self.embed(source))  # (batch, token, hidden)
-        c = last[0]  # (batch, hidden): all that the decoder gets from the source
+        c = last[0]  # (batch, hidden): the common context
         if self.own_context:
             context = states.flip(1)  # step t: the state at digit n + 1 - t
         else:
@@ -171,16 +171,16 @@ axes.legend(frameon=False, loc="center left")
 show(figure, "with one vector, accuracy falls with length; a wider vector only delays this")
 
 # %% [markdown]
-# The assertions below check the claim. With one vector, accuracy falls as the sequence gets longer.
-# A wider vector delays the fall. With a separate context for each step, accuracy stays high, even
-# at the small width.
+# The assertions below check what the table shows. With one vector, accuracy falls as the sequence
+# gets longer. A wider vector delays the fall. With a separate context for each step, accuracy stays
+# high, even at the small width.
 
 # %%
 narrow, wide, own = (np.array(row) for row in accuracy.values())
 assert narrow[0] > 0.95 and narrow[-1] < 0.7
 assert narrow[-1] + 0.1 < wide[-1] < 0.95
 assert own.min() > 0.97
-assert (np.diff(narrow) < 0.02).all()  # accuracy only decreases
+assert (np.diff(narrow) < 0.02).all()  # accuracy does not rise with the length
 
 # %% [markdown]
 # ## What goes wrong when one vector holds the whole source
@@ -209,8 +209,8 @@ assert whole[0] < 0.05 and whole[2] > 0.8
 # probability $p$, independently, then all twelve are correct with probability $p^{12}$. That is 1 %
 # for $p = 0.7$ and still only 28 % for $p = 0.9$.
 #
-# What is lost? Replace one digit of the source with another one and see how far $c$ moves. If $c$
-# does not move, no decoder can know which digit it was.
+# What is lost? Replace one digit of the source with another one and see how far the context $c$
+# moves. If $c$ does not move, no decoder can know which digit it was.
 
 
 # %%
@@ -323,7 +323,7 @@ for gate in (0.5, 0.8, 0.95):
 
 # %%
 needed, available = 12 * np.log2(10), 16 * 32
-print(f"12 digits are {needed:.0f} bits; 16 float32 are {available} bits")
+print(f"12 digits are {needed:.0f} bits; 16 float32 numbers have {available} bits")
 assert available > 10 * needed
 
 # %% [markdown]

@@ -107,7 +107,7 @@ check(
 # Let $g = \partial L/\partial c$ be the gradient of the context: a step against $g$ lowers the
 # loss. Which scores must rise to move the context in this direction? $c = \sum_i a_i h_i$ gives
 # $\partial L/\partial a_i = g \cdot h_i$. The rest is the backward pass of the softmax (lesson 5).
-# The next function lets the library compute it.
+# The next function lets the library compute the gradient of the scores.
 
 
 # %%
@@ -166,10 +166,11 @@ check(
 )
 
 # %% [markdown]
-# The mean is $g \cdot c$, so the gradient of a score is $a_i\, g \cdot (h_i - c)$. In words:
-# gradient descent raises the score of state $i$ if moving the context toward $h_i$ lowers the loss,
-# that is, if $h_i - c$ points against $g$. This is how a choice is learned. The factor $a_i$ means
-# that the score of a state with a small weight changes slowly.
+# The weighted mean of all products $g \cdot h_i$ is $g \cdot c$, so the gradient of a score is
+# $a_i\, g \cdot (h_i - c)$. In words: gradient descent raises the score of state $i$ if moving the
+# context toward $h_i$ lowers the loss, that is, if $h_i - c$ points against $g$. This is how a
+# choice is learned. The factor $a_i$ means that the score of a state with a small weight changes
+# slowly.
 #
 # ## The model
 #
@@ -265,7 +266,7 @@ for length in (2, 4, 6, 8, 10, 16):
 # the model often looks at the wrong place.
 
 # %%
-maps = []  # of each source: weights (target, source), digits read, digits written
+maps = []  # for each source: weights (target, source), digits read, digits written
 for length, seed in ((6, 6), (10, 7)):
     source, given, target = digit_batch(np.random.default_rng(seed), length, 1)
     with mt.no_grad():
@@ -277,7 +278,7 @@ for length, seed in ((6, 6), (10, 7)):
 # %% tags=["plot"]
 show(
     mt.viz.cross_attention_figure(maps, "Where the model looked for each digit it wrote"),
-    "each written digit (row) looks at this digit in the source, from the last one to the first",
+    "each row looks at the source digit that it writes, from the last source digit to the first",
 )
 
 # %% [markdown]
@@ -310,14 +311,15 @@ assert len(set(scores[0].argmax(-1).tolist())) == 1  # one digit, ten times
 assert right_linear < 0.4 < test(model, LONGEST)[0]
 
 # %% [markdown]
-# It writes one digit ten times. The first term of the score is the same for all $i$, and a softmax
-# does not change when the same number is added to all scores. So the weights do not depend on the
-# decoder, and **every step looks at the same places**. The digit is computed from $c_t$, so every
-# step writes the same digit. The best choice is then the most frequent digit of the source.
+# The model without tanh writes one digit ten times. Its score contains the decoder state only in
+# the term $v^\top W s_{t-1}$. This term is the same for all $i$, and a softmax does not change when
+# the same number is added to all scores. So the weights do not depend on the decoder, and **every
+# step looks at the same places**. The digit is computed from $c_t$, so every step writes the same
+# digit. The best choice is then the most frequent digit of the source.
 #
 # **Reading too much into the attention weights.** Now let the output see both $s_t$ and $c_t$, as
-# in the paper. The model is just as good, but its attention weights differ: most of the weight is
-# **beside** the anti-diagonal, much of it on the digit that was just written.
+# Bahdanau et al. do. The model is just as good, but its attention weights differ: most of the
+# weight is **beside** the anti-diagonal, much of it on the digit that was just written.
 
 # %%
 ahead = train(pick(450, 300), out_sees_state=True)
@@ -419,8 +421,8 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, mt.models.seq2seq.Recur
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. Without tanh, this term adds the same number to the scores of all places, which does not change
-#    the softmax. The printed weights of the first and the last step agree.
+# 1. Without tanh, the term $v^\top W s_{t-1}$ adds the same number to the scores of all places,
+#    which does not change the softmax. The printed weights of the first and the last step agree.
 # 2. No. The model whose output sees $s_t$ has such a plot, but writes nearly all digits correctly.
 #    Patching shows that the correct place determines the digit, although it has less than half of
 #    the weight. The plot alone does not show a mistake.

@@ -119,7 +119,7 @@ assert np.allclose(library.numpy(), context)
 
 # %% tags=["plot"]
 def draw_grid(axes, grid, top, words, form):
-    """Draw a grid of numbers, darker toward top; rows are queries, columns are keys."""
+    """Draw a grid of numbers, dark at the value `top`; rows are queries, columns are keys."""
     axes.imshow(grid, cmap="Blues", vmin=0, vmax=top)
     for (i, j), number in np.ndenumerate(grid):
         ink = "white" if number > 0.6 * top else "black"
@@ -236,10 +236,10 @@ check(
 )
 
 # %% [markdown]
-# Surprisingly, this gives the same weights as the mask before the softmax: a softmax divides
-# exponentials by their sum, and the second division replaces the first. In practice, the mask still
-# comes first: if nearly all the weight of a row is on the future, removing it after the softmax
-# leaves little more than rounding errors.
+# Surprisingly, `hide_future` gives the same weights as the mask before the softmax: a softmax
+# divides exponentials by their sum, and the second division replaces the first. In practice, the
+# mask still comes first: if nearly all the weight of a row is on the future, removing it after the
+# softmax leaves little more than rounding errors.
 #
 # Now suppose that you are given attention as a **black box**. You can call it, but you cannot look
 # inside.
@@ -351,13 +351,14 @@ assert np.diag(deck_softmax).min() > 0.93  # the deck's largest weight is 0.7
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: find the divisor
 #
-# The weights in the deck are much more even. Did the author divide by a different number? You can
-# compute the divisor from the scores and the weights, without knowing $d_k$.
+# The weights in the deck are much more even than the ones we get for $d_k = 64$. Did the author
+# divide by a different number? You can compute the divisor from the scores and the weights, without
+# knowing $d_k$.
 #
 # Write `divisor(scores, weights)` for NumPy arrays of shape (row, key). Each row of `weights` is
-# $\mathrm{softmax}(s / c)$, where $s$ is the same row of `scores` and $c > 0$ is the divisor of
-# this row. Return the divisors, an array of shape (row,). In each row, at least two scores are
-# different.
+# $\mathrm{softmax}(s / c)$, where $s$ is the corresponding row of `scores` and $c > 0$ is the
+# divisor of this row. Return the divisors, an array of shape (row,). In each row, at least two
+# scores are different.
 #
 # *Hint:* Take two keys of a row. What is the quotient of their weights, and what is its logarithm?
 # The largest score has the largest weight, and the smallest score the smallest.
@@ -468,8 +469,8 @@ assert verdicts.count("truncated") == 2
 
 # %% [markdown]
 # So these numbers follow from the formula, but the formula was applied to the wrong input. Two of
-# them, 0.37 and 0.31, are truncated, while the others are rounded (rounded, these two are 0.38 and
-# 0.32), so the second row sums to 0.99.
+# them, 0.37 and 0.31, are truncated, while the others are rounded. (Rounded, these two would be
+# 0.38 and 0.32.) So the second row sums to 0.99.
 #
 # ## What goes wrong when the softmax is applied twice
 #

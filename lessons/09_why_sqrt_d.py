@@ -50,10 +50,10 @@ for d in widths:
 # The larger the scores, the closer the softmax is to a one-hot vector with its 1 at the largest
 # score. We use three measures of a row of weights $p$ over 32 keys. The first is the largest
 # weight. The second is the **effective number of keys**, $e^H$, where $H = -\sum p \log p$ is the
-# entropy. It is 32 if all weights are equal, and 1 if one key has all the weight. The third is the
-# norm $\lVert J \rVert$ of the softmax's Jacobian $J = \mathrm{diag}(p) - pp^\top$ (lesson 5), the
-# square root of the sum of its squared entries. The norm shows how much the weights can still
-# change.
+# entropy. This number is 32 if all weights are equal, and 1 if one key has all the weight. The
+# third is the norm $\lVert J \rVert$ of the softmax's Jacobian $J = \mathrm{diag}(p) - pp^\top$
+# (lesson 5), the square root of the sum of its squared entries. The norm shows how much the weights
+# can still change.
 
 # %%
 case_rng = np.random.default_rng(1)
@@ -99,7 +99,7 @@ check(
     ],
     expected=lambda weights: [np.prod([p**-p for p in row]) for row in weights],
     properties={
-        "it lies between 1 and the number of keys": lambda count, weights: (
+        "the result is between 1 and the number of keys": lambda count, weights: (
             (count >= 1 - 1e-9).all() and (count <= weights.shape[-1] + 1e-9).all()
         ),
     },
@@ -191,10 +191,10 @@ show(
 
 # %% [markdown]
 # Read the curves from left to right. **Without a divisor**, one key takes all the weight as $d$
-# grows, and it is a random key, because nothing has been learned yet. The slopes vanish. **Divided
-# by $d$**, all keys get the same weight and the query has no influence. **Divided by the square
-# root**, the softmax behaves the same for $d = 4$ and $d = 1024$. It is neither one-hot nor
-# uniform.
+# grows, and it is a random key, because nothing has been learned yet. The slopes of the softmax
+# vanish. **Divided by $d$**, all keys get the same weight and the query has no influence. **Divided
+# by the square root**, the softmax behaves the same for $d = 4$ and $d = 1024$. It is neither
+# one-hot nor uniform.
 #
 # ## The gradient of a query is multiplied by the slopes of the softmax
 #
@@ -291,7 +291,7 @@ assert spreads["1"] > 1e6 and spreads["sqrt(d)"] < 10
 
 # %%
 def found(d, divisor, rate, optimizer=mt.optim.SGD, steps=200, queries=64):
-    """Return True for each query whose target has the largest weight after training."""
+    """Return a bool array (query,): True where the target has the largest weight in the end."""
     draw = np.random.default_rng(1)
     keys = mt.tensor(draw.normal(size=(KEYS, d)), dtype=mt.float32)
     query = mt.tensor(draw.normal(size=(queries, d)), dtype=mt.float32, requires_grad=True)

@@ -371,7 +371,7 @@ for row in ([0.2, 0.8, 3.0], [0.2, 0.8, 1000.0]):
     with np.errstate(invalid="ignore"):
         repaired = afterwards / afterwards.sum()
     before = softmax(np.where(keep == 1, row, -INF))
-    print(f"scores {row!s:18} masked before {before}   after, divided again {repaired}")
+    print(f"scores {row!s:18} masked before {before}   after, rescaled {repaired}")
     assert np.allclose(repaired, before) == (row[2] < 1000)
 
 # %% [markdown]
@@ -518,8 +518,9 @@ where(
 #    writes nonsense. What happens?
 # 2. Is it correct to mask the weights after the softmax and then to divide each row by its sum?
 #    (Compare with what the softmax does with $-\infty$.)
-# 3. Of the three ways to treat a row without any key left, one stops the training at once, and one
-#    is never noticed. Which two are these, and which printed numbers show it?
+# 3. The lesson compares three ways to treat a row without any key left. One of them stops the
+#    training at once, and one is never noticed. Which two are these, and which printed numbers show
+#    it?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
@@ -531,5 +532,5 @@ where(
 #    scores divided by their sum, as with $-\infty$. The first printed row confirms this. In
 #    floating point the second row is 0 / 0, because the masked score of 1000 took all the weight
 #    before it was removed.
-# 3. Adding $-\infty$ gives NaN weights and a NaN gradient, so the loss is NaN in the next step.
-#    Setting the scores to $-10^9$ gives 0.333 three times, without any warning.
+# 3. Adding $-\infty$ gives NaN weights and a NaN gradient, so the loss is NaN in the next step at
+#    the latest. Setting the scores to $-10^9$ gives 0.333 three times, without any warning.

@@ -119,9 +119,10 @@ check(
 # %% [markdown]
 # ## What heads cost
 #
-# The four matrices have the same size for every $h$: $4(d^2 + d)$ numbers. The scores take
-# $2T^2 d/h$ operations for each of the $h$ heads, so $2T^2d$ in total. Only the number of attention
-# weights grows with $h$: it is $hT^2$.
+# The matrices for query, key, value and output have the same size for every $h$: with their biases,
+# they have $4(d^2 + d)$ numbers. For $T$ tokens, the scores take $2T^2 d/h$ operations for each of
+# the $h$ heads, so $2T^2d$ in total. Only the number of attention weights grows with $h$: it is
+# $hT^2$.
 
 # %%
 d, tokens = 64, 128
@@ -349,7 +350,7 @@ looks_at = {max(range(5), key=lambda back: weight_back(weights, back)) for weigh
 print("the two heads look", sorted(looks_at), "places back")
 assert looks_at == set(BACK)  # they attend differently, each to one of the two
 assert min(weight_back(maps[1][0], back) for back in BACK) > 0.2  # one head: both at once
-known, other = (BACK[i] for i in np.argsort(-right[1]))  # the correct answer, the other one
+known, other = (BACK[i] for i in np.argsort(-right[1]))  # the place it gets right, the other one
 assert weight_back(maps[1][0], known) > weight_back(maps[1][0], other)
 
 # %% [markdown]
@@ -407,7 +408,7 @@ assert (wrong_merge(wrong_split(x, 2)) == x).all()  # the round trip does not de
 
 # %%
 def depends(split, merge, tokens=8, heads=2, width=8):
-    """Return bool (output token, input token): True where the output depends on the input."""
+    """Return a bool array (output, input): True where the output token depends on the input."""
     mt.manual_seed(0)
     x = mt.randn(1, tokens, width, requires_grad=True)
     pieces = split(x, heads)  # the same pieces serve as query, key and value

@@ -92,7 +92,8 @@ check(
 
 # %% [markdown]
 # Each pair of features is like the hand of a clock; the fast hands come first. To move $k$ places
-# further, turn every hand by $k f_i$. The matrix that does this is the same for all positions $p$.
+# further, turn hand $i$ by the angle $k f_i$, for every $i$. The matrix that does this is the same
+# for all positions $p$.
 
 # %%
 d, places, k = 16, 60, 5
@@ -278,7 +279,7 @@ check(
     cases=[(mt.randn(5, 6), 0), (mt.randn(3, 2), 7), (mt.randn(1, 10), 2)],
     expected=lambda x, start: mt.nn.RotaryEmbedding(x.shape[1], interleaved=True)(x, offset=start),
     properties={
-        "lengths do not change": lambda y, x, start: np.allclose(
+        "each token keeps its length": lambda y, x, start: np.allclose(
             y.norm(dim=-1).numpy(), x.norm(dim=-1).numpy()
         ),
         "moving all tokens by 3 places keeps all dot products": lambda y, x, start: np.allclose(
@@ -317,8 +318,9 @@ print(f"length of the query at place 0 and 59: {lengths[0].item():.6f} {lengths[
 assert (lengths - lengths[0]).abs().max() < 1e-9  # rotation does not change lengths
 
 # %% [markdown]
-# Which features form a pair is a convention. The paper pairs neighbors; the published Llama weights
-# pair $i$ with $i + d/2$. Either works, but only if query and key use the same convention:
+# Which features form a pair is a convention. The RoFormer paper (arXiv:2104.09864v5, section 3.2.2)
+# pairs neighbors; the published Llama weights pair $i$ with $i + d/2$. Either works, but only if
+# query and key use the same convention:
 
 # %%
 mixed = rotate(query) @ rotate(key, interleaved=False).T

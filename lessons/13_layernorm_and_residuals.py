@@ -169,14 +169,14 @@ def eps_inside(x, eps=1e-6):
 token = mt.randn(1, 512, dtype="float64")
 ratio = (eps_outside(token) / eps_inside(token))[0, 0].item()
 print(f"ordinary token, d = 512: outside / inside = {ratio:.4f}")
-print(f"d = 4 instead: sqrt(3/4)               = {math.sqrt(3 / 4):.4f}")
-assert abs(ratio - math.sqrt(511 / 512)) < 1e-5  # the rest comes from d - 1 instead of d
+print(f"the same ratio for d = 4: sqrt(3/4)    = {math.sqrt(3 / 4):.4f}")
+assert abs(ratio - math.sqrt(511 / 512)) < 1e-5  # only d - 1 instead of d makes a difference
 
 # %% [markdown]
 # The place of eps matters for tokens whose features are nearly constant, such as the embedding of
-# padding. The derivative of the square root at 0 is infinite. The next cell prints the largest
-# entry of the gradient of $y \cdot g$, with a random vector $g$, for a token with standard
-# deviation $s$:
+# padding. The derivative of the square root at 0 is infinite, and only an eps inside the root keeps
+# its argument away from 0. The next cell prints the largest entry of the gradient of $y \cdot g$,
+# with a random vector $g$, for a token with standard deviation $s$:
 
 # %%
 direction = mt.randn(1, 512, dtype="float64")
@@ -381,10 +381,10 @@ assert gradients["post-norm"][-1] > 2 * gradients["pre-norm"][-1]
 assert gradients["pre-norm"][-1] < gradients["pre-norm"][0]
 
 # %% [markdown]
-# The answer depends on the architecture. With post-norm the gradient is largest near the loss, with
-# pre-norm in the first block. In block 24, the two models' gradients differ by a factor of about
-# four. The cosines show the other difference: without residuals, the tokens are equal after a few
-# blocks.
+# Which block has the largest gradient depends on the architecture: with post-norm it is near the
+# loss, with pre-norm it is the first block. In block 24, the two models' gradients differ by a
+# factor of about four. The cosines show the other difference: without residuals, the tokens are
+# equal after a few blocks.
 
 # %% tags=["plot"]
 figure = new_figure(9, 3.7)
@@ -503,7 +503,7 @@ where(mt.models.encoder_decoder.Residual, mt.models.gpt.Block, mt.models.bert.En
 # of the two does training need? Replace both norms of `Block` by `mt.nn.RMSNorm(WIDTH)`, which only
 # divides, and then by a module of your own that only subtracts the mean of each token. Train the
 # pre-norm model with both. You are done when one of the two losses ends below 0.1 and the other one
-# above 1.5, and when you can say why T5 and Llama leave out one of the two.
+# above 1.5, and when you can say why T5 and Llama leave out one of the two steps.
 #
 # Then practice:
 #

@@ -21,7 +21,7 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## The same small network for every token
 #
-# $$\mathrm{FFN}(x) = W_2\, f(W_1 x + b_1) + b_2, \qquad f = \mathrm{ReLU} \text{ or GELU},$$
+# $$\mathrm{FFN}(x) = W_2\, f(W_1 x + b_1) + b_2, \qquad f = \mathrm{ReLU} \text{ or GELU}.$$
 #
 # The same network is applied to each token separately. Attention moves information between tokens.
 # The feed-forward network processes the information that has arrived at one token. (Deck COMP541,
@@ -181,8 +181,8 @@ with mt.nn.init.skip_init():  # sizes only: values are left undefined
 # | attention, scores and weighted sum | $4\,T^2 d$ |
 #
 # Attention as a whole needs as many operations as the network if $8d^2 + 4Td = 16d^2$, that is, if
-# $T = 2d$. We let the library count an encoder block of BERT's size (`Summary` observes a
-# forward pass) and compare.
+# $T = 2d$. We let the library count the operations of an encoder block of BERT's size (`Summary`
+# observes a forward pass) and compare.
 
 # %%
 d, heads = 768, 12
@@ -220,9 +220,9 @@ axes.set(xlabel="tokens T", ylabel="share of the operations, %", ylim=(0, 100))
 axes.margins(x=0)
 show(
     figure,
-    "Operations of a block of width 768. Up to T = 2 d (dashed) the feed-forward network takes "
+    "Operations of a block of width 768. Up to T = 2 d (dashed) the feed-forward network needs "
     "more than attention as a whole. For longer texts the scores, which grow with the square of T, "
-    "take over.",
+    "dominate.",
 )
 
 # %% [markdown]
@@ -335,7 +335,7 @@ figure.colorbar(image, ax=panels, shrink=0.8, label="predicted: same sign")
 show(
     figure,
     "Prediction of each block for every (a, b) of a single token. Only the block with a nonlinear "
-    "network finds the four quadrants; the others answer one half everywhere.",
+    "network finds the four quadrants; the others predict one half everywhere.",
 )
 
 # %% [markdown] tags=["your-turn"]
@@ -418,6 +418,6 @@ where(mt.models.gpt.Block.forward, mt.ops.relu, mt.ops.gelu)
 # 2. No. The first outputs show that processing tokens one by one gives the same result, and that
 #    changing token 0 does not affect the other outputs. Only attention moves information between
 #    tokens.
-# 3. It comes from the softmax. With a single token there is one score and its weight is 1, so
-#    everything is linear. With other tokens the weights depend on the content, which makes the
-#    result nonlinear.
+# 3. The difference comes from the softmax. With a single token there is one score and its weight is
+#    1, so everything is linear. With other tokens the weights depend on the content, which makes
+#    the result nonlinear.

@@ -146,7 +146,8 @@ assert abs(first - math.log(len(tokenizer))) < 0.2
 # (The bigram baseline above adds less than one to each count, so its numbers differ a little.)
 #
 # *Hint:* The pairs are `ids[:-1]` and `ids[1:]`. Start from a table of ones. `np.add.at(table,
-# (rows, columns), 1)` counts pairs that occur several times, `table[rows, columns] += 1` does not.
+# (rows, columns), 1)` counts a pair each time it occurs, but `table[rows, columns] += 1` counts it
+# only once.
 
 
 # %% tags=["answer"]
@@ -250,7 +251,7 @@ check(
         "the smallest u gives the first character": lambda ids, logits, temperature, u: (
             draw(logits, temperature, 0 * u) == 0
         ).all(),
-        "near temperature 0 it is the most likely id": lambda ids, logits, temperature, u: (
+        "near temperature 0 it draws the most likely id": lambda ids, logits, temperature, u: (
             draw(logits, 1e-4, u * 0.98 + 0.01) == logits.argmax(-1)
         ).all(),
     },
@@ -398,4 +399,5 @@ where(mt.nn.functional.cross_entropy, mt.generation.generate)
 #    learned to copy its input repeats one letter. Also measure the loss on the next character: here
 #    it is far worse than that of the counting baselines.
 # 3. The formula and the library both give the number in the table, 124 million. 117 million is the
-#    size of the first GPT, with its smaller vocabulary and context, computed below the table.
+#    size of the first GPT, which has a smaller vocabulary and a shorter context (see the row "GPT
+#    (2018)").

@@ -271,9 +271,7 @@ check(
         for i in range(1, len(ids) - 1)
     ),
     properties={
-        "it is the logarithm of a product of probabilities": lambda result, predict, ids: (
-            result.item() <= 0
-        ),
+        "a sum of log-probabilities is at most 0": lambda result, predict, ids: result.item() <= 0,
     },
 )
 
@@ -307,8 +305,8 @@ print("hidden word    ", *(f"{name:>8}" for name in names))
 for name, shares in (("both directions", both), ("left only", one)):
     print(f"{name:<15}", *(f"{100 * share:6.0f} %" for share in shares))
 assert both[1:].min() > 0.95
-assert both[0] > 0.25  # one of three that match the number
-assert one[0] < 0.3  # one of six on average
+assert both[0] > 0.25  # a guess among the three words that match the number
+assert one[0] < 0.3  # a guess among all six words
 assert one[1] < 0.4  # the animal cannot be known yet
 
 # %% tags=["plot"]
@@ -375,10 +373,10 @@ assert shares["80 / 10 / 10"][0] > shares["100 / 0 / 0"][0]
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# We train both for the same number of steps as BERT, whose loss ended near 0.2. Then we hide one
-# word at a time and count how often each model predicts it correctly. Which of the three has the
-# smallest loss? And which ones can predict the hidden words? Write down your answers, then run the
-# next cell.
+# We train one model with nothing hidden and one with the loss everywhere, for the same number of
+# steps as BERT, whose loss ended near 0.2. Then we hide one word at a time and count how often each
+# model predicts it correctly. Which of the three has the smallest loss? And which ones can predict
+# the hidden words? Write down your answers, then run the next cell.
 
 # %%
 nothing, nothing_losses = train(share=0.0, count="all")

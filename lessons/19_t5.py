@@ -110,9 +110,9 @@ check(
 )
 
 # %% [markdown]
-# The second property in the check is a trick that the published code uses: called with `~hidden`,
-# the same function gives the target, in which each run of *visible* tokens becomes a sentinel and
-# the hidden tokens stay.
+# The second property in the check shows a trick of the published code: called with `~hidden`,
+# `replace_spans` gives the target, in which each run of *visible* tokens becomes a sentinel and the
+# hidden tokens stay.
 #
 # T5 masks 15 percent of the tokens, in spans of 3 tokens on average. How many tokens of text fit
 # into an encoder input of 512 tokens, and how long is the target? If the text has $n$ tokens,
@@ -332,7 +332,7 @@ decoder = relative_position_bucket(distances, bidirectional=False)
 for d in (-150, -128, -127, -20, -8, -7, -1, 0, 1, 20):
     i = d + 150
     print(f"distance {d:5}: bucket {encoder[i].item():3} (encoder) {decoder[i].item():3} (decoder)")
-assert set(range(32)) - set(encoder.tolist()) == {16}  # unused: distance 0 is in bucket 0
+assert set(range(32)) - set(encoder.tolist()) == {16}  # bucket 16 stays empty: 0 is in bucket 0
 assert set(decoder.tolist()) == set(range(32))
 assert [encoder[150 - d].item() for d in range(8)] == list(range(8))  # one bucket each
 assert encoder[150 - 128].item() == encoder[0].item()  # same bucket at -128 and -150
@@ -360,7 +360,7 @@ print("bias of head 0\n", bias[0, 0].detach().numpy().round(2))
 assert (bias[0, 0, 1, 3] == bias[0, 0, 3, 5]).item()  # the distances are equal
 assert (long[:, :, :6, :6] == bias).all()  # a text of 300 needs no new parameters
 numbers = sum(t.position_bias.embedding.weight.numel() for t in (model.encoder, model.decoder))
-print(f"{numbers} parameters for all positions, of {sum(p.numel() for p in model.parameters()):,}")
+print(f"{numbers} parameters for positions, of {sum(p.numel() for p in model.parameters()):,}")
 
 # %% [markdown]
 # ## No division by sqrt(d)
@@ -403,10 +403,10 @@ assert sum(lost_shares.values()) / 4 < 0.5 < min(shares.values())
 assert np.mean(lost_losses[-20:]) > 5 * np.mean(losses[-20:])
 
 # %% [markdown]
-# The four percentages add up to less than 100: given the same letters, the model always writes the
-# same text, which is correct for at most one task, because the answers to two tasks are never the
-# same. The first word of an answer costs at least $\log 4$ nats on average, however long the model
-# trains.
+# The four percentages cannot add up to much more than 100: given the same letters, the model always
+# writes the same text, which is correct for at most one task, because the answers to two tasks are
+# never the same. The first word of an answer costs at least $\log 4$ nats on average, however long
+# the model trains.
 #
 # ## In the library
 

@@ -94,8 +94,8 @@ for step in range(1, 7):
     print(f"{step}. {pair[0]} + {pair[1]}, {found[pair]} times:", *map("·".join, cut.values()))
 
 # %% [markdown]
-# The library learns the same merges (it works on bytes, and a heap avoids counting all pairs again
-# at each step):
+# The library learns the same merges. It works on bytes, and it uses a heap, so that it does not
+# have to count all pairs again at each step:
 
 # %%
 tokens, _ = mt.data.tokenizers.bpe_training.learn_merges(
@@ -211,8 +211,8 @@ for axes in (left, right):
     axes.spines[["top", "right"]].set_visible(False)
 show(
     figure,
-    "Left: each doubling of the vocabulary lengthens the tokens less. Right: a few tokens are very "
-    "frequent, most are rare; the embedding of a rare token is hardly ever trained.",
+    "Left: each further doubling of the vocabulary lengthens the tokens less. Right: a few tokens "
+    "are very frequent, most are rare; the embedding of a rare token is hardly ever trained.",
 )
 
 # %% [markdown]
@@ -255,7 +255,7 @@ check(
         mt.nn.functional.cross_entropy(logits, targets, reduction="sum")
         / (len(text.encode()) * math.log(2))
     ),
-    properties={"it is positive": lambda bits, logits, targets, text: bits.item() > 0},
+    properties={"the result is positive": lambda bits, logits, targets, text: bits.item() > 0},
 )
 
 # %% [markdown] tags=["predict"]
@@ -366,9 +366,9 @@ assert ratio == 16**4
 # %% [markdown]
 # ## What goes wrong when text and images are split into tokens carelessly
 #
-# Here are three mistakes that do not raise an error. **Merges of another tokenizer, or in the wrong
-# order**: they split the same text into different tokens, which the model has never seen in this
-# context.
+# Here are three mistakes, of which only the second one can raise an error. **Merges of another
+# tokenizer, or in the wrong order**: they split the same text into different tokens, which the
+# model has never seen in this context.
 
 # %%
 right_ids = encode("lowest", merges)
@@ -380,7 +380,8 @@ print("newest:", "·".join(encode("newest", merges)), "  merges backwards:", "·
 assert backwards != encode("newest", merges)
 
 # %% [markdown]
-# **Cutting bytes in the middle of a character**: half a character is not valid text.
+# **Cutting bytes in the middle of a character**: half a character is not valid text. A strict
+# decoder raises an error, and with `errors="replace"` it writes a replacement character.
 
 # %%
 data = "naïve".encode()

@@ -5,9 +5,9 @@
 # in the Transformer itself, and how many parameters and operations does the model need?
 #
 # *Prerequisites:* multi-head attention (lesson 11), LayerNorm and residuals (lesson 13), tokens
-# (lesson 20).
-# Several lectures show this model, for example the deck GRID ("ViT – Vision Transformers") and
-# COMP541 ("Idea #4: Standard Transformer on Patches"); `docs/decks.md` lists the decks.
+# (lesson 20). Several lectures show this model, for example the decks GRID ("ViT – Vision
+# Transformers") and COMP541 ("Idea #4: Standard Transformer on Patches"); `docs/decks.md` lists the
+# decks.
 #
 # The digit images come with scikit-learn: `python -m pip install scikit-learn`.
 
@@ -188,7 +188,7 @@ check(
         stride=kernel.shape[-1],
     )[0],
     properties={
-        "if the tokens' gradient is zero, the image's is zero": (
+        "if the tokens' gradient is zero, the image's gradient is zero": (
             lambda result, grad, *rest: (image_gradient(0 * grad, *rest) == 0).all()
         )
     },
@@ -320,7 +320,7 @@ check(
         p.numel() for p in mt.models.vit.Block(width, 1, hidden).parameters()
     ),
     properties={
-        "one more hidden unit costs 2 D + 1": lambda count, width, hidden: (
+        "one more hidden unit costs 2 D + 1 parameters": lambda count, width, hidden: (
             block_parameters(width, hidden + 1) - count == 2 * width + 1
         )
     },
@@ -386,8 +386,8 @@ assert round(millions) == 307 and round(count(1024, 24, 16)[0] / 1e6) == 303
 #
 # For a 224 x 224 image, ViT-B/16 has 197 tokens, and each of its 144 heads computes 197 x 197
 # scores. What share of the model's operations belongs to the quadratic term: about 5 %, 25 % or
-# 50 %? And at which image side is it first more than half: 384, 512, 1024 or 2048 pixels? Write
-# down both, then run the next cell.
+# 50 %? And for which of the image sides 384, 512, 1024 and 2048 does this share first exceed one
+# half? Write down both, then run the next cell.
 
 # %%
 sides = (224, 384, 512, 1024, 2048)

@@ -255,9 +255,9 @@ assert results["relative", 0] == min(others)
 
 # %% [markdown]
 # The set of patches alone is enough to recognize more than half of the digits, because the strokes
-# in the patches are a strong hint. Positions add about twenty percentage points. The paper finds
-# the same at a much larger scale: accuracy is clearly lower without positions, and differs little
-# between the other variants. After a run as short as this one, the relative variant is still
+# in the patches are a strong hint. Positions add about twenty percentage points. The ViT paper
+# finds the same at a much larger scale: accuracy is clearly lower without positions, and differs
+# little between the other variants. After a run as short as this one, the relative variant is still
 # behind: its position vectors start near 0 and act only through the attention scores.
 
 # %% tags=["plot"]
@@ -278,9 +278,9 @@ show(
 # %% [markdown]
 # ## Does the 1-D variant ignore the second dimension?
 #
-# No, it does not. The table has one freely learned vector for each patch. This vector *labels* the
-# patch's position in the grid, whatever its number in the sequence. Numbering the positions in a
-# different order gives an equivalent model.
+# No. The table of the 1-D variant has one freely learned vector for each patch. This vector
+# *labels* the patch's position in the grid, whatever its number in the sequence. Numbering the
+# positions in a different order gives an equivalent model.
 
 # %%
 learned = models["1d", 0]
@@ -291,7 +291,7 @@ renamed.positions.weight = mt.nn.Parameter(mt.cat([table[:1], table[1:][mt.tenso
 with mt.no_grad():
     before = learned(mt.tensor(test_images))
     after = renamed(mt.tensor(shuffled(test_images, order)))
-print(f"places renamed: largest change of a logit {(before - after).abs().max().item():.1e}")
+print(f"positions renumbered: largest change of a logit {(before - after).abs().max().item():.1e}")
 assert (before - after).abs().max().item() < 1e-4
 
 # %% [markdown]
@@ -319,7 +319,7 @@ assert place(6)[0] == place(5)[0] and place(8)[0] != place(7)[0]
 # ## What the learned position embeddings look like
 #
 # Each panel belongs to one patch. It shows the cosine similarity between this patch's position
-# vector and that of every other patch, as in Figure 7 of the paper.
+# vector and that of every other patch, as in Figure 7 of the ViT paper.
 
 # %%
 two = models["2d", 0].positions
@@ -371,8 +371,8 @@ assert abs(found["1-D untrained"][0] - found["1-D untrained"][1]) < 0.1
 # %% [markdown]
 # The cross in the 2-D table exists before the first training step: it comes from the construction,
 # not from learning. The 1-D table starts without any pattern, so its pattern was learned. With a
-# grid of 4 x 4 and 1437 images, the model learned little more than to distinguish positions.
-# The smooth neighborhoods in the paper's figure require finer grids and millions of images.
+# grid of 4 x 4 and 1437 images, the model learned little more than to distinguish positions. The
+# smooth neighborhoods in the ViT paper's figure require finer grids and millions of images.
 #
 # ## Larger images: interpolate the position embeddings like an image
 #
@@ -427,7 +427,7 @@ patches, first = table[1:], table[:1]
 
 
 def with_positions(rows):
-    """Return the trained model's accuracy at 12 x 12 pixels with `rows` as position table."""
+    """Return the accuracy at 12 x 12 pixels of the trained model with the position table `rows`."""
     model = model_with("1d")
     model.load_state_dict(learned.state_dict())
     model.resize(12)

@@ -174,8 +174,8 @@ figure = mt.viz.class_attention_figure(
 )
 show(
     figure,
-    "Does the bright area of a map cover the digit? Rollout (last) covers it better than the "
-    "heads of the last layer.",
+    "Does the bright area of a map cover the digit? Rollout (the last panel) covers it "
+    "better than the heads of the last layer.",
 )
 
 # %% [markdown]
@@ -322,7 +322,7 @@ def draw(curves):
 show(draw(curves), "The lower a curve is, the better its order finds the patches that matter.")
 
 # %% [markdown]
-# An attention map is not the only candidate. The derivative of a logit says directly how much the
+# An attention map is not the only candidate. The derivative of a logit shows directly how much the
 # prediction depends on each pixel, at least for small changes.
 
 # %% [markdown] tags=["your-turn"]
@@ -382,8 +382,8 @@ curves["untrained model"] = curve(random_map)
 on_ink = 100 * (random_map * has_ink).sum() / random_map.sum()
 print("a row sums to", untrained[0][0, 0, 0].sum().round(5))
 print(f"share on ink: {on_ink:.0f} % (trained {share['rollout']:.0f} %)")
-print(f"two patches erased: read correctly {curves['untrained model'][two]:.1f} %", end="")
-print(f" by this map, {curves['rollout'][two]:.1f} % by that of the trained model")
+print(f"two patches erased: {curves['untrained model'][two]:.1f} % read correctly", end="")
+print(f" with this map, {curves['rollout'][two]:.1f} % with that of the trained model")
 assert curves["untrained model"][two] > curves["rollout"][two] + 15
 
 # %% tags=["plot"]

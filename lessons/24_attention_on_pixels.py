@@ -49,7 +49,7 @@ for name, tokens in (
     print(f"{name:17} {tokens:8,} {size(tokens**2):>12} {size(matrices * tokens**2):>23}")
 assert matrices * 128**4 * 4 == 768 * 2**30  # the 768 GB of the deck
 assert 14**4 == 38_416 and size(14**4) == "150.1 KiB" and size(matrices * 14**4) == "112.5 MiB"
-assert 224**4 == 16**4 * 14**4 and 16**4 == 65_536  # ratio of pixels to patches
+assert 224**4 == 16**4 * 14**4 and 16**4 == 65_536  # pixels have 65,536 times the entries
 assert 1.010 < (197 / 196) ** 2 < 1.011  # with the class token
 assert size(16**4) == "256 KiB" and size(matrices * 16**4) == "192 MiB"
 
@@ -118,8 +118,8 @@ def local_attention(query, key, value, k, masked=True):
 
 # %% [markdown]
 # The result of `local_attention` must equal full attention with a mask that allows only the
-# neighborhood. You can trust this test, because full attention knows the positions of the pixels
-# only through the mask.
+# neighborhood. This test is reliable: full attention knows the positions of the pixels only through
+# the mask, so it cannot make the same mistake with positions as `local_attention`.
 
 
 # %%
@@ -199,7 +199,7 @@ check(
 # (arXiv:2310.06825v1, section 2). Write `window_attention(query, key, value, w)` for one head, with
 # inputs of shape (token, dim): token $i$ sees the last $w$ tokens, $i - w + 1$ to $i$. Do not
 # compute the full (token, token) matrix: gather the $w$ keys and values of each token, with shape
-# (token, w, dim), as in `local_attention`. Tokens before the first one are not keys.
+# (token, w, dim), as in `local_attention`. Positions before the first token are not keys.
 #
 # *Hint:* The places of the keys, of shape (token, w), are the sum of a column and a row of
 # `mt.arange`. Some are negative. Gather with `places.clamp(min=0)`, and set the scores of the
@@ -309,9 +309,7 @@ for layers, field in fields.items():
     across = int(field.any(0).sum())
     print(f"{layers} layers of 5 x 5: the middle depends on {across} x {across} pixels")
     assert field.sum() == across**2 == (1 + 4 * layers) ** 2
-print(
-    f"to cross an image of 224 pixels, from side to side: {223 / 2:.0f} layers; full attention: 1"
-)
+print(f"layers to cross an image of 224 pixels: {223 / 2:.0f} with local, 1 with full attention")
 
 # %% [markdown]
 # ## What goes wrong without the mask at the border

@@ -49,8 +49,8 @@ assert (merge(windows, 4, 8, 8) == places).all()
 
 # %% [markdown]
 # Each window has its own small attention matrix of $M^2 \times M^2$. There are $HW / M^2$ windows,
-# so together they have $M^2 HW$ scores: linear in the size of the image for a fixed $M$. The deck's
-# example is Swin's first stage, which has 56 x 56 tokens and $M = 7$. Eq. 1 and 2 of
+# so together they have $M^2 HW$ scores: linear in the size of the image for a fixed $M$. The deck
+# COMP541 takes Swin's first stage as its example: it has 56 x 56 tokens and $M = 7$. Eq. 1 and 2 of
 # arXiv:2103.14030 give the number of multiply-adds for $h \times w$ tokens with $C$ channels:
 # $4hwC^2$ for the projections, plus $2(hw)^2C$ for full attention or $2M^2hwC$ for attention in
 # windows.
@@ -120,8 +120,9 @@ check(
 # ## The shift
 #
 # Without a shift, nothing crosses a border between windows, however many blocks follow. So every
-# other block moves the windows by $s = M/2$. Instead of cutting windows of several sizes, Swin
-# *rolls* the map by $s$ up and to the left. Tokens that leave on one side come back on the other.
+# other block moves the windows by $s = M/2$. Moved windows would be cut off at the borders of the
+# map. To keep all windows the same size, Swin *rolls* the map by $s$ up and to the left. Tokens
+# that leave on one side come back on the other.
 
 # %%
 rolled = mt.roll(places, [-2, -2], [0, 1])
@@ -335,8 +336,9 @@ assert (mine - library).abs().max().item() < 1e-5
 # ## Predict, then run
 #
 # The windows have 4 x 4 tokens. We change the token in row 5, column 6 of the 12 x 12 map. How many
-# of the 144 output tokens change after W W, after W SW, and after W SW W SW? Write down three
-# numbers, then run the next cell. (A sketch of the windows helps.)
+# of the 144 output tokens change after two blocks with plain windows (W W), after a plain and a
+# shifted block (W SW), and after two such pairs (W SW W SW)? Write down three numbers, then run the
+# next cell. (A sketch of the windows helps.)
 
 
 # %%

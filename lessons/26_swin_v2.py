@@ -323,7 +323,7 @@ def truth(size):
 
 
 def of_function(bias):
-    """Return the network's values for all offsets, shape (2M - 1, 2M - 1)."""
+    """Return the bias of all offsets in a window of M x M, shape (2M - 1, 2M - 1)."""
     table = bias.linear2(F.relu(bias.linear1(bias.coordinates())))
     side = 2 * bias.window_size[0] - 1
     return (16 * mt.sigmoid(table))[:, 0].reshape(side, side)
@@ -416,9 +416,9 @@ where(
 # `coordinates` method that returns the offsets divided by the trained size minus one, without the
 # logarithm. Train it in the same way. You are done when its error in windows of 8 is as small as
 # the original's and you have compared the errors in windows of 16 over several seeds. The logarithm
-# needs a shorter extrapolation. Is it better here? Look at the values at offset 15: the bias is
-# nearly 0 there, and a sigmoid approaches 0 by itself. For which kind of bias would the logarithm
-# matter more?
+# needs a shorter extrapolation. Does it give a smaller error here? Look at the values at offset 15:
+# the bias is nearly 0 there, and a sigmoid approaches 0 by itself. For which kind of bias would the
+# logarithm matter more?
 #
 # ## Three questions
 #

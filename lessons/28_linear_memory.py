@@ -238,7 +238,8 @@ for size in sizes:
     print(f"{size:6} {full:11.1f} MiB {online:14.1f} MiB")
 growth = {name: found[-1] / found[-2] for name, found in peaks.items()}
 print(
-    f"last doubling: full x {growth[full_attention]:.2f}, blocks x {growth[online_attention]:.2f}"
+    f"from {size // 2} to {size} tokens: full attention needs {growth[full_attention]:.2f} times "
+    f"the memory, blocks {growth[online_attention]:.2f} times"
 )
 assert growth[full_attention] > 3.3 and growth[online_attention] < 2.2
 
@@ -394,7 +395,7 @@ for name, function, block in (
     ("forgetful, blocks of 64", forgetful_attention, 64),
 ):
     errors[name] = (function(query, key, value, block) - expected).abs().max().item()
-    sums = function(query, key, ones, block)  # with values of 1: the weights' sums
+    sums = function(query, key, ones, block)  # values of 1: each result is a sum of weights
     print(f"{name:24}  {errors[name]:.1e}   {sums.min().item():.3f} to {sums.max().item():.3f}")
 assert errors["correct, blocks of 64"] < 1e-12
 assert errors["forgetful, one block"] < 1e-12  # one block hides the mistake
@@ -444,5 +445,6 @@ where(TiledAttention, TiledAttention.forward, TiledAttention.backward, tiles_pay
 #    multiplied by $e^{-2}$, which the table shows as 0.1353.
 # 2. No. The difference from full attention is round-off, less than 1e-12 in float64, for every
 #    block size, including one key at a time.
-# 3. The first is the same comparison with blocks of 64 keys, where the error is much larger than
-#    round-off. The second uses values of 1, for which every result must be 1, but some were not.
+# 3. The first is the comparison with full attention, but with blocks of 64 keys: there, the error
+#    is much larger than round-off. The second uses values of 1, for which every result must be 1.
+#    Without the rescaling, some results are not.

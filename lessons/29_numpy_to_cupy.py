@@ -398,9 +398,9 @@ print("transfers to move one attention layer:", backend.transfer_count() - befor
 
 # %% [markdown]
 # The strict device cannot find everything. CuPy's own functions may return wrong results, and a GPU
-# adds numbers in a different order, which changes the rounding. Both show only on a real GPU, and
-# only a real GPU can be timed. Lesson 32 estimates the times, and explains the kernels that make
-# this library's steps faster.
+# adds numbers in a different order, which changes the rounding. Both problems appear only on a real
+# GPU, and only a real GPU can be timed. Lesson 32 estimates the times, and explains the kernels
+# that make this library's steps faster.
 #
 # ## In the library
 

@@ -42,7 +42,7 @@ model = GPT2LMHeadModel({
 })  # fmt: skip
 for name, parameter in model.named_parameters():
     if parameter.ndim == 2:
-        mt.nn.init.normal_(parameter, std=0.15)  # small models need larger weights than 0.02
+        mt.nn.init.normal_(parameter, std=0.15)  # an std of 0.02 is too small here
     elif name.endswith("bias"):
         mt.nn.init.normal_(parameter, std=0.05)  # so that a forgotten bias is noticed
 optimizer = mt.optim.AdamW(model.parameters(), lr=5e-3)
@@ -205,7 +205,7 @@ check(
         [mt.tensor(grad_input), mt.tensor(grad_logits)],
     )[0],
     properties={
-        "if x is 0, it is the gradient of an embedding": (
+        "if x is 0, only the gradient of the input embedding remains": (
             lambda y, ids, grad_input, x, grad_logits: np.allclose(
                 tied_gradient(ids, grad_input, 0 * x, grad_logits).sum(0), grad_input.sum(0)
             )
@@ -314,7 +314,7 @@ readings = {
     "attn.c_proj transposed": gpt2(test, square),
     "c_attn read head by head": gpt2(test, bare, split=by_head),
     "query and key swapped": gpt2(test, bare, split=swapped),
-    "GELU with erf for tanh": gpt2(test, bare, activation=gelu_erf),
+    "GELU with erf, not tanh": gpt2(test, bare, activation=gelu_erf),
 }
 print("reading                    finite   largest error of a logit    loss")
 errors, losses = {}, {}
@@ -325,7 +325,7 @@ for name, result in readings.items():
 wrong = ["attn.c_proj transposed", "c_attn read head by head", "query and key swapped"]
 for name in wrong:
     assert np.isfinite(readings[name]).all() and losses[name] > losses["correct"] + 0.3
-assert 1e-4 < errors["GELU with erf for tanh"] < 0.1
+assert 1e-4 < errors["GELU with erf, not tanh"] < 0.1
 
 # %% [markdown]
 # All logits are finite, so a check for NaN finds nothing. With a transposed or regrouped matrix,
@@ -339,7 +339,7 @@ assert 1e-4 < errors["GELU with erf for tanh"] < 0.1
 
 # %% tags=["plot"]
 figure, axes = plt.subplots(1, 3, figsize=(8.5, 2.7), layout="constrained", sharey=True)
-shown = ("correct", "GELU with erf for tanh", "attn.c_proj transposed")
+shown = ("correct", "GELU with erf, not tanh", "attn.c_proj transposed")
 low, high = expected.min(), expected.max()
 for axis, name in zip(axes, shown, strict=True):
     axis.plot([low, high], [low, high], color="0.6", linewidth=1)
@@ -357,11 +357,11 @@ show(
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: convert to the order of another family
 #
-# GPT-NeoX stores the same weights head by head: query, key and value of head 0, then those of head
-# 1, and so on. To load GPT-2's weights into such a model, the columns must be reordered. Write
-# `to_by_head(weight, heads)`: it takes a `c_attn.weight` of shape (in, 3 * embed), whose columns
-# are all queries, then all keys, then all values, and returns the same columns ordered head by
-# head.
+# GPT-NeoX stores the weights of query, key and value head by head: all three for head 0, then all
+# three for head 1, and so on. To load GPT-2's weights into such a model, the columns must be
+# reordered. Write `to_by_head(weight, heads)`: it takes a `c_attn.weight` of shape (in, 3 * embed),
+# whose columns are all queries, then all keys, then all values, and returns the same columns
+# ordered head by head.
 #
 # *Hint:* Three numbers identify a column: query, key or value (0 to 2), the head, and the index
 # within the head. Give the columns three axes in this order. Which two of them must be swapped?
@@ -422,12 +422,12 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Do the same for BERT: save a `mt.models.pretrained.BertModel` in a folder (its config needs
-# `vocab_size`, `hidden_size`, `num_hidden_layers`, `num_attention_heads` and `intermediate_size`),
-# list its tensors, and rebuild the encoder in NumPy. In BERT, query, key and value are not fused,
-# weights are (out, in), each norm follows a residual sum and has eps 1e-12, and GELU uses erf.
-# You are done when your `last_hidden_state` agrees with the model's to `1e-4`. Then make each of
-# the mistakes above and see which of them changes a shape.
+# Now rebuild BERT from its file: save a `mt.models.pretrained.BertModel` in a folder (its config
+# needs `vocab_size`, `hidden_size`, `num_hidden_layers`, `num_attention_heads` and
+# `intermediate_size`), list its tensors, and rebuild the encoder in NumPy. In BERT, query, key and
+# value are not fused, weights are (out, in), each norm follows a residual sum and has eps 1e-12,
+# and GELU uses erf. You are done when your `last_hidden_state` agrees with the model's to `1e-4`.
+# Then make each of the mistakes above and see which of them changes a shape.
 #
 # ## Three questions
 #
@@ -443,8 +443,8 @@ where(
 # 1. `c_attn.weight` is (32, 96), and its transpose cannot be multiplied with 32 features.
 #    `attn.c_proj.weight` is (32, 32): its transpose has the same shape, the logits are finite, and
 #    the loss is far higher.
-# 2. They come from the transposed token embeddings, `wte.weight`: input and output are tied, and
-#    the list of tensors does not contain `lm_head`.
-# 3. It may still contain the other GELU. Its loss is then correct to about two digits, but the
-#    largest error of a logit is far above round-off. A comparison of logits, not losses, with the
-#    original finds it.
+# 2. The logits come from the transposed token embeddings, `wte.weight`: input and output are tied,
+#    and the list of tensors does not contain `lm_head`.
+# 3. Your code may still contain the other GELU. Its loss is then correct to about two digits, but
+#    the largest error of a logit is far above round-off. A comparison of logits, not losses, with
+#    the original finds it.

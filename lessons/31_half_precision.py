@@ -77,7 +77,7 @@ check(
     ],
     expected=lambda x: np.spacing(x.astype("float16")).astype("float64"),
     properties={
-        "it is never less than 2^-24": lambda found, x: np.all(found >= 2.0**-24),
+        "the spacing is at least 2^-24": lambda found, x: np.all(found >= 2.0**-24),
     },
 )
 
@@ -162,8 +162,8 @@ for name, found in (("logits", of_logits), ("weights", of_weights)):
 # ## Your turn: count the losses
 #
 # Write `lost(gradient, scale)` with NumPy. It multiplies the float32 array `gradient` by `scale`,
-# converts the product to float16, and returns two numbers: of the elements that are not 0 in
-# `gradient`, the fraction that became 0 and the fraction that became infinite.
+# converts the product to float16, and returns two fractions of the elements that are not 0 in
+# `gradient`: the fraction that became 0, and the fraction that became infinite.
 #
 # *Hint:* Select the elements that are not 0 first. `np.isinf` finds infinities.
 
@@ -190,7 +190,7 @@ check(
         np.sum(np.abs(gradient * np.float32(scale)) >= 65520) / np.count_nonzero(gradient),
     ),
     properties={
-        "both are fractions": lambda found, *_: all(0 <= share <= 1 for share in found),
+        "both lie between 0 and 1": lambda found, *_: all(0 <= share <= 1 for share in found),
     },
 )
 
@@ -269,10 +269,10 @@ show(
 )
 
 # %% [markdown]
-# The flat middle is wide: any scale in it is good. But where this range begins and ends depends on
-# the model, on the batch and on the progress of training. So a program has to find the scale while
-# it trains. The right end of the range is easy to detect: beyond it, some gradients are infinite or
-# NaN.
+# The flat middle of the curve is wide: any scale in it is good. But where this range begins and
+# ends depends on the model, on the batch and on the progress of training. So a program has to find
+# the scale while it trains. The right end of the range is easy to detect: beyond it, some gradients
+# are infinite or NaN.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: find the scale
@@ -351,8 +351,8 @@ axes.set(xlabel="step", ylabel="logarithm of the scale to base 2")
 axes.legend(frameon=False)
 show(
     figure,
-    "The scale falls until the gradients are finite. Then it tries a larger one every 10 steps, "
-    "and each attempt that is too large costs one step.",
+    "The scale falls until the gradients are finite. Then it is doubled every 10 steps. Each "
+    "time that it becomes too large, one step is skipped.",
 )
 
 # %% [markdown]
@@ -399,12 +399,12 @@ def vector(tensors):
 
 
 def movement(dtype, masters=False, steps=20):
-    """Return the change of all parameters after `steps` SGD steps with the gradient from above."""
+    """Return the change of all parameters after `steps` SGD steps with the gradient of `model`."""
     student = copy.deepcopy(model).to(dtype)
     before = vector(student.parameters())
     optimizer = mt.optim.SGD(student.parameters(), lr=1e-3)
     if masters:
-        optimizer = mt.amp.MasterWeights(optimizer)  # float32 copies, and float32 state
+        optimizer = mt.amp.MasterWeights(optimizer)  # keeps float32 weights and state
     for p, q in zip(student.parameters(), model.parameters(), strict=True):
         p.grad = q.grad.to(dtype)
     for _ in range(steps):
@@ -465,8 +465,9 @@ print("in float32:", " ".join(op_lists.OPERATIONS["float32"].split()[:9]), "..."
 # 1. Multiplying by a power of 2 changes only the exponent, so no digit is rounded. The clipping
 #    limit is meant for the gradient of the loss itself. With a scale of 65,536, for example, nearly
 #    every gradient would be clipped. `scaler.unscale_(optimizer)` removes the scale first.
-# 2. The scale: the smallest numbers of bfloat16 are as small as those of float32. But its spacing
-#    next to 1 is 0.008, so sums and updates are lost even earlier.
+# 2. Bfloat16 does not need the scale: its exponent has as many bits as that of float32, so small
+#    gradients do not become 0. But its spacing next to 1 is 0.008, so sums and updates are lost
+#    even earlier.
 # 3. An infinity says only that a number was too large, not how large it was. And a matrix product
 #    combines the infinity with other numbers: infinity minus infinity is NaN, so the whole gradient
 #    of a layer can be wrong.

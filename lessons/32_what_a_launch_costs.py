@@ -103,8 +103,8 @@ show(
 #
 # Write `step_time(durations, launch)`. The host launches one kernel after the other, and needs
 # `launch` seconds for each. The device runs the kernels in this order, and needs `durations[k]`
-# seconds for kernel `k`. It starts a kernel when its launch is complete *and* the kernel before it
-# has finished. Return the time at which the last kernel has finished.
+# seconds for kernel `k`. The device starts a kernel when the launch of this kernel is complete
+# *and* the previous kernel has finished. Return the time at which the last kernel has finished.
 #
 # *Hint:* Go through the kernels with two clocks: when has the host finished this launch, and when
 # does the device finish this kernel?
@@ -131,7 +131,7 @@ check(
         (k + 1) * launch + durations[k:].sum() for k in range(len(durations))
     ),
     properties={
-        "neither the launches nor the kernels take longer": lambda t, durations, launch: (
+        "takes at least as long as all launches and all kernels": lambda t, durations, launch: (
             t >= max(launch * len(durations), durations.sum())
         )
     },
@@ -220,10 +220,10 @@ for name in ("Tile", "bias_and_activation"):
     print(source_of(feed_forward.SOURCE.code, name), end="\n\n")
 
 # %% [markdown]
-# A launch has *blocks* of threads. Each thread knows the index of its block (`blockIdx.x`) and its
-# place in the block (`threadIdx`), here one of 32 x 8 places. A block handles a tile of 32 columns
-# and 64 rows of the matrix, and each of its threads handles one column and up to eight rows. Here
-# is the same kernel in Python, line by line:
+# A launch consists of *blocks* of threads. Each thread knows the index of its block (`blockIdx.x`)
+# and its place in the block (`threadIdx`), here one of 32 x 8 places. A block handles a tile of 32
+# columns and 64 rows of the matrix, and each of its threads handles one column and up to eight
+# rows. Here is the same kernel in Python, line by line:
 
 
 # %%
@@ -335,10 +335,10 @@ code = softmax.SOURCE.code
 print(source_of(code, "warp_sum"))
 
 # %% [markdown]
-# `__shfl_xor_sync(mask, value, step)` returns the value of the lane whose number differs in one
-# bit: with step 16, lane 3 reads from lane 19, and lane 19 from lane 3. An array with one number
-# for each lane is a good model of a warp, because all lanes do the same. After the first step, each
-# sum covers 2 lanes, then 4, 8, 16 and 32:
+# `__shfl_xor_sync(mask, value, step)` gives each lane the value of the lane whose number differs
+# from its own in one bit: with step 16, lane 3 reads from lane 19, and lane 19 from lane 3. An
+# array with one number for each lane is a good model of a warp, because all lanes do the same.
+# After the first step, each sum covers 2 lanes, then 4, 8, 16 and 32:
 
 # %%
 lanes = np.arange(32)
@@ -452,10 +452,10 @@ assert block_reduce(values, np.maximum) == values.max()
 # ## The softmax of a row, by one block
 #
 # Written with CuPy's functions, a softmax takes five launches: `max`, subtract, `exp`, `sum` and
-# divide. Here is the kernel that does it in one. With 64 threads, each thread reads every 64th
-# element of the row. It keeps the largest element so far and the sum of exponentials, and corrects
-# the sum when a larger element arrives (lesson 28). Then the block combines the numbers of its
-# threads.
+# divide. Here is a kernel that does all of this in a single launch. With 64 threads, each thread
+# reads every 64th element of the row. It keeps the largest element so far and the sum of
+# exponentials, and corrects the sum when a larger element arrives (lesson 28). Then the block
+# combines the numbers of its threads.
 
 # %%
 print(source_of(code, "max_and_sum"), end="\n\n")
@@ -596,12 +596,12 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Simulate the kernel `layer_norm_forward` in `minitorch_attn/kernels/layer_norm.py`: one block
-# normalizes one row. Print its source with `source_of`. Each thread reads every 64th element, and
-# `block_reduce` adds up the results of the threads. You are done when the result agrees with
-# `mt.nn.functional.layer_norm` to `1e-6` for rows of 5, 64 and 1000 numbers, in float32. How many
-# launches do NumPy's functions need for the same result, and how often do they read or write the
-# row?
+# Simulate the kernel `norm_forward` in `minitorch_attn/kernels/layer_norm.py`: one block normalizes
+# one row. Print its source with `source_of`. Use a block of 64 threads: each thread reads every
+# 64th element, and `block_reduce` adds up the results of the threads. You are done when the result
+# agrees with `mt.nn.functional.layer_norm` to `1e-6` for rows of 5, 64 and 1000 numbers, in
+# float32. How many launches do NumPy's functions need for the same result, and how often do they
+# read or write the row?
 #
 # ## Three questions
 #
@@ -616,10 +616,11 @@ where(
 # ## Answers
 #
 # 1. The launches: their number does not depend on the batch size, and 948 of them take about 7 ms.
-#    Fewer launches help (kernels that do several operations, or a graph), and a larger batch does
-#    more work with the same launches. The device is idle most of the time, so its speed does not
-#    matter.
-# 2. It saves two launches, and it saves memory traffic: it reads or writes three arrays instead of
-#    six. For large arrays, the memory traffic matters most. The arithmetic stays the same.
-# 3. A missing barrier. Rows of up to 32 numbers need only one warp, and a single warp does not need
-#    a barrier. With several warps, the result depends on the order in which they arrive.
+#    Fewer launches help (kernels that do several operations, or a CUDA graph), and a larger batch
+#    does more work with the same launches. The device is idle most of the time, so its speed does
+#    not matter.
+# 2. The fused kernel saves two launches, and it saves memory traffic: it reads or writes three
+#    arrays instead of six. For large arrays, the memory traffic matters most. The arithmetic stays
+#    the same.
+# 3. Look for a missing barrier. Rows of up to 32 numbers need only one warp, and a single warp does
+#    not need a barrier. With several warps, the result depends on the order in which they arrive.

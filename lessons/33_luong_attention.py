@@ -160,7 +160,7 @@ def right_digits(model, length, size=300):
 LENGTHS, GLOBAL = (2, 4, 8, 12), ("no attention", "dot", "general", "concat", "location")
 models = {choice: train(choice, pick(450, 220)) for choice in GLOBAL}
 right = {choice: [right_digits(m, n) for n in LENGTHS] for choice, m in models.items()}
-print("correct digits, by their number" + "".join(f"{n:7}" for n in LENGTHS))
+print("correct, by number of digits   " + "".join(f"{n:7}" for n in LENGTHS))
 for choice, row in right.items():
     print(f"{choice:31}" + "".join(f"{100 * share:6.0f}%" for share in row))
 
@@ -180,7 +180,7 @@ assert min(row[0] for row in right.values()) > 0.95  # two digits fit into one v
 #
 # Local attention reads only the keys at most $D$ positions away from a center $p_t$, so a long
 # source costs no more than a short one. Where is the center? "local-m" assumes that source and
-# target run in parallel, and takes $p_t = t$. "local-p" predicts the center from the state, and
+# target run in parallel, and sets $p_t = t$. "local-p" predicts the center from the state, and
 # multiplies the weights by a Gaussian around the center (Eqs. 9 and 10, $S$ is the length of the
 # source):
 #
@@ -205,9 +205,10 @@ def library_window(scores, center, D):
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: a window with a Gaussian
 #
-# Write `window_weights(scores, center, D)`. `scores` has the shape (target, source), `center` the
-# shape (target,), positions count from 0. Return the weights of local-p, of shape (target, source):
-# the softmax over the keys $s$ with $|s - p_t| \le D$, times the Gaussian. They do not sum to 1.
+# Write `window_weights(scores, center, D)`. `scores` has the shape (target, source), and `center`
+# has the shape (target,). Positions are counted from 0. Return the weights of local-p, of shape
+# (target, source): the softmax over the keys $s$ with $|s - p_t| \le D$, times the Gaussian. They
+# do not sum to 1.
 #
 # *Hint:* `mt.arange(n) - center.unsqueeze(1)` has the shape (target, source). `masked_fill` with
 # `float("-inf")` removes scores from a softmax.
@@ -246,11 +247,11 @@ assert right["local-p"][-1] > 0.9
 assert abs(right["local-m"][-1] - right["no attention"][-1]) < 0.15
 
 # %% [markdown]
-# The predicted window ends up in the right place, although its center is computed from the state
-# alone. The state only needs to know roughly where to look, and the scores of the keys in the
-# window do the rest. The window that moves with the target is hardly better than no attention: a
-# reversed digit is close to position $t$ only in the middle of the source. (Where source and target
-# do run in parallel, as sound and text do in speech, it is a good choice.)
+# The window that local-p predicts ends up in the right place, although its center is computed from
+# the state alone. The state only needs to know roughly where to look, and the scores of the keys in
+# the window do the rest. The window of local-m, which moves with the target, is hardly better than
+# no attention: a reversed digit is close to position $t$ only in the middle of the source. (Where
+# source and target do run in parallel, as sound and text do in speech, it is a good choice.)
 
 # %% tags=["plot"]
 source, given, target = digit_batch(np.random.default_rng(8), 8, size=1, blanks=8)
@@ -415,7 +416,7 @@ where(
 #    Bahdanau's decoder has to go step by step?
 # 2. A decoder with the score "location" was trained on sources of at most 24 positions. What
 #    happens at position 25, and why do the other scores have no such limit?
-# 3. The weights of local-p do not sum to 1. Which property in a check says so, and what would be
+# 3. The weights of local-p do not sum to 1. Which property in a check shows this, and what would be
 #    lost if the weights were divided by their sum?
 
 # %% [markdown] tags=["answers"]
@@ -424,9 +425,9 @@ where(
 # 1. The state $h_t$ depends only on the given words and the previous state, not on any context. In
 #    Bahdanau's decoder the context of step $t$ is an input of the recurrent step $t$, and it
 #    depends on the state of step $t - 1$.
-# 2. $W_a h_t$ has one number for each known position, so keys after the last of them get weight 0.
-#    The other scores compute a number for each key from the key itself.
-# 3. The property "no row sums to more than 1" of the second check. The Gaussian makes the context
+# 2. $W_a h_t$ has one number for each known position, so keys after the last of these positions get
+#    weight 0. The other scores compute a number for each key from the key itself.
+# 3. The second check has the property "no row sums to more than 1". The Gaussian makes the context
 #    small if the chosen keys are far from the predicted center, and this pulls the center toward
 #    them. If the weights were divided by their sum, a window with a single key would give the same
 #    context for every center, and $p_t$ would get no gradient.

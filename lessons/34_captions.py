@@ -47,7 +47,7 @@ def as_ids(captions):
 for caption in sorted(test.captions()[:12], key=len)[::3]:
     print(" ".join(caption).replace(" ,", ","))
 ids = as_ids(test.captions())
-print(len(WORDS), "words;  the last of these captions as ids:", as_ids([caption])[0].tolist())
+print(len(WORDS), "words; the last of these captions, as ids:", as_ids([caption])[0].tolist())
 
 # %% [markdown]
 # Show, attend and tell (Xu et al. 2015, arXiv:1502.03044) works in two parts. An *encoder* turns
@@ -186,7 +186,7 @@ check(
         mt.zeros(*targets.shape, 1), targets * 0, alphas * (targets != 0).unsqueeze(-1)
     ),
     properties={
-        "a caption of padding alone costs one per place": lambda loss, alphas, targets: (
+        "a caption that is only padding costs 1 per place": lambda loss, alphas, targets: (
             abs(penalty(alphas, targets * 0) - alphas.shape[-1]) < 1e-6
         )
     },
@@ -311,11 +311,11 @@ place = 3 * corner[..., 0] + corner[..., 1]  # (image, digit)
 targets = ids[:, 1:].numpy()
 is_digit = (targets >= 3) & (targets < 13)
 named = np.full(targets.shape, -1)
-named[is_digit] = place[test.digits >= 0]  # both list the digits in the order of the caption
+named[is_digit] = place[test.digits >= 0]  # both sides list the digits in caption order
 weights = alphas.numpy()
 on_digit = weights[is_digit, named[is_digit]].mean()
 largest = weights.max(-1)
-print(f"weight on the digit that is named: {on_digit:.2f} of 1, chance 0.11")
+print(f"weight on the named digit: {on_digit:.2f} (uniform attention: 0.11)")
 kinds = {
     "a digit": is_digit,
     "a relation": (targets == WORDS.index("above")) | (targets == WORDS.index("left of")),

@@ -200,8 +200,9 @@ for name, shift in (("as before", 0.0), ("all rewards 20 lower", -20.0)):
     lower = rewards + shift
     each, p = all_estimates(scores, lower, 0.0)
     error = (p @ each - exact).abs().max().item()
-    print(f"{name:21} error of the expectation {error:.0e}, variance without a baseline "
-          f"{variance(lower, 0.0):6.1f}, with {variance(lower, average + shift):5.2f}")  # fmt: skip
+    print(f"{name:21} error of the expectation {error:.0e}, variance "
+          f"{variance(lower, 0.0):6.1f} (no baseline), "
+          f"{variance(lower, average + shift):5.2f} (mean reward)")  # fmt: skip
 assert variance(rewards - 20, 0.0) > 20 * variance(rewards, 0.0)
 assert abs(variance(rewards - 20, average - 20) - variance(rewards, average)) < 1e-9
 
@@ -224,7 +225,7 @@ grid = np.linspace(-10, 2, 61)
 axes.plot(grid, [variance(rewards, b) for b in grid], color="#0072B2")
 for name, b, place in (
     ("none", 0.0, (-38, 2)),
-    ("mean reward; the best one", average, (-58, 14)),
+    ("mean reward, best (green)", average, (-58, 14)),
 ):
     axes.plot(b, variance(rewards, b), "o", color="#D55E00")
     point = b, variance(rewards, b)
@@ -232,7 +233,11 @@ for name, b, place in (
 axes.plot(best, variance(rewards, best), "o", color="#009E73")
 axes.set_xlabel("baseline")
 axes.set_ylabel("variance of one sample")
-show(figure, "The variance is a parabola in the baseline; no baseline is far from its minimum.")
+show(
+    figure,
+    "The variance is a parabola in the baseline. At 0, that is without a baseline, it is far above "
+    "its minimum.",
+)
 
 # %% [markdown]
 # ## A caption has many choices
@@ -333,7 +338,7 @@ assert spreads[2] < spreads[0] and spreads[3] < spreads[1]  # the reward to go
 
 
 # %%
-SYMBOLS = nn.functional.one_hot(mt.arange(6), 8).float()  # features 0 to 5, of 8
+SYMBOLS = nn.functional.one_hot(mt.arange(6), 8).float()  # symbol i sets feature i of 8
 OTHER = -5.0  # log probability of the other words of the caption
 MARK = nn.functional.one_hot(mt.tensor(7), 8).float()
 
@@ -493,11 +498,12 @@ where(hard_attention, reinforce_loss, update_baseline, ShowAttendTell.sample)
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. It lowers this probability. Good places win only because the probability of bad places is
-#    lowered more when they are drawn, so the signal is a difference between large numbers. With a
-#    baseline, $R_s - b$ is positive for a good place, so the step raises its probability.
-# 2. It computes with all places at every step, and its context is a mixture of them. Hard attention
-#    reads one place.
+# 1. The step lowers the probability of the place that was drawn. Good places win only because the
+#    probability of bad places is lowered more when they are drawn, so the signal is a difference
+#    between large numbers. With a baseline, $R_s - b$ is positive for a good place, so the step
+#    raises its probability.
+# 2. Soft attention computes with all places at every step, and its context is a mixture of them.
+#    Hard attention reads one place.
 # 3. The model can become certain too early that one place is the best, merely because it was lucky
 #    there. Then it never draws another place, the gradient vanishes, and the model never finds out
 #    that another place is better. The entropy term keeps the choice open.

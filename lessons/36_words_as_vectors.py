@@ -44,7 +44,7 @@ BAT, PLACE_OF_NOUN = ID["bat"], 2
 
 
 def sentences(count, generator, only_bat=False, kind=None):
-    """Return sentences, meanings, and clue places: 0 before the noun, 1 after it, 2 both."""
+    """Return sentences, meanings, and clue places: 0 before the noun, 1 after, 2 on both sides."""
     rows, meanings, kinds = [], [], []
     for number in range(count):
         meaning = number % 2
@@ -227,8 +227,8 @@ for step in range(steps):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-print(f"loss of a word, mean of both directions: {loss.item() / 2:.2f}, "
-      f"that of a uniform guess: {np.log(len(WORDS)):.2f}")  # fmt: skip
+print(f"loss per word, mean of both directions: {loss.item() / 2:.2f}; "
+      f"loss of a uniform guess: {np.log(len(WORDS)):.2f}")  # fmt: skip
 assert loss.item() / 2 < 0.5 * np.log(len(WORDS))
 
 # %% [markdown] tags=["your-turn"]
@@ -423,8 +423,9 @@ where(SkipGram, negative_sampling_loss, ELMo, BiLM, ScalarMix, mt.models.BERTMas
 #
 # 1. They have the same neighbors: the same adjectives and places. Words with the same neighbors
 #    must make the same predictions, so their vectors become similar.
-# 2. Because of the place at the end of the sentence. If the adjective fits only one meaning, the
-#    place often fits only this meaning, too, and the LSTM can only predict the place if it
-#    remembers the adjective.
-# 3. Anything that depends on the left and the right context together, such as whether the two
-#    contexts agree. ELMo combines its two directions only at the end, in a linear mixture.
+# 2. Because it must also predict the place at the end of the sentence. If the adjective fits only
+#    one meaning, the place often fits only this meaning, too, and the LSTM can only predict the
+#    place if it remembers the adjective.
+# 3. BERT can compute anything that depends on the left and the right context together, such as
+#    whether the two contexts agree. ELMo combines its two directions only at the end, in a linear
+#    mixture.

@@ -42,7 +42,7 @@ mt.manual_seed(0)
 # $$h = W x, \qquad x' = \mathrm{ReLU}(W^T h + b)$$
 #
 # Column $i$ of $W$ is the direction in which feature $i$ is stored. The loss is the squared error,
-# where each feature has an importance: $\sum_i I_i (x_i - x'_i)^2$.
+# in which each feature $i$ is weighted by its importance $I_i$: $\sum_i I_i (x_i - x'_i)^2$.
 
 # %%
 x = sample_features(4, 6, density=0.2)
@@ -133,7 +133,7 @@ check(
     ],
     expected=lambda p, r: phase_losses(p, r)[..., :2],
     properties={
-        "at p = 4/7 and r = 1, both cost the same": lambda found, p, r: np.isclose(
+        "at p = 4/7 and r = 1, the two losses are equal": lambda found, p, r: np.isclose(
             *two_losses(mt.tensor([4 / 7]), mt.tensor([1.0]))[0].numpy()
         )
     },
@@ -264,8 +264,8 @@ check(
     cases=[(mt.randn(3, 7),), (mt.randn(5, 2),), (polygon(5),), (mt.tensor([[2.0, -2.0, 1.0]]),)],
     expected=feature_dimensionality,
     properties={
-        "they add up to at most the number of dimensions": lambda d, W: d.sum() <= len(W) + 1e-9,
-        "a pair of opposite features has 1/2 each": lambda d, W: np.allclose(
+        "their sum is at most the number of dimensions": lambda d, W: d.sum() <= len(W) + 1e-9,
+        "two opposite features have 1/2 each": lambda d, W: np.allclose(
             dimensionality(mt.tensor([[3.0, -3.0]])).numpy(), 0.5
         ),
     },
@@ -299,9 +299,9 @@ for S, count in zip(sparsities, counts, strict=True):
 assert counts[0] == 5 and counts[2] > 7 and counts[4] > 8
 
 # %% [markdown]
-# Dense features get one dimension each, so the 5 most important ones are stored. Then pairs appear,
-# as they did in one dimension: with $S = 0.9$, four or five of the dimensions hold a pair. At
-# higher sparsities, features share planes and spaces, as in the pentagon.
+# Dense features get one dimension each, so the 5 most important ones are stored. As the sparsity
+# grows, pairs appear, as they did in one dimension: with $S = 0.9$, four or five of the dimensions
+# hold a pair. At higher sparsities, features share planes and spaces, as in the pentagon.
 
 # %% tags=["plot"]
 show(
@@ -347,9 +347,9 @@ for density in (1.0, 0.1, 0.02):
     )  # fmt: skip
     print(f"{density:7}   {rows[density][0]:18.4f}   {rows[density][1]:8.4f}   "
           f"{rows[density][2]:8.4f}")  # fmt: skip
-assert rows[1.0][0] < rows[1.0][1]  # dense: the pentagon loses
-assert all(rows[density][1] < rows[density][0] for density in (0.1, 0.02))  # sparse: it wins
-assert all(row[0] < row[2] for row in rows.values())  # without the ReLU, it always loses
+assert rows[1.0][0] < rows[1.0][1]  # dense: the pentagon is worse
+assert all(rows[density][1] < rows[density][0] for density in (0.1, 0.02))  # sparse: better
+assert all(row[0] < row[2] for row in rows.values())  # without the ReLU: always worse
 
 # %% [markdown]
 # Without the ReLU, the pentagon has the larger loss at every density, because nothing removes the
@@ -398,7 +398,8 @@ where(ToyModel, ToyModels, feature_dimensionality, interference, phase_losses)
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. At $p = 4/7$: then $p/3 - p^2/4 = p^2/3$. Below this density, sharing costs less.
+# 1. Below $p = 4/7$. At this density both cost the same, $p/3 - p^2/4 = p^2/3$, and below it
+#    sharing costs less.
 # 2. This model has only five features. With more features, each new corner moves the others closer
 #    together, so the interference grows, and the bias must remove more of each feature's own value.
 #    Sparser features allow more corners.

@@ -92,7 +92,7 @@ check(
         ),
         dtype=joint.dtype,
     ),
-    properties={"it is never negative": lambda cost, joint: cost.item() > -1e-6},
+    properties={"the result is never negative": lambda cost, joint: cost.item() > -1e-6},
 )  # fmt: skip
 
 # %% [markdown]
@@ -247,8 +247,8 @@ show(
 )
 
 # %% [markdown]
-# The paper finds the same in translation (section 5.1). It counts repeated words, which are a sign
-# of mixed translations. They become rare within a few passes.
+# In translation, too, a few passes repair most mixtures (section 5.1 of the paper): repeated words,
+# which are a sign of mixed translations, become rare.
 #
 # ## A trained model
 #
@@ -367,9 +367,9 @@ assert correct[1] < correct[2] < correct[4] and correct[4] > 0.8 < correct["toke
 
 # %% [markdown]
 # One pass gets the letters right, and yet almost no answer is correct. Each position chooses its
-# style independently. In both halves, lowercase is the best guess by a narrow margin (0.55 and
-# 0.45), but no target is lowercase in both halves. A trained model makes the same mistake as in
-# "danke dank". Two passes repair some answers, and four passes repair most.
+# style independently. In both halves, lowercase is the most probable style (0.55 in the first half,
+# 0.45 in the second), but no target is lowercase in both halves. So the trained model mixes two
+# targets, as in "danke dank". Two passes repair some answers, and four passes repair most.
 
 
 # %%
@@ -448,7 +448,7 @@ for texts in (1, 16, 200):
 # %% [markdown]
 # With one text at a time, each step is mostly overhead, so 4 passes are faster than 8 steps. With
 # 200 texts at once, the number of positions determines the time. `mta train mask-predict` measures
-# the same for texts of 36 characters.
+# these times for texts of 36 characters.
 #
 # ## In the library
 

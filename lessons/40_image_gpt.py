@@ -363,7 +363,7 @@ cheat = train(new_model(), pick(250, 70), unshifted_loss)
 with mt.no_grad():
     seen = unshifted_loss(cheat, mt.tensor(test)).item() / math.log(2)
     honest = cheat.next_pixel_loss(mt.tensor(test)).item() / math.log(2)
-print(f"its loss: {seen:.3f} bits per pixel;  with the inputs shifted: {honest:.1f} bits")
+print(f"bits per pixel of this model: {seen:.3f} without the shift, {honest:.1f} with it")
 assert seen < pick(0.3, 1.0) and honest > tables["left"]
 
 # %% [markdown]

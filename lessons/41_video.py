@@ -119,8 +119,8 @@ show(
         list(scheme_maps.values()), list(scheme_maps), "To which tokens does the black one attend?",
         [[f"frame {t}" for t in range(4)]] * 3,
     ),
-    "Gray tokens are keys. Divided attention is the second row, then the first. Together, they "
-    "connect the token with every token of the clip.",
+    "Gray tokens are keys. Divided attention first attends over time (second row), then over space "
+    "(first row). Together, the two steps connect the token with every token of the clip.",
 )  # fmt: skip
 
 # %% [markdown]
@@ -184,7 +184,7 @@ check(
         mt.arange(len(query)).unsqueeze(1) // frames == mt.arange(len(query)) // frames,
     ),
     properties={
-        "with one frame, it returns the values": lambda y, query, key, value, frames: np.allclose(
+        "with one frame, the output is value": lambda y, query, key, value, frames: np.allclose(
             over_time(query, key, value, 1).numpy(), value.numpy()
         )
     },
@@ -518,8 +518,9 @@ where(
 # 1. It takes two steps. Attention over time tells each place what was there in the other frames.
 #    Attention over space then passes this information between the places, so a patch learns where
 #    the digit was before.
-# 2. For long clips and large frames, where the scores cost more than the linear layers. Divided
-#    attention has more linear layers, so it costs more for eight frames of 196 patches.
+# 2. Divided attention is cheaper for long clips and large frames, where the scores cost more than
+#    the linear layers. But it has more linear layers, so it costs more for eight frames of 196
+#    patches.
 # 3. Frames are similar to each other. With 75 % of the places hidden, the visible tubes still show
 #    much of the motion and of the image, and the task is too easy. Fewer tokens also make training
 #    cheaper.

@@ -40,8 +40,8 @@ mt.manual_seed(0)
 #
 # An image shows one handwritten digit among fragments of others. From each image we draw *views*:
 # large crops that show most of it, and small ones that show a part. Both networks see the large
-# views, and only the student sees the small ones. So the student must predict from a part what the
-# teacher says about the whole.
+# views, and only the student sees the small ones. So the student, which may see only a small part,
+# must predict what the teacher outputs for most of the image.
 
 # %%
 *training, images, labels = digits_split()
@@ -173,7 +173,7 @@ print("momentum over 1,000 steps:", [
 # Does the network still tell images apart? The loss does not show this. We compute two entropies of
 # the teacher's targets $p$ instead: the mean of the targets' entropies, and the entropy of the mean
 # target. If all images get the same target, the two entropies are equal. Their difference shows how
-# much a target says about its image.
+# much information a target contains about its image.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: two entropies
@@ -201,7 +201,7 @@ check(
         mt.tensor([-sum(v * np.log(v) for v in row if v > 0) for row in rows.tolist()]).mean()
         for rows in (p.detach(), p.detach().mean(0, keepdim=True))
     ),
-    properties={"the mean row has at least the mean entropy": lambda found, p: (
+    properties={"the entropy of the mean row is at least the mean entropy": lambda found, p: (
         found[1] >= found[0] - 1e-6
     )},
 )  # fmt: skip
@@ -280,10 +280,11 @@ assert runs["no centering"][-1, 1] < 0.1 and losses["no centering"] < 0.1
 assert runs["no sharpening"][-1, 0] > 0.9 * np.log(K)
 
 # %% [markdown]
-# Without centering, every image gets the same single output: both entropies are 0. The loss is also
-# 0, the smallest possible value. Without sharpening, every image gets the uniform distribution:
-# both entropies are $\log K$. The two operations pull in opposite directions. With both, the
-# targets can depend on the image (Figure 7 of the paper). A loss that falls to 0 is a failure here.
+# Without centering, the target of every image puts all probability on the same output: both
+# entropies are 0. The loss is also 0, the smallest possible value. Without sharpening, every image
+# gets the uniform distribution: both entropies are $\log K$. The two operations pull in opposite
+# directions. With both, the targets can depend on the image (Figure 7 of the paper). A loss that
+# falls to 0 is a failure here.
 
 # %% tags=["plot"]
 figure = new_figure(8.5, 2.7)
@@ -298,8 +299,8 @@ axes.legend(fontsize=8)
 figure.axes[0].set_ylabel("entropy (nats)")
 show(
     figure,
-    "The gap between the two curves shows what a target says about its image. It closes at 0 "
-    "without centering, and at log K (dotted) without sharpening.",
+    "The gap between the two curves shows how much information a target contains about its image. "
+    "It closes at 0 without centering, and at log K (dotted) without sharpening.",
 )
 
 # %% [markdown]
@@ -418,7 +419,7 @@ where(DINO, DINOHead, dino_loss, update_center, update_teacher, DINOTransformer)
 # ## Answers
 #
 # 1. The loss asks for agreement. Two networks that always give the same answer agree perfectly.
-# 2. The teacher's output is the target. A target from a small view could say nothing about the rest
-#    of the image, so the student would not have to infer the whole from a part.
-# 3. They would teach the student to copy the teacher on the same pixels. This needs no knowledge of
-#    what stays the same between two views of an image.
+# 2. The teacher's output is the target. A target from a small view would contain no information
+#    about the rest of the image, so the student would not have to infer the whole from a part.
+# 3. These pairs would teach the student to copy the teacher on the same pixels. This needs no
+#    knowledge of what stays the same between two views of an image.

@@ -78,8 +78,8 @@ check(
 #
 # $$\mathrm{softmax}\Big(\frac{P_Q(XW_Q)\, P_K(XW_K)^\top}{\sqrt d}\Big) P_V(XW_V).$$
 #
-# Pooled *keys and values* make the layer cheaper, and its output keeps its size. Pooled *queries*
-# make the output smaller: one row for each pooled query. MViTv2 (Li et al. 2022,
+# Pooled *keys and values* make the layer cheaper without changing the size of its output. Pooled
+# *queries* make the output smaller: one row for each pooled query. MViTv2 (Li et al. 2022,
 # arXiv:2112.01526v2, Eq. 6) adds the pooled queries to the output ("residual pooling").
 
 # %% [markdown] tags=["your-turn"]
@@ -114,7 +114,7 @@ check(
         + pool_q(query)
     ),
     properties={
-        "with values of 0, it returns the pooled queries": lambda y, q, k, v, pool_q, pool_kv: (
+        "values of 0 give the pooled queries": lambda y, q, k, v, pool_q, pool_kv: (
             abs(pooling_attention(q, k, v * 0, pool_q, pool_kv) - pool_q(q)).max() < 1e-9
         )
     },
@@ -143,11 +143,12 @@ assert spread[False] < 0.7 * spread[True]
 # %% [markdown]
 # ## Stages
 #
-# The first block of a stage pools its queries with a stride of 2: the map then has a quarter of the
-# tokens, and the numbers of channels and heads double. The stride of the keys and values starts at
-# 4 and halves from stage to stage, so most blocks have the same number of keys, 196. The first
-# block of a stage still reads the larger map, so this block has more keys. Here is MViTv2-T for
-# images of 224 x 224 pixels.
+# MViTv2-T has four stages. The first block of stages 2 to 4 pools its queries with a stride of 2:
+# the map then has a quarter of the tokens, and the numbers of channels and heads double. The stride
+# of the keys and values starts at 4 and halves from stage to stage until it is 1, so most blocks
+# have the same number of keys, 196. The first block of stages 2 to 4 still reads the larger map, so
+# it has four times as many keys as the blocks after it. Here is MViTv2-T for images of 224 x 224
+# pixels.
 
 # %%
 SIZES = {"kernel": (3, 3), "stride_q": (2, 2), "stride_kv": (4, 4)}
@@ -188,8 +189,8 @@ left.legend()
 show(
     figure,
     "The map shrinks from 3,136 to 49 tokens while the channels grow from 96 to 768. A ViT keeps "
-    "one size. MViT has 196 keys in most blocks, and four times as many in the first block of "
-    "a stage.",
+    "one size. MViT has 196 keys in most blocks. The first block of stages 2 to 4 has four "
+    "times as many keys as the blocks after it.",
 )
 
 # %% [markdown]
@@ -270,10 +271,10 @@ for side in (14, 56):
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: decomposed relative scores
 #
-# Write `relative_scores(query, rows, columns)` for a map of queries of shape (H, W, dim).
-# `rows` has shape (2H - 1, dim): its first vector is for the offset $-(H - 1)$ (query minus key),
-# its last one for $H - 1$. `columns` is the same for the other axis. Return the last two terms of
-# Eq. 4, of shape (H, W, H, W): query row, query column, key row, key column.
+# Write `relative_scores(query, rows, columns)` for a map of queries of shape (H, W, dim). `rows`
+# has shape (2H - 1, dim): its first vector is for the offset $-(H - 1)$ (query minus key), its last
+# one for $H - 1$. `columns`, of shape (2W - 1, dim), is the table for the other axis. Return the
+# last two terms of Eq. 4, of shape (H, W, H, W): query row, query column, key row, key column.
 #
 # *Hint:* `mt.arange(n)` as a column, minus `mt.arange(n)` as a row, gives all offsets of one axis.
 # Index the table with these offsets, and let `mt.einsum` form the products for one axis.
@@ -387,10 +388,10 @@ where(
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. Keys and values: each weight belongs to one key and multiplies its value. The number of queries
-#    is free, because each query gives one row of the output.
+# 1. Keys and values must be pooled in the same way: each weight belongs to one key and multiplies
+#    its value. The number of queries is free, because each query gives one row of the output.
 # 2. Swin sees the details of its window, but nothing beyond it before the windows shift. MViT sees
 #    the whole image in its first block, but has only one key for each block of 4 x 4 positions.
-# 3. They cannot express patterns that, for one query, are not the sum of a row term and a column
-#    term. An example is a high score for a single offset, with low scores for the rest of its row
-#    and column.
+# 3. Decomposed tables cannot express patterns that, for one query, are not the sum of a row term
+#    and a column term. An example is a high score for a single offset, with low scores for the rest
+#    of its row and column.

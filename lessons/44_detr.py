@@ -180,10 +180,10 @@ show(
 # ## Which prediction belongs to which target?
 #
 # DETR always makes the same number of predictions, here 6, more than any scene has objects. Each
-# target is matched with one prediction, and the others should say "no object". A good pair has the
-# right class and a similar box. Target $i$ has the class $c_i$ and the box $b_i$. Prediction $j$
-# has the class probabilities $\hat p_j$ and the box $\hat b_j$. The cost of matching the two is
-# (section 3.1 and appendix A.2)
+# target is matched with one prediction, and the others should have the class "no object". A good
+# pair has the right class and a similar box. Target $i$ has the class $c_i$ and the box $b_i$.
+# Prediction $j$ has the class probabilities $\hat p_j$ and the box $\hat b_j$. The cost of matching
+# the two is (section 3.1 and appendix A.2)
 #
 # $$-\hat p_j(c_i) + 5\,\lVert b_i - \hat b_j\rVert_1 - 2\,\mathrm{GIoU}(b_i, \hat b_j).$$
 
@@ -298,7 +298,7 @@ axes.set(xticks=[], yticks=[])
 show(
     figure,
     "Targets (solid, blue) and predictions (dashed, orange). Black lines join the centers of the "
-    "matched pairs. The two other predictions (dotted, gray) should say \"no object\".",
+    "matched pairs. The two other predictions (dotted, gray) should have the class \"no object\".",
 )  # fmt: skip
 
 # %% [markdown]
@@ -359,8 +359,8 @@ with mt.no_grad():
     equal = model(mt.tensor(scenes.images[:2]))[1]
 print("boxes (batch, query, 4):", before.shape)
 difference = abs(after - before[:, turned]).max().item()
-print(f"permuted queries, largest difference: {difference:.1e}")
-print(f"equal queries, range of the 6 boxes:  {np.ptp(equal.numpy(), 1).max():.1e}")
+print(f"permuted queries: permuted boxes differ by at most {difference:.1e}")
+print(f"equal queries: the 6 boxes differ by at most {np.ptp(equal.numpy(), 1).max():.1e}")
 assert difference < 1e-5
 assert np.ptp(equal.numpy(), 1).max() < 1e-6 < np.ptp(before.numpy(), 1).max()
 
@@ -373,9 +373,9 @@ assert np.ptp(equal.numpy(), 1).max() < 1e-6 < np.ptp(before.numpy(), 1).max()
 #
 # Train the decoder alone. In place of an image, each of the 12 scenes has four learned vectors that
 # the queries attend to. So the model can memorize the scenes, and the runs differ only in their
-# loss. An annotation has no order, so we shuffle the targets in every step. DETR also
-# computes the loss for the output of every decoder layer, each with its own matching ("auxiliary
-# decoding losses", section 3.2); the third run leaves this out.
+# loss. An annotation has no order, so we shuffle the targets in every step. DETR also computes the
+# loss for the output of every decoder layer, each with its own matching ("auxiliary decoding
+# losses", section 3.2). The third run uses only the loss of the last layer.
 
 
 # %%
@@ -529,7 +529,7 @@ where(
 # 1. The matching is a choice among finitely many assignments. A small change of the predictions
 #    almost never changes it, so its derivative is 0 where it exists.
 # 2. If two targets share a prediction, this prediction is pulled toward both, and one object is
-#    missed. If every prediction is matched with a target, no prediction says "no object", and each
-#    object is found several times, so duplicates must be removed afterwards.
+#    missed. If every prediction is matched with a target, no prediction has the class "no object",
+#    and each object is found several times, so duplicates must be removed afterwards.
 # 3. With the same relative error, the L1 distance is larger for large boxes, so by itself it would
 #    neglect small boxes. The generalized IoU does not depend on the size of the boxes.

@@ -414,8 +414,9 @@ where(CLIP, TextTower, contrastive_loss, patch_relevance)
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. $\log n$, as for a guess. The softmax sees only differences, so equal vectors do not help.
-# 2. It pushes each scene away from the other's sentence, although this sentence is true. The loss
-#    then cannot reach 0. With a very small temperature, such pairs get most of the gradient.
+# 1. The loss is $\log n$, as for a guess. The softmax sees only differences, so equal vectors do
+#    not help.
+# 2. The loss pushes each scene away from the other's sentence, although this sentence is true. The
+#    loss then cannot reach 0. With a very small temperature, such pairs get most of the gradient.
 # 3. To search a million images, you encode each image once, and each search then costs one matrix
 #    product. A joint Transformer must run once for every pair of sentence and image.

@@ -104,7 +104,7 @@ check(
     ],
     expected=uniter.region_kl_loss,
     properties={
-        "it is 0 where the prediction is the distribution": lambda found, logits, c, masked: (
+        "the divergence of c from itself is 0": lambda found, logits, c, masked: (
             abs(hidden_kl(c.log(), c, masked)) < 1e-6
         )
     },
@@ -285,7 +285,7 @@ def learn(model, steps, weight_of_others=1.0):
 
 
 def aligned(model):
-    """Return the share of digit words with most mass in their own region, and all plans."""
+    """Return the share of digit words that send most mass to their own region, and all plans."""
     with mt.no_grad():
         _, plans = model(ids, features, absent)
     n, k = np.nonzero(is_digit(ids).numpy())
@@ -319,9 +319,9 @@ show(
 # ## Predict, then run
 #
 # Take captions that name exactly two digits, for scenes with four digits. Each digit word has the
-# mass 1/2. Suppose that the vectors are perfect: the word "seven" costs nothing with the seven, and
-# 1 with every other region. What share of its mass does "seven" send to the seven: all of it, a
-# half, or a quarter? Write down your answer, then run the next cell.
+# mass 1/2. Suppose that the vectors are perfect: the cost of the word "seven" is 0 for the region
+# of the seven, and 1 for every other region. What share of its mass does "seven" send to the seven:
+# all of it, a half, or a quarter? Write down your answer, then run the next cell.
 
 # %%
 perfect = mt.tensor([[0.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0]])
@@ -426,12 +426,12 @@ with fails(ArgumentError):
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. Then nothing in the input says which digit is there, and the prediction can only be the average
-#    over all digits. The network would be trained on an impossible task, and the alignment of the
-#    word with its region would not help.
-# 2. That is Sinkhorn's algorithm. It minimizes the cost minus $\beta$ times the entropy of the
-#    plan, so a larger $\beta$ blurs the plan more. With the previous plan, the penalty vanishes at
-#    convergence, and the plan is exact for any $\beta$.
+# 1. If both are hidden, nothing in the input shows which digit is there, and the prediction can
+#    only be the average over all digits. The network would be trained on an impossible task, and
+#    the alignment of the word with its region would not help.
+# 2. With $Q = A$ in every step, this is Sinkhorn's algorithm. It minimizes the cost minus $\beta$
+#    times the entropy of the plan, so a larger $\beta$ blurs the plan more. With the previous plan
+#    in $Q$, the entropy term vanishes at convergence, and the plan is exact for any $\beta$.
 # 3. A caption with "seven" always comes with a scene that has a seven. The other regions of these
 #    scenes change from scene to scene. So the only vector that makes the distance small in all of
 #    these scenes is the vector of the seven.

@@ -139,7 +139,7 @@ assert [len(found) for found in peaks.values()] == [1, 1, 2, 2]
 # We hear the step from 200 to 300 Hz as large and the step from 3,200 to 3,300 Hz as small. The
 # **mel** scale makes equal steps sound equally large: $m = 2595 \log_{10}(1 + f / 700)$. A mel
 # filter bank sums the power under triangles whose edges $p_0 < p_1 < \dots$ are equally spaced in
-# mel. Triangle $m$ rises from 0 at $p_m$ to 1 at $p_{m+1}$ and falls to 0 at $p_{m+2}$.
+# mel. Triangle $i$ rises from 0 at $p_i$ to 1 at $p_{i+1}$ and falls to 0 at $p_{i+2}$.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: triangles
@@ -147,8 +147,8 @@ assert [len(found) for found in peaks.values()] == [1, 1, 2, 2]
 # Write `triangles(frequency, points)`. `frequency` has shape (frequency,), `points` has shape
 # (mel + 2,), both in Hz. Return the values of all triangles, of shape (frequency, mel).
 #
-# *Hint:* Write the rising line through $(p_m, 0)$ and $(p_{m+1}, 1)$ and the falling line, for all
-# m at once. A triangle is the smaller of the two, but never below 0.
+# *Hint:* Compute the rising line through $(p_i, 0)$ and $(p_{i+1}, 1)$ and the falling line, for
+# all $i$ at once. A triangle is the smaller of the two, but never below 0.
 
 
 # %% tags=["answer"]
@@ -356,7 +356,7 @@ for kind in ("rectangular", "hann"):
     decibels[kind] = 10 * np.log10(spectrum / spectrum.max())
     beside, weak = decibels[kind][55], decibels[kind][62:64].max()  # at 2200 and about 2500 Hz
     print(f"{kind:12} at 2200 Hz: {beside:6.1f} dB   at 2500 Hz: {weak:6.1f} dB")
-assert decibels["rectangular"][55] > -50  # no tone there, but 15 dB above the weak one
+assert decibels["rectangular"][55] > -50  # no tone here, yet above the weak tone's -60 dB
 assert decibels["hann"][55] < -80 and -65 < decibels["hann"][62:64].max() < -55
 
 # %% tags=["plot"]
@@ -406,9 +406,10 @@ where(
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The power is multiplied by 4, so all entries grow by $\ln 4 \approx 1.4$, wherever they are
-#    above the floor. Subtracting the mean of an utterance removes this.
-# 2. It is the mean of many frequencies with independent noise, so its relative variation is
-#    smaller. The logarithm turns relative variation into absolute variation.
-# 3. The phases, and the frequencies within a band. For recognizing words, this loss is an
-#    advantage. To synthesize speech, a second model (a vocoder) has to invent what is missing.
+# 1. The power is multiplied by 4, so all entries grow by $\ln 4 \approx 1.4$, except where the
+#    power is below the minimum at which it is clipped before the logarithm. Subtracting the mean of
+#    an utterance removes this offset.
+# 2. A mel band is a weighted sum of many frequencies with independent noise, so its relative
+#    variation is smaller. The logarithm turns relative variation into absolute variation.
+# 3. The phases are missing, and so is the detail within a band. For recognizing words, this loss is
+#    an advantage. To synthesize speech, a second model (a vocoder) has to invent what is missing.

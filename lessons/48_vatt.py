@@ -203,9 +203,9 @@ print(f"DropToken 0.5 leaves {100 * half / full:.1f} % of the multiply-adds of a
 assert half < full / 2
 
 # %% [markdown]
-# The number falls by more than half: the cost of the linear layers is halved, and the cost of
-# attention falls to a quarter. The number of parameters stays the same, because all tokens use the
-# same matrices. At test time all tokens are read again.
+# The number of multiply-adds falls by more than half: the cost of the linear layers is halved, and
+# the cost of attention falls to a quarter. The number of parameters stays the same, because all
+# tokens use the same matrices. At test time all tokens are read again.
 #
 # ## Two common spaces
 #
@@ -253,7 +253,7 @@ check(
     ],
     expected=mil_nce_loss,
     properties={
-        "one sentence for each clip gives NCE": lambda loss, video, text, T: (
+        "with one sentence for each clip, the loss is NCE": lambda loss, video, text, T: (
             abs(mil_nce(video, text[:, :1], T) - nce_loss(video, text[:, 0], T)) < 1e-3
         )
     },
@@ -283,7 +283,7 @@ for shared in (False, True):
     print(f"shared={shared}: {inside:,} parameters in {len(network.transformers)} Transformer(s)")
 with skip_init():
     medium = mt.models.vatt_ma_medium().transformers
-print(f"the paper's shared network: {sum(p.numel() for p in medium.parameters()):,}")
+print(f"parameters of the paper's shared network: {sum(p.numel() for p in medium.parameters()):,}")
 
 # %% [markdown]
 # We train the shared network, and test retrieval with new voices. There are eight clips, one for
@@ -382,8 +382,8 @@ where(VATT, VideoTokens, AudioTokens, TextTokens, drop_token, nce_loss, mil_nce_
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. It asks each clip to reject the other's sound. That is wrong, and keeps the loss from reaching
-#    0, but it does not favor a wrong answer: the two sounds remain equally good matches.
+# 1. The loss asks each clip to reject the other's sound. That is wrong, and keeps the loss from
+#    reaching 0, but it does not favor a wrong answer: the two sounds remain equally good matches.
 # 2. Text has few tokens, so there is little to save, and the information in a word is not repeated
 #    by other words.
 # 3. T5's bias depends on the distance along one axis. Boxes of a video have distances along three

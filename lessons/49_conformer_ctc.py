@@ -48,7 +48,7 @@ rng = np.random.default_rng(0)
 # %% tags=["answer"]
 def collapse(path):
     """Return the labels of an alignment, shape (label,)."""
-    first = mt.cat([mt.ones(1, dtype="bool"), path[1:] != path[:-1]])  # of a run
+    first = mt.cat([mt.ones(1, dtype="bool"), path[1:] != path[:-1]])  # first frame of a run
     return path[first & (path != 0)]
 
 
@@ -158,7 +158,7 @@ check(
             for s in range(len(alpha))
         ]
     ),
-    properties={"no sum of three probabilities reaches 3": lambda new, *_: new.max() < 3},
+    properties={"a sum of three probabilities stays below 3": lambda new, *_: new.max() < 3},
 )
 
 
@@ -434,10 +434,10 @@ where(F.ctc_loss, mt.ctc_decode, ConformerBlock, RelativeAttention, relative_shi
 # %% [markdown]
 # ## Exercise
 #
-# Write `backward_step`, which runs the same recursion from the last frame to the first, and compute
-# $\beta$ with it. Then write both passes with logarithms and `mt.logsumexp`, and compute the loss
-# of the 200 frames above. Where a blank may not be skipped, add $-\infty$ to the logarithm. What
-# does your gradient become where all three terms are $-\infty$?
+# Write `backward_step`, which runs the recursion of `forward_step` from the last frame to the
+# first, and compute $\beta$ with it. Then write both passes with logarithms and `mt.logsumexp`, and
+# compute the loss of the 200 frames above. Where a blank may not be skipped, add $-\infty$ to the
+# logarithm. What does your gradient become where all three terms are $-\infty$?
 #
 # Then practice:
 #
@@ -457,9 +457,9 @@ where(F.ctc_loss, mt.ctc_decode, ConformerBlock, RelativeAttention, relative_shi
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. Seven states: `- 5 - 5 - 2 -`. A walk may skip only the blank between 5 and 2.
-# 2. Zero: this alignment is the only one with a probability above 0, so the posterior is 1 where
-#    $y_t(k)$ is 1, and their difference is 0.
+# 1. The target has seven states: `- 5 - 5 - 2 -`. A walk may skip only the blank between 5 and 2.
+# 2. The gradient is 0: this alignment is the only one with a probability above 0, so the posterior
+#    is 1 where $y_t(k)$ is 1, and their difference is 0.
 # 3. One frame would then cover a whole word of 400 ms. A target needs at least one frame for each
 #    word, and one more for each repeated word. Speech with shorter words would have too few frames
 #    for an alignment.

@@ -188,7 +188,7 @@ print(ringed[2]["table"])
 
 # %% [markdown]
 # To step through this recording, call `t.save_html("ring.html")` after the `with` block of `ring`.
-# It saves the recording as a page. Use a different file name for each rank.
+# This call saves the recording as a web page. Use a different file name for each rank.
 
 
 # %%
@@ -309,8 +309,8 @@ def count(numbers):
 
 counted = run_ranks(4, count, 250_000)
 for size, sent in counted[0].items():
-    print(f"{size:5} ranks: rank 0 sends {sent:9,} bytes, counted")
-print(f" 1000 ranks: each rank sends {2 * 999 / 1000 * 1_000_000:9,.0f} bytes, by the formula")
+    print(f"{size:5} ranks: rank 0 sends {sent:9,} bytes (counted)")
+print(f" 1000 ranks: each rank sends {2 * 999 / 1000 * 1_000_000:9,.0f} bytes (by the formula)")
 for size, sent in counted[0].items():
     assert abs(sent - 2 * (size - 1) / size * 1_000_000) <= 8  # parts differ by one number
 
@@ -378,7 +378,7 @@ for place, (name, _) in enumerate(events[:-1]):
 counts = [started for _, started in events]
 for bucket in range(counts[-1]):
     place = next(i for i, started in enumerate(counts) if started > bucket)
-    start = min(place + 1, len(events) - 1)  # it started before this layer's hook was called
+    start = min(place + 1, len(events) - 1)  # it started before this layer's hook ran
     axes.barh(bucket + 1, 1.6, left=start, height=0.5, color=COLOURS[bucket])
 axes.set_yticks(range(4), ["backward pass", "bucket 0", "bucket 1", "bucket 2"])
 axes.set(xticks=[], xlabel="order of events", ylim=(3.6, -0.6))
@@ -421,7 +421,7 @@ with_four = run_ranks(4, train, batch, True, uses=[build])
 difference = max((weights - alone).abs().max().item() for weights in with_four)
 print(f"5 steps of AdamW, 4 ranks and 1 process: weights differ by at most {difference:.0e}")
 assert difference < 1e-12
-assert (alone - train(batch[:3], False)).abs().max() > 1e-3  # a quarter of the batch alone
+assert (alone - train(batch[:3], False)).abs().max() > 1e-3  # a part of the batch is not enough
 
 # %% [markdown]
 # ## What goes wrong without equal weights, or without the average
@@ -454,7 +454,8 @@ first, second = run_ranks(2, mistakes, batch, uses=[by_hand, build])
 for name in first:
     apart = [(a - b).abs().max().item() for a, b in zip(first[name], second[name], strict=True)]
     step = (first[name][1] - first[name][0]).norm().item()
-    print(f"{name:18} ranks differ by {apart[0]:.3f}, after a step {apart[1]:.3f}; step {step:.3f}")
+    print(f"{name:18} ranks differ by {apart[0]:.3f}, after a step by {apart[1]:.3f}; "
+          f"norm of the step {step:.3f}")  # fmt: skip
     if name == "different weights":
         assert abs(apart[0] - apart[1]) < 1e-12 and apart[0] > 0.1
     else:
@@ -514,8 +515,8 @@ where(
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The same one: the average of eight means over 4 rows is the mean over 32 rows.
+# 1. With the same learning rate: the average of eight means over 4 rows is the mean over 32 rows.
 # 2. Part $p$ is summed in the order $p + 1, p + 2, \dots, p$, a different order for each part, and
 #    floating-point addition depends on the order. All ranks still have equal results, because the
 #    complete part is copied.
-# 3. Those of the first layer: the backward pass computes them last.
+# 3. The gradients of the first layer: the backward pass computes them last.

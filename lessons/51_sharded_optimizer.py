@@ -55,7 +55,7 @@ print(f"{parameters:,} parameters")
 for kind in ("parameter", "gradient", "optimizer state", "saved for backward"):
     print(f"  {kind:18} {kinds[kind]:10,} bytes, {kinds[kind] / parameters:5.2f} per parameter")
 assert kinds["parameter"] == kinds["gradient"] == 4 * parameters
-assert 0 <= kinds["optimizer state"] - 8 * parameters < 1000  # and a counter of steps
+assert 0 <= kinds["optimizer state"] - 8 * parameters < 1000  # the rest counts the steps
 
 # %% [markdown]
 # The tensors saved for the backward pass (the *activations*) grow with the batch. They can also be
@@ -264,7 +264,7 @@ assert difference < 1e-12 and all(result["state"] == 2 * 24 / 4 for result in sh
 tensor_bytes = 24 * 8
 for result in sharded:
     times = result["bytes"] / 3 / tensor_bytes
-    print(f"{times:.2f} times the bytes of the tensor per step; an all-reduce: {2 * 3 / 4:.2f}")
+    print(f"bytes sent per step / bytes of the tensor: {times:.2f}; all-reduce: {2 * 3 / 4:.2f}")
     assert times == 2 * (4 - 1) / 4
 
 # %% tags=["plot"]
@@ -505,6 +505,8 @@ where(
 #
 # 1. Adam's update of a number depends on this number's gradients only. Adafactor's depends on the
 #    whole row and column, so a rank with part of a matrix would need messages.
-# 2. Nothing: SGD has no state. With momentum it has one number for each parameter.
-# 3. Little: it divides only the 16 GB. Smaller batches, recomputation of the activations, or
-#    splitting the layers themselves (lesson 52) reduce the 40 GB.
+# 2. Stage 1 saves nothing: without momentum, SGD has no state to divide. With momentum, it has one
+#    number for each parameter.
+# 3. ZeRO can save at most the 16 GB, because it does not divide the activations. Smaller batches,
+#    recomputation of the activations, or splitting the layers themselves (lesson 52) reduce the 40
+#    GB.

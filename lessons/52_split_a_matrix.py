@@ -177,7 +177,7 @@ check(
     ],
     expected=lambda x, a_k, b_k, grad_y: mt.autograd.grad(((x @ a_k).tanh() @ b_k), x, grad_y)[0],
     properties={
-        "it is proportional to the gradient of y": lambda grad_x, x, a_k, b_k, grad_y: np.allclose(
+        "the result is proportional to grad_y": lambda grad_x, x, a_k, b_k, grad_y: np.allclose(
             input_gradient(x, a_k, b_k, 3 * grad_y).numpy(), 3 * grad_x.numpy()
         )
     },
@@ -310,7 +310,7 @@ check(
         [third.chunk(ranks, 0)[rank] for third in weight.chunk(3, 0)]
     ),
     properties={
-        "the ranks have all rows together": lambda part, weight, rank, ranks: np.isclose(
+        "together, the ranks have all rows": lambda part, weight, rank, ranks: np.isclose(
             sum(qkv_part(weight, k, ranks).sum().item() for k in range(ranks)),
             weight.sum().item(),
         )
@@ -467,6 +467,6 @@ where(
 # 1. The columns of the first result have to be gathered on all ranks before the second product, and
 #    the second result is still split. If the first matrix is cut by columns and the second by rows,
 #    a single sum is enough.
-# 2. Each of the $N$ ranks would add it, so the sum would contain it $N$ times.
-# 3. On 1, 2, 3, 4, 6 or 12. With 8 ranks, a head would have to be cut, and its softmax needs the
-#    whole product of query and key.
+# 2. Each of the $N$ ranks would add the bias, so the sum would contain it $N$ times.
+# 3. On 1, 2, 3, 4, 6 or 12 ranks. With 8 ranks, a head would have to be cut, and its softmax needs
+#    the whole product of query and key.

@@ -210,14 +210,15 @@ print(f"each of {ranks} ranks sends {sent} bytes; all keys and values have {2 * 
 #
 # Eight ranks with contiguous parts skip the blocks that the mask hides, which are almost half of
 # all blocks. How much faster is this than attention without a mask: about 2 times, about 1.5 times,
-# or hardly at all? Write down your answer, then run the next cell. To measure the work, it cuts
-# each part into two chunks and counts *squares*: the scores of the queries of one chunk with the
-# keys of one chunk. Without a mask, each rank computes 4 squares in each of 8 steps.
+# or hardly at all? Write down your answer, then run the next cell. To measure the work, this cell
+# cuts each part into two chunks and counts *squares*: a square contains the scores of the queries
+# of one chunk with the keys of one chunk. Without a mask, each rank computes 4 squares in each of 8
+# steps.
 
 
 # %%
 def work_table(chunks):
-    """Return the number of squares (rank, step) that each rank computes. Rank r has chunks[r]."""
+    """Return the number of squares of scores for each (rank, step). Rank r has chunks[r]."""
     size = len(chunks)
     return np.array([
         [
@@ -529,7 +530,7 @@ for ranks, run in runs.items():
 
 # %%
 flops = 312e12  # an A100's peak in float16, from its data sheet
-print("A100, float16: tokens per rank from which the messages are hidden")
+print("A100, float16: smallest number of tokens per rank that hides the messages")
 print("                              no mask   causal, zigzag   causal, 4 heads share keys")
 for network, bandwidth in (("NVLink, 300 GB/s", 300e9), ("InfiniBand, 25 GB/s", 25e9)):
     least = flops / bandwidth
@@ -644,9 +645,9 @@ where(dist.sequence_slices, mt.nn.parallel.SequenceParallel)
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. Memory and time. After an all-gather, every rank would hold all keys and values, which do not
-#    fit. In the ring, a rank holds two blocks. It also computes while a block travels, whereas
-#    attention after an all-gather can start only when all blocks have arrived.
+# 1. Ring attention saves memory and time. After an all-gather, every rank would hold all keys and
+#    values, which do not fit. In the ring, a rank holds two blocks. It also computes while a block
+#    travels, whereas attention after an all-gather can start only when all blocks have arrived.
 # 2. The bytes stay nearly the same, $2 T d b (N - 1) / N$. The work of a rank is halved. So the
 #    messages are harder to hide: $c = T / N$ is half as long, and it must be at least $F / B$.
 # 3. The maximum and the sums over the keys do not depend on the order, because each term is

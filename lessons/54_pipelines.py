@@ -243,7 +243,7 @@ def one_forward_one_backward(stages, micro_batches):
         for m in range(micro_batches):
             forward = stage + m if m < stages - stage else 2 * m + stage
             backward = 2 * stages - 1 - stage + 2 * m
-            assert row[forward] is None and row[backward] is None  # one thing at a time
+            assert row[forward] is None and row[backward] is None  # one task per slot
             row[forward], row[backward] = ("forward", m), ("backward", m)
     return rows
 
@@ -339,7 +339,7 @@ for micro_batches in (1, 2, 4, 8, 32):
 def finish_times(times, micro_batches):
     """Return when each stage finishes each micro-batch, shape (stage, micro-batch)."""
     zero = times[0] * 0
-    rows, before = [], [zero] * micro_batches  # before: when the micro-batches arrive
+    rows, before = [], [zero] * micro_batches  # before: arrival times of the micro-batches
     for duration in times:
         row = [zero]
         for arrival in before:
@@ -396,8 +396,8 @@ for slow in range(4):
     times = [2 if stage == slow else 1 for stage in range(4)]
     total = sum(times) + 31 * max(times)
     idle = 1 - 32 * sum(times) / (4 * total)
-    print(f"stage {slow} slow: {total} instead of {equal}, {total / equal:.2f} times; "
-          f"all stages together idle {idle:.0%}")  # fmt: skip
+    print(f"stage {slow} slow: time {total} instead of {equal}, {total / equal:.2f} times as long; "
+          f"the stages are idle {idle:.0%} of the time")  # fmt: skip
     assert total == 67
 
 # %% [markdown]
@@ -555,7 +555,7 @@ for way, (name, what) in enumerate(ways.items()):
     widths = (8, 11, 11, 8, 20)
     numbers = [f"{number:{width},.0f}" for number, width in zip(most, widths, strict=True)]
     print(f"{name:8} {what:17}", *numbers)
-    assert abs(loss - tables[:, 2, 0].mean()) < 1e-4, (name, loss)  # of float32 numbers
+    assert abs(loss - tables[:, 2, 0].mean()) < 1e-4, (name, loss)  # float32 rounding
 print("losses of the second step", tables[:, :, 0].mean(0).round(5))
 
 # %% [markdown]
@@ -580,8 +580,8 @@ gradients = 2 * (N - 1) / N * P * 4
 data, sharded, tensor, sequence, pipeline = tables[1, :, 2]  # rank 1, a stage in the middle
 assert data == gradients and abs(sharded / (1.5 * gradients) - 1) < 0.001
 assert tensor == 4 * L * 2 * (N - 1) / N * BTE * 4
-assert abs(sequence - L * (3 * N - 2) * 2 * BTE / N * 4 - gradients) <= 8  # 8: the loss
-assert pipeline == 2 * BTE * 4 + 9 * 8 + 8  # 9 numbers for the shape, and the loss
+assert abs(sequence - L * (3 * N - 2) * 2 * BTE / N * 4 - gradients) <= 8  # 8 bytes: the loss
+assert pipeline == 2 * BTE * 4 + 9 * 8 + 8  # a shape message of 9 numbers, and the loss
 
 # %% tags=["plot"]
 figure = new_figure(6.4, 2.6)
@@ -631,8 +631,9 @@ where(GPipe, GPipe.step, gpipe_schedule, bubble_fraction, pipeline_layers, pipel
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. Halving the stages: $3/11 = 27\,\%$ instead of $7/15 = 47\,\%$. Doubling the micro-batches
-#    gives $7/23 = 30\,\%$. But with half the stages, each rank has to hold twice as many layers.
+# 1. Halving the number of stages: the bubble is then $3/11 = 27\,\%$ instead of $7/15 = 47\,\%$.
+#    Doubling the micro-batches gives $7/23 = 30\,\%$. But with half the stages, each rank has to
+#    hold twice as many layers.
 # 2. The first forward pass still has to go through all stages, and the last backward pass has to
 #    come back through all of them. The idle slots are the same. But a stage keeps at most $N - s$
 #    micro-batches instead of $M$, so $M$ can be large, and a large $M$ makes the bubble small.

@@ -64,10 +64,10 @@ lessons/09_why_sqrt_d.py`. Figures are written to `runs/lessons/`.
 In every lesson you write two to four functions and predict one result. At "Your turn":
 
 - In the terminal (`mta lesson step 9`), press `e` to write the function in your editor (set
-  `EDITOR`). When you save it, the lesson checks its values, its gradients and one property. `h`
-  shows a hint, `a` shows the answer, and Enter continues without your function. Your files are in
-  `exercises-work`, and are used again the next time. `=` starts a line of Python, in which all
-  names of the lesson exist: type an expression to see its value.
+  `EDITOR`). When you save the file, the lesson checks the function's values, its gradients and at
+  least one property. `h` shows a hint, `a` shows the answer, and Enter continues without your
+  function. Your files are in `exercises-work`, and are used again the next time. To see a value,
+  press `=` and type a Python expression, which can use all names of the lesson.
 - In a notebook (`mta lesson open 9`), replace `raise NotImplementedError`, and run the cell below.
   The check says what is wrong. The hint, the answer and the code of the check are collapsed.
 - A script runs with the answers, and so does a notebook made with `--answers`.
@@ -76,8 +76,8 @@ In every lesson you write two to four functions and predict one result. At "Your
 
 ## Packages and files
 
-`open` and `notebooks` need `python -m pip install 'minitorch-attn[lessons]'`. Lessons with
-handwritten digits need `python -m pip install scikit-learn`.
+`mta lesson open` and `mta lesson notebooks` need `python -m pip install 'minitorch-attn[lessons]'`.
+Lessons with handwritten digits need `python -m pip install scikit-learn`.
 
 Your progress is stored in one small file; `mta lesson progress` prints its path. The environment
 variable `MTA_STATE` selects another folder for it.
