@@ -2,8 +2,8 @@
 
     S = Q K^T / sqrt(d)
 
-Here d is the width of a head. A model with this operation trains, but the steps of some weights are
-too large. Read the gradcheck report, then find and fix the one mistake.
+Here d is the width of a head. A model with this operation trains, but some weights change too
+much in each step. Read the gradcheck report, then find and fix the one mistake.
 """
 
 import minitorch_attn as mt

@@ -1,7 +1,7 @@
 """Negative sampling.
 
-word2vec compares a word with one neighbor and k words drawn at random. The neighbor's score should
-be large, and the others' scores small:
+word2vec compares a word with one neighbor and k words drawn at random. The neighbor's score s_0
+should be large, and the scores s_1, ..., s_k of the random words small:
 
     loss = -log sigmoid(s_0) - sum_{j=1..k} log sigmoid(-s_j),   s_j = word . context_j
 

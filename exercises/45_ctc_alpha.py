@@ -1,8 +1,8 @@
 """The forward variables of CTC.
 
 CTC sums over all alignments of the labels with the frames. l' is the label sequence with a blank
-(class 0) before, between and after the labels. alpha_t(s) is the probability of all alignments of
-l'_1 .. l'_s with the first t frames:
+(class 0) before, between and after the labels. p_t(k) is the probability of class k in frame t.
+alpha_t(s) is the probability of all alignments of l'_1 .. l'_s with the first t frames:
 
     alpha_t(s) = (alpha_{t-1}(s) + alpha_{t-1}(s-1) + alpha_{t-1}(s-2)) p_t(l'_s)
 
@@ -14,11 +14,11 @@ mistake.
 import minitorch_attn as mt
 from minitorch_attn.autograd import gradcheck_report
 
-NEVER = -1e9  # in place of log 0
+NEVER = -1e9  # in place of log 0, which is -inf
 
 
 def shifted(alpha, places):
-    """Return alpha(s - places) at each place s."""
+    """Return alpha(s - places) at each place s, and NEVER where s < places."""
     return mt.cat([alpha[:, :places] * 0 + NEVER, alpha[:, :-places]], 1)
 
 

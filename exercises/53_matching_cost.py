@@ -37,7 +37,7 @@ if __name__ == "__main__":
     boxes = mt.rand(2, 5, 4, dtype=mt.float64, requires_grad=True)
     given = (logits, boxes, mt.tensor([[0, 1], [2, 2]]), mt.rand(2, 2, 4, dtype=mt.float64))
     print(gradcheck_report(set_loss, given).facts())
-    print("\none target of class 0 at 0; the first of two predictions has the better class:")
+    print("\none target of class 0, with its box at 0; the first prediction has the better class:")
     logits = mt.tensor([[[9.0, 1.0], [1.0, 1.0]]]).log()
     boxes = mt.tensor([[[0.2, 0.0, 0.0, 0.0], [0.1, 0.0, 0.0, 0.0]]])
     loss = set_loss(logits, boxes, mt.tensor([[0]]), mt.zeros(1, 1, 4)).item()

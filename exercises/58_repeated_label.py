@@ -6,15 +6,17 @@ skips the blank between two labels:
 
     alpha_t(r) = p_t(l'_r) * (sum of alpha_{t-1}(s) over the states s that lead to r)
 
-Frames with equal classes are read as one label. So the blank between two equal labels must not be
-skipped: "five five" without a blank would be read as "five". The gradient check passes, but some
-losses are too small. Read which properties fail, then find and fix the one mistake.
+Here p_t(k) is the probability of class k in frame t, and alpha_t(r) is the probability of all walks
+that are in state r at frame t. Frames with equal classes are read as one label. So the blank
+between two equal labels must not be skipped: "five five" without a blank would be read as "five".
+The gradient check passes, but some losses are too small. Read which properties fail, then find and
+fix the one mistake.
 """
 
 import minitorch_attn as mt
 from minitorch_attn.autograd import gradcheck_report
 
-NEVER = -1e9  # in place of log 0
+NEVER = -1e9  # in place of log 0, which is -inf
 
 
 def moves(states):

@@ -63,18 +63,18 @@ class Value:
         return type(self)(self.data + other.data, (self, other), lambda g: (g, g))
 
     def __mul__(self, other):
-        """Return the product c = a b. Gradients: da = dc b,  db = dc a."""
+        """Return the product c = a b. Gradients: da = b dc,  db = a dc."""
         other = self.lift(other)
         a, b = self.data, other.data
         return type(self)(a * b, (self, other), lambda g: (g * b, g * a))
 
     def __pow__(self, power):
-        """Return the power c = a^n for a plain number n. Gradient: da = dc n a^(n - 1)."""
+        """Return the power c = a^n for a plain number n. Gradient: da = n a^(n - 1) dc."""
         a = self.data
         return type(self)(a**power, (self,), lambda g: (g * power * a ** (power - 1),))
 
     def exp(self):
-        """Return c = exp(a). Gradient: da = dc c. np.exp also accepts arrays (step 2)."""
+        """Return c = exp(a). Gradient: da = c dc. np.exp also accepts arrays (step 2)."""
         y = np.exp(self.data)
         return type(self)(y, (self,), lambda g: (g * y,))
 
@@ -104,10 +104,10 @@ class Value:
 
 
 def unbroadcast(grad, shape):
-    """Return the gradient of an array of this shape from the gradient of its broadcast copy.
+    """Return the gradient of an array of shape `shape` that was broadcast to the shape of `grad`.
 
     Sum `grad` over the axes that `shape` does not have (they are on the left). Then sum it over the
-    axes where `shape` has size 1, and keep these axes. The result has this shape. If grad has it
+    axes where `shape` has size 1, and keep these axes. The result has shape `shape`. If grad has it
     already, return grad. Where backward starts, grad may be the number 1.0: np.shape and np.sum
     accept numbers, too.
     """
@@ -127,7 +127,7 @@ class Tensor(Value):
     def __add__(self, other):
         """Return c = a + b, broadcast. Gradients: da = unbroadcast(dc), db = unbroadcast(dc).
 
-        `other` may be a number or an array. np.shape(other.data) gives the shape of both.
+        `other` may be a number or an array. np.shape(other.data) works for either.
         """
         other = self.lift(other)
         a, b = self.data, other.data
@@ -138,7 +138,7 @@ class Tensor(Value):
         return Tensor(a + b, (self, other), pull)
 
     def __mul__(self, other):
-        """Return c = a b, broadcast. Gradients: da = unbroadcast(dc b), db = unbroadcast(dc a)."""
+        """Return c = a b, broadcast. Gradients: da = unbroadcast(b dc), db = unbroadcast(a dc)."""
         other = self.lift(other)
         a, b = self.data, other.data
 
@@ -148,7 +148,7 @@ class Tensor(Value):
         return Tensor(a * b, (self, other), pull)
 
     def __matmul__(self, other):
-        """Return the matrix product C = A B. Gradients: dA = dC B^T,  dB = A^T dC,  unbroadcast.
+        """Return the matrix product C = A B. Gradients: dA = dC B^T, dB = A^T dC, both unbroadcast.
 
         The product is over the last two axes: A (..., n, k), B (..., k, m). The leading axes may
         differ, as for an x of shape (batch, token, k) and a weight of shape (k, m).
@@ -162,7 +162,7 @@ class Tensor(Value):
         return Tensor(a @ b, (self, other), pull)
 
     def sum(self, axis=None, keepdims=False):
-        """Return the sum over an axis, or over all axes for None. Gradient: dx = dy, repeated."""
+        """Return the sum over an axis (None: all axes). Gradient: dx = dy, repeated along it."""
         x = self.data
 
         def pull(g):
@@ -208,7 +208,7 @@ def softmax(x):
 def cross_entropy(logits, targets):
     """Return the loss, the mean of -log p[target]. Gradient: dlogits = dloss (p - onehot) / n.
 
-    logits is a Tensor (..., class), targets are n integers (...), and p = softmax(logits). The loss
+    logits is a Tensor (..., class), targets has n integers (...), and p = softmax(logits). The loss
     has shape (). Compute log p = z - log(sum(exp(z))) with z = logits - max(logits). The logarithm
     of p itself could be log(0).
     """
@@ -258,7 +258,7 @@ def batch(ids, size, context, rng):
 
 
 def embedding(table, ids):
-    """Return the rows table[ids]. Gradient: zeros, with dy added at the rows ids (np.add.at).
+    """Return the rows table[ids]. Gradient: zeros, plus dy at the rows ids (use np.add.at).
 
     table is a Tensor (row, width), ids are integers (...), and the result is a Tensor (..., width).
     """
@@ -356,7 +356,7 @@ def layer_norm(x, p):
 def gelu(x):
     """Return GELU: y = x (1 + t) / 2 with t = tanh(u), u = sqrt(2 / pi) (x + 0.044715 x^3).
 
-    dx = dy ((1 + t) / 2 + x (1 - t^2) / 2 du/dx),  du/dx = sqrt(2 / pi) (1 + 3 0.044715 x^2).
+    dx = dy ((1 + t) / 2 + x (1 - t^2) / 2 du/dx),  du/dx = sqrt(2 / pi) (1 + 3 * 0.044715 x^2).
     Write x * x * x, because x**3 takes NumPy about a hundred times as long.
     """
     a, root = x.data, math.sqrt(2.0 / math.pi)
@@ -407,7 +407,7 @@ def initialize(characters, context, width, layers, rng):
 
     Embeddings and the weights (out, in) of linear layers are 0.02 rng.standard_normal(shape). The
     weights of out_proj and linear2 are also divided by sqrt(2 layers). All biases are 0, and the
-    weights of norms are 1. The hidden layer between linear1 and linear2 has 4 width features.
+    weights of norms are 1. The hidden layer between linear1 and linear2 has 4 * width features.
     """
 
     def normal(*shape, std=0.02):
@@ -490,8 +490,8 @@ def learning_rate(step, steps, highest=3e-3, warmup=100):
     """Return the learning rate of a step: a linear warm-up, then a cosine down to highest / 10.
 
     `step` runs from 0 to steps - 1. First set warmup = min(warmup, steps // 4). For step < warmup,
-    the rate is highest (step + 1) / (warmup + 1). After the warm-up, it is
-    highest (0.1 + 0.9 (1 + cos(pi s)) / 2) with s = (step - warmup) / (steps - warmup).
+    the rate is highest * (step + 1) / (warmup + 1). After the warm-up, it is
+    highest * (0.1 + 0.9 * (1 + cos(pi * s)) / 2) with s = (step - warmup) / (steps - warmup).
     """
     warmup = min(warmup, steps // 4)
     if step < warmup:

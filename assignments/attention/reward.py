@@ -17,7 +17,7 @@ STEPS, BATCH, RATE = 1200, 32, 3e-3
 
 
 def phrases(rng, count):
-    """Return ids of random phrases, each repeated once, and a mask of predictable next letters."""
+    """Return ids of random phrases, each written twice, and a mask of the predictable letters."""
     ids = np.zeros((count, 2 * LONGEST), dtype="int64")
     known = np.zeros((count, 2 * LONGEST - 1), dtype=bool)
     for row in range(count):
@@ -29,7 +29,10 @@ def phrases(rng, count):
 
 
 def weights_of(model, ids):
-    """Return each layer's attention weights: its output if the values are an identity matrix."""
+    """Return the attention weights of each layer.
+
+    They are the output of attention if the values are an identity matrix.
+    """
     maps = []
 
     def keep(attention, args, kwargs):
@@ -79,7 +82,7 @@ def main():
     loss_of = mt.nn.CrossEntropyLoss(ignore_index=-100)
     tests, known = phrases(np.random.default_rng(1), 300)
     print("The GPT reads random letters twice, as in kcafhb kcafhb. It predicts the next letter.")
-    print(f"correct: share of the repeated letters in new phrases; random guesses: "
+    print(f"correct: share of repeated letters that it predicts in new phrases; random guesses: "
           f"{1 / len(LETTERS):.0%}\n")  # fmt: skip
     for step in range(1, STEPS + 1):
         optimizer.param_groups[0]["lr"] = RATE * min(1, 2.02 - 2 * step / STEPS)

@@ -6,7 +6,7 @@ from minitorch_attn.grader.build.checking import check, operation_check
 
 
 def summed(inputs, settings):
-    """Run sum_to_shape; also return the input array, which must be unchanged."""
+    """Run sum_to_shape. Also return its input array, which must not change."""
     import numpy as np
 
     from minitorch_attn.autograd.broadcasting import sum_to_shape
@@ -143,7 +143,10 @@ def paths(rng):
 
 
 def accumulated(inputs, settings):
-    """Add gradients to a leaf; return .grad after each addition, and the gradients afterwards."""
+    """Add gradients to a leaf, and return .grad after each addition.
+
+    Also return the added gradients, which must not change.
+    """
     import numpy as np
 
     import minitorch_attn as mt

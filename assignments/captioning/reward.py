@@ -23,7 +23,7 @@ class Captioner(mt.nn.Module):
         self.decoder = ShowAttendTell(classes + 1, dim, 32, 64, 64)  # the last id starts a caption
 
     def forward(self, cells, words):
-        """Return logits and alphas for cells (batch, cell, 64)."""
+        """Return the logits and the attention weights for cells (batch, cell, 64)."""
         return self.decoder(self.encoder(cells) + self.places, words)
 
 
@@ -69,7 +69,7 @@ def main():
     model, start, rng = Captioner(classes), time.perf_counter(), np.random.default_rng(1)
     cells, words = scenes(rng, test_images, test_labels)
     print(f"Scenes of {SIDE} x {SIDE} cells with {SHOWN} of {classes} kinds of pictures.")
-    print("correct: share of 64 test scenes, whose pictures are not used for training\n")
+    print("correct: share of 64 test scenes with both names correct; their pictures are new\n")
     for step, loss in train(model, images, labels, classes):
         with mt.no_grad():
             logits, alphas = model(mt.tensor(cells), given(words, classes))
@@ -77,7 +77,7 @@ def main():
         right = (found == words).all(axis=1).mean()
         print(f"step {step:>4}  loss {loss:5.2f}  correct {right:4.0%}  {'#' * round(40 * right)}",
               flush=True)  # fmt: skip
-    print(f"\n{time.perf_counter() - start:.0f} s. A scene, and where your attention looks:\n")
+    print(f"\n{time.perf_counter() - start:.0f} s. A scene, and where the model looks:\n")
     scene = cells[0].reshape(SIDE, SIDE, 8, 8).swapaxes(1, 2).reshape(8 * SIDE, 8 * SIDE)
     maps = np.kron(alphas[0].numpy().reshape(-1, SIDE, SIDE), np.ones((8, 2)))
     beside(panel("the scene", scene),

@@ -13,7 +13,7 @@ def log_softmax(logits):
 
 
 def states_of(inputs, settings):
-    """Compute the states, and which of them can be entered from the state two positions before."""
+    """Compute the states, and True where a state can be entered from two states before."""
     import numpy as np
 
     from minitorch_attn.ops.ctc_loss import _lattice
@@ -50,7 +50,7 @@ def lattice_hard(rng):
 
 
 def passes(inputs, settings):
-    """Compute the forward or the backward variables, and where they are greater than log 0."""
+    """Compute the forward or the backward variables, and a mask of those greater than log 0."""
     import numpy as np
 
     from minitorch_attn.ops.ctc_loss import _backward_variables, _forward_variables
@@ -65,7 +65,7 @@ def passes(inputs, settings):
     inside = np.arange(len(emit))[:, None] < lengths[0]
     for t, beta in _backward_variables(np, emit, skip, inside, lengths[1]):
         found[t] = np.where(inside[t][:, None], beta, 0.0)
-        emit[t] = np.nan  # the caller may overwrite it
+        emit[t] = np.nan  # _backward_variables must not read emit[t] again
         order.append(t)
     possible = found > -np.inf
     log_b = np.where(possible, found, 0.0)

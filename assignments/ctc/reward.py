@@ -48,7 +48,7 @@ def batch(utterances):
 
 
 def edits(found, wanted):
-    """Return the edit distance: how many digits must be inserted, deleted or replaced."""
+    """Return the edit distance: how many digits to insert, delete or replace in `found`."""
     row = list(range(len(wanted) + 1))
     for i, a in enumerate(found, 1):
         before, row[0] = row[0], i
@@ -58,7 +58,7 @@ def edits(found, wanted):
 
 
 def error_rate(model, test, wanted, **decoding):
-    """Return the edits per digit of the test utterances, decoded with your code."""
+    """Decode the test utterances with your code. Return the number of edits per digit."""
     with mt.no_grad():
         found = mt.ctc_decode(model(test[0]), test[1], **decoding)
     wrong = sum(edits(ids.tolist(), w) for (ids, _), w in zip(found, wanted, strict=True))
@@ -66,7 +66,7 @@ def error_rate(model, test, wanted, **decoding):
 
 
 def train(model, speakers):
-    """Train with your loss. Yield the step and the mean of the latest losses, ten times in all."""
+    """Train with your loss. Ten times in all, yield the step and the mean of the latest losses."""
     rng = np.random.default_rng(0)
     utterances = draw_utterances(500, speakers, rng, 2, 5, snr=(5, 20))
     optimizer, losses = mt.optim.AdamW(model.parameters(), lr=RATE), []
@@ -92,7 +92,7 @@ def picture(model, test, i):
 
 
 def main():
-    """Train on 20 speakers, and read the numbers of 10 others."""
+    """Train on 20 speakers, and recognize the numbers that 10 other speakers say."""
     mt.manual_seed(0)
     speakers = draw_speakers(30, np.random.default_rng(1))
     spoken = draw_utterances(60, speakers[20:], np.random.default_rng(2), 2, 5, snr=10)

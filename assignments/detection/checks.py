@@ -21,7 +21,7 @@ APART = {
     "touching corners": [3.0, 2.0, 5.0, 3.0],
     "inside": [1.0, 0.5, 2.0, 1.0],
 }
-FAR = [0.2, 0.1, 0.2, 0.1], [0.8, 0.9, 0.1, 0.2]  # centers of two boxes far from each other
+FAR = [0.2, 0.1, 0.2, 0.1], [0.8, 0.9, 0.1, 0.2]  # two boxes in center format, far from each other
 
 
 def centers(rng, *shape):

@@ -114,7 +114,7 @@ def set_loss_of_scenes(model, rng, images, labels):
 
 
 def train(model, images, labels):
-    """Train on single pictures first, then on scenes. Yield the step and the mean latest loss."""
+    """Train on single pictures first, then on scenes. Yield steps and mean losses."""
     optimizer, rng = mt.optim.AdamW(model.parameters(), lr=RATE), np.random.default_rng(0)
     losses = []
     for step in range(1 - FIRST, STEPS + 1):
@@ -132,7 +132,7 @@ def train(model, images, labels):
 
 
 def drawing(canvas, kinds, boxes):
-    """Draw a scene with two rows of pixels per line, and the boxes with their classes on top."""
+    """Draw a scene as text, two rows of pixels per line, with the boxes and classes on top."""
     cells = np.array(list(SHADES))[(9 * canvas.clip(0, 1)).round().astype(int)]
     cells = np.where(canvas[::2] > canvas[1::2], cells[::2], cells[1::2])
     for kind, box in zip(kinds, boxes, strict=True):
@@ -152,7 +152,7 @@ def main():
     model, start, rng = Detector(classes), time.perf_counter(), np.random.default_rng(1)
     scenes, windows, targets = batch(rng, test_images, test_labels, 100)
     print(f"Scenes of one or two pictures of {classes} kinds; {COUNT**2} queries.")
-    print("correct: scenes in which every picture is found exactly once, with its class and box")
+    print("correct: share of scenes in which each picture is found once, with its class and box")
     print("(of 100 test scenes, whose pictures are not used for training)\n")
     for step, loss in train(model, images, labels):
         with mt.no_grad():

@@ -26,7 +26,7 @@ def encoded(words):
 
 
 def drawn(rng, count):
-    """Draw words of random letters."""
+    """Return `count` words of random letters."""
     return [
         "".join(LETTERS[i] for i in rng.integers(0, len(LETTERS), rng.integers(3, LONGEST + 1)))
         for _ in range(count)
@@ -46,7 +46,7 @@ def draw(model, word):
     """Show the decoder's cross-attention: one row for each letter that it generates."""
     source, target = encoded([word])
     maps = mt.viz.attention_maps(model, source, target[:, :-1])
-    across = maps[-1].mean(axis=0)[: len(word), : len(word)]  # (written, read), of all heads
+    across = maps[-1].mean(axis=0)[: len(word), : len(word)]  # (output, input)
     print(f"\nAttention to the letters of {word!r} (columns) for each generated letter (rows):\n")
     lines = panel(" " + " ".join(word), across)
     beside(["", *word[::-1]], lines, gap=1)

@@ -10,7 +10,7 @@ GELU = "minitorch_attn.ops.gelu:Gelu"
 
 
 def norm(name, rng, shape=(3, 5, 7), row_axes=1, weight=True, bias=True, grad=False, **options):
-    """Create a check of layer normalization with random input, weight and bias."""
+    """Create a check of layer normalization with a random input, weight and bias."""
     eps = 1e-2  # large enough to affect the result
     row = shape[len(shape) - row_axes :]
     x = options.pop("x", 2 * rng.normal(size=shape) + 0.5)

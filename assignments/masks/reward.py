@@ -19,10 +19,10 @@ def _seeing_all(attend):
 
 
 def main():
-    """Train a GPT without the mask, which only copies the next character, and one with the mask."""
+    """Train a GPT without the mask, which learns only to copy, and then a GPT with the mask."""
     print("Without your causal mask a GPT sees the character that it must predict.\n")
     learn_to_write(600, without_mask, length=150)
-    print("\nThe loss is almost 0, but the GPT cannot write text without a character to copy.")
+    print("\nThe loss is almost 0, but this GPT cannot write: there is no next character to copy.")
     print("\nWith your mask:\n")
     return learn_to_write(1000)
 

@@ -1,13 +1,13 @@
 """Run the public checks of this assignment.
 
     python check.py                     all checks
-    python check.py backward            the check with this name, or all whose names contain it
+    python check.py backward            this check, or all checks whose names contain this word
     python check.py Softmax.backward    the checks of one function
     python check.py --json              JSON output for programs
 
 The folder `public` contains the inputs and the expected results. The grader uses other inputs and
-more checks. As in the grader, your code runs in a separate process that can use only NumPy, the
-standard library and the files that you submit; all other files of the package are the originals.
+more checks. As in the grader, your code runs in a separate process. It can import only NumPy, the
+standard library and this package. Files of the package that you do not submit are the originals.
 """
 
 import importlib.util
@@ -69,7 +69,7 @@ def inside(folder, site, *words):
         return 2
     spec = importlib.util.spec_from_file_location("judging", HERE / "judging.py")
     judging = importlib.util.module_from_spec(spec)
-    sys.modules["judging"] = judging  # its dataclasses need this entry
+    sys.modules["judging"] = judging  # @dataclass looks for the module here
     spec.loader.exec_module(judging)
     results = [{**entry, **outcome(entry, judging, Path(folder))} for entry in chosen]
     if as_json:

@@ -89,8 +89,8 @@ def learn_to_write(steps=1500, change=None, length=400, **settings):
         change(model)
     known = mt.data.baselines(ids[:-10_000], ids[-10_000:], len(tokenizer))
     print(f"{len(text):,} characters of text; {steps:,} steps of {BATCH * CONTEXT} characters")
-    print(f"loss {known['uniform']:.2f}: random guess; "
-          f"{known['bigram']:.2f}: guess from the previous character\n")  # fmt: skip
+    print(f"loss of random guesses: {known['uniform']:.2f}; "
+          f"of guesses from the previous character: {known['bigram']:.2f}\n")  # fmt: skip
     print("step  loss  it writes", flush=True)
     losses, start = [], time.perf_counter()
     shown = {1, 20, 50, 100, *range(200, steps, 200), steps}
@@ -183,7 +183,7 @@ def tell_pictures_apart(make_model, steps, rate, look):
     optimizer = mt.optim.AdamW(model.parameters(), lr=rate)
     rng, start, losses = np.random.default_rng(0), time.perf_counter(), []
     print(f"{len(images):,} images of {classes} classes; random guesses: {1 / classes:.0%} correct")
-    print(f"correct: share of {len(test_images)} test images, which are not used for training\n")
+    print(f"correct: share of correct labels for {len(test_images)} images not used for training\n")
     for step in range(1, steps + 1):
         optimizer.param_groups[0]["lr"] = rate * min(step / WARMUP, 1.05 - step / steps)
         chosen = rng.integers(0, len(images), 64)

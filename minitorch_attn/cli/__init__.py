@@ -26,7 +26,7 @@ def main(arguments=None):
         code = run(arguments)
         distributed = sys.modules.get("minitorch_attn.distributed")
         if code and distributed is not None and distributed.is_initialized():
-            sys.exit(code)  # replaced by `distributed`: also ends the other workers
+            sys.exit(code)  # `distributed` replaces sys.exit, to end the other workers, too
         return code
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -51,7 +51,7 @@ def attention_page(look):
 def opening(parts):
     """Choose the row that the page shows first: neither uniform nor with all weight on one key.
 
-    For a query that attends to n keys, a uniform row (1/n each) says as little as a row with all
+    For a query that attends to n keys, a uniform row (1/n each) shows as little as a row with all
     weight on one key. The function chooses the row that is farthest from both kinds of rows. The
     distance between two rows is half the sum of the absolute differences. The distance to the
     nearest row with one key is 1 - max(row).

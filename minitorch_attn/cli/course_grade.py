@@ -234,7 +234,7 @@ def finish(outcome, out, as_json):
 
 
 def _summary(outcome, out):
-    """Print which submissions were graded, which results were kept, and where the reports are."""
+    """Yield lines about the graded submissions, the results that were kept, and the reports."""
     results, how = outcome.results, outcome.how
     documents = results["submissions"]
     graded = sum(document["status"] != "not graded" for document in documents)

@@ -309,7 +309,7 @@ class Stepper:
             return "q"
 
     def _do(self, meant, at):
-        """Carry out the meaning of a key that does not lead to another cell."""
+        """Perform the action of a key that does not lead to another cell."""
         turn = self.turns.get(at)
         if meant == "expression":
             expressions(self.lesson_run, self._write)

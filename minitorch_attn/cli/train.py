@@ -236,7 +236,7 @@ class _Recipes(Group):
 def _list_recipes(context, parameter, wanted):
     """Print the recipes, each with the metric values it should reach, and exit."""
     if wanted and not context.resilient_parsing:
-        for name in RECIPES:  # a long name moves only its own line, so that all lines fit
+        for name in RECIPES:  # little padding: with more, long lines would not fit
             recipe = load_recipe(name)
             click.echo(f"  {name:5}  {recipe.summary}\n{'':9}{recipe.target}")
         context.exit()

@@ -237,7 +237,7 @@ class Session:
         return correct
 
     def _report_target(self, measured):
-        """Say whether the run reached its target. If it did not, say how to train for longer."""
+        """Print whether the run reached its target and, if it did not, how to train for longer."""
         recipe, target = self.recipe, self.recipe.target
         value = f"{target.meaning} {target.show(measured[target.metric])}"
         if target.reached(measured[target.metric]):

@@ -21,7 +21,7 @@ def main(folder, *command):
     if pid == 0:
         _die_with_parent()
         os.execv(command[0], command)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker decides what it means
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the worker reacts to Ctrl-C
     _, status = os.waitpid(pid, 0)
     if not os.WIFSIGNALED(status):
         os._exit(os.WEXITSTATUS(status))

@@ -27,7 +27,7 @@ _NOISE = re.compile(
     r"=+$|=   |YOUR APPLICATION TERMINATED|This typically refers|Please see the FAQ|Abort\("
     r"|\[mpiexec@|\[proxy:|prterun|^-+$"
 )
-_POLL, _GRACE = 0.1, 1.0  # seconds between checks, and from a failure to killing the others
+_POLL, _GRACE = 0.1, 1.0  # seconds between checks; seconds from a failure to killing all
 _START = 20.0  # maximum seconds from the start of the first worker to that of the last
 _PARENT = Path(__file__).with_name("worker_parent.py")
 _PR_SET_PDEATHSIG = 1

@@ -24,7 +24,7 @@ from .worker_processes import FOLDER
 __all__ = ["WorkerSession", "join"]
 
 _PR_SET_PDEATHSIG = 1
-_PATIENCE = 8.0  # seconds for worker 0 to report an error that all workers have
+_PATIENCE = 8.0  # seconds that worker 0 has to report an error that occurs in all workers
 
 
 def join():
@@ -68,14 +68,14 @@ def _say_how_it_ends(note):
         hook(*error)
 
     sys.exit, sys.excepthook = exit_with, report
-    atexit.register(lambda: _leave(note, status[0]))  # it runs before MPI is closed
+    atexit.register(lambda: _leave(note, status[0]))  # runs before MPI is closed
 
 
 def _end_with_parent():
     """Ask Linux to kill this process when its parent (mpiexec or srun) ends, however it ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == 1:  # it ended before
+        if os.getppid() == 1:  # the parent has already ended
             os._exit(1)
 
 

@@ -76,7 +76,7 @@ def in_rounds(logs):
     messages, on_the_way = [], defaultdict(deque)  # (source, target) -> messages
     pending, clocks = [deque(log) for log in logs], [0] * len(logs)
     moved = True
-    while moved:  # until no rank can go on
+    while moved:  # until every rank has finished or waits for a message
         moved = False
         for rank, entries in enumerate(pending):
             while entries:
@@ -88,7 +88,7 @@ def in_rounds(logs):
                 elif on_the_way[other, rank]:
                     clocks[rank] = max(clocks[rank], on_the_way[other, rank].popleft().round)
                 else:
-                    break  # its sender comes first
+                    break  # the other rank's send must come first
                 entries.popleft()
                 moved = True
     return sorted(messages, key=lambda message: (message.round, message.source))

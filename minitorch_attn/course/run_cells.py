@@ -35,8 +35,8 @@ class LessonRun:
     ----------
     namespace : dict
     own : dict
-        Names that the learner has assigned in expressions. They hide the lesson's names of the same
-        spelling, but only in expressions, and only until a cell assigns the name again.
+        Names that the learner has assigned in lines typed between two cells. In such lines, they
+        hide the lesson's names of the same spelling, until a cell assigns the name again.
     outputs : list of str
         Text printed by each cell that has run.
     """
@@ -74,7 +74,7 @@ class LessonRun:
         return self.outputs[-1]
 
     def check_turn(self, turn, file=None):
-        """Check the learner's version of a function. The first check marks its three cells as run.
+        """Check the learner's version of a function. The first check marks the turn's cells as run.
 
         Parameters
         ----------

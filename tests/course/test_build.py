@@ -430,14 +430,18 @@ def test_another_way_to_write_it_passes(checked):
     ("text", "name", "words"),
     [
         ("x = (", "the file is valid Python", "my_gpt.py:1: SyntaxError"),
-        ("import minitorch_attn as mt\n", "the file is your own", "line 1 imports minitorch_attn"),
+        (
+            "import minitorch_attn as mt\n",
+            "the file is your own work",
+            "line 1 imports minitorch_attn",
+        ),
         ("x = 1\n", "Value.__init__", "does not define it"),
         (STEPS[0].answer + "\nnothing\n", "the file runs", "line .*nothing\nNameError"),
         (STEPS[0].answer + "\nraise SystemExit(3)\n", "the file runs", "SystemExit: 3"),
     ],
 )
 def test_a_file_that_does_not_run_is_explained(text, name, words, checked):
-    head = "" if name == "the file is your own" or "(" in text[:6] else header() + "\n\n"
+    head = "" if name == "the file is your own work" or "(" in text[:6] else header() + "\n\n"
     outcome = checked(STEPS[0], head + text)
     assert outcome.wrong.name == name and re.search(words, outcome.wrong.text, re.S)
 

@@ -171,7 +171,7 @@ def with_function(text, name, source):
 
 
 def _with_helper(text, before, helper):
-    """Replace the definition of the same names, or insert a new one above `before`."""
+    """Replace the definition of the helper's names, or insert the helper above `before`."""
     tree, (new,) = ast.parse(text), ast.parse(helper).body
     same = [node for node in tree.body if isinstance(node, _HELPERS) and _names(node) & _names(new)]
     if any(ast.dump(node) == ast.dump(new) for node in same):

@@ -160,7 +160,7 @@ def _refused(step, path, required=None):
         used = {name.partition(".")[0] for name in names} & set(_OWN)
         if used:
             text_ = f"line {node.lineno} imports {min(used)}: write the function yourself, in NumPy"
-            return Part("the file is your own", False, text_), text
+            return Part("the file is your own work", False, text_), text
     defined = {name for node in tree.body for name in _names_of(node)}
     lost = [item for item in step.functions if item.name in set(required) - defined]
     if lost:
@@ -266,7 +266,7 @@ def _wrong(check, found, wanted, arrays):
         what = "the value" if name == "y" else f"the gradient of {name[2:]}"
         given = found.get(name)
         if array.dtype.kind == "f" and np.abs(array).max(initial=0.0) < _ZERO * max(sizes):
-            array = np.zeros_like(array)  # such as a key's bias: only rounding errors remain
+            array = np.zeros_like(array)  # the gradient of a key's bias: rounding errors
             if given is not None and np.abs(given).max(initial=0.0) < _ZERO * max(sizes):
                 given = np.zeros_like(given, dtype=array.dtype)
         text = _unlike(given, array, _TRAINED if check.function == "train" else _EXACT)

@@ -54,7 +54,7 @@ _TRAIN = """\
 You have now written every part. The next cell trains your GPT, with 4 layers, 4 heads and width
 128, on the text of the tour. It also trains the library's GPT, which starts with the same weights
 and gets the same 1,500 batches. This takes about 6 minutes on one core. `build.train(alone=True)`
-trains only your GPT and takes 4. The weights are written to `{weights}`.
+trains only your GPT and takes about 4 minutes. The weights are written to `{weights}`.
 """
 _SAMPLE = """\
 ## Let it write

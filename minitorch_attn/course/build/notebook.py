@@ -198,7 +198,7 @@ class Build:
     # The file
 
     def _open(self):
-        """Load what the file contains, and say where the learner is."""
+        """Load what the file contains, and print how far the learner has come."""
         if not self.file.path.exists():
             self.file.start(self.steps[0])
         if self.remember:
@@ -214,7 +214,7 @@ class Build:
             print(f"It could not be loaded: {type(error).__name__}: {error}")
 
     def _state(self, written):
-        """Say how many functions are written and how many have passed, and what comes next."""
+        """Describe how many functions are written, how many have passed, and what comes next."""
         if not written:
             return "Nothing is written yet: start with step 1."
         open_ = self.passed.left(self._known, self._text())
@@ -282,7 +282,7 @@ class Build:
         return {name: function.__code__ for name, function in self._functions().items()}
 
     def _version(self, name, sources):
-        """Say why the check used the version in the file; "" if the cell has the same version.
+        """Explain why the check used the version in the file; "" if the cell has the same version.
 
         Text that was typed into a cell but not run is unknown here.
         """
@@ -298,7 +298,7 @@ class Build:
         return ""
 
     def _elsewhere(self, name, sources):
-        """Say where a function comes from if neither a cell nor the learner's file defines it."""
+        """Describe where a function comes from if no cell and not the learner's file defines it."""
         function = None if name in sources else self._functions().get(name)
         return function and f"a function that no cell defines, from {function.__code__.co_filename}"
 

@@ -1,6 +1,6 @@
 """Run the learner's GPT: train it alongside the library's GPT, sample from it, or trace it.
 
-A child process: `python -m minitorch_attn.course.build.run train|sample|trace FILE ...`.
+It runs in a child process: `python -m minitorch_attn.course.build.run train|sample|trace FILE ...`.
 """
 
 import math
@@ -46,7 +46,7 @@ def arguments(what, file, *rest):
 
 
 def train(file, steps=1500, beside=True, every=100, **options):
-    """Train the learner's GPT on the tour's text, with the tour's model, batches and settings.
+    """Train the learner's GPT on the text of `mta tour`, with its sizes, batches and settings.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ def _unigram(m):
 
 
 def _language_model(model, p, steps, lr=1e-2, note=""):
-    """Return a function that trains logits = model(m, ids, p) on the tour's text and shows it."""
+    """Return a function that trains and shows a model with the logits `model(m, ids, p)`."""
 
     def show(m):
         text, count = tour_text(), pick(steps, _FAST)

@@ -1,4 +1,4 @@
-"""The text of the tour for `mta build`: its parts, its baselines, and the loss of a model on it."""
+"""Text of `mta tour`, for `mta build`: its parts, its baselines, and the loss of a model on it."""
 
 from functools import cache
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ __all__ = ["batches", "mean_loss", "tour_text"]
 
 @cache
 def tour_text(context=64):
-    """Return the tour's text as an object.
+    """Return the text of `mta tour` as token ids, with its characters and baselines.
 
     Returns
     -------

@@ -22,7 +22,8 @@ def normal(*shapes):
 
 def heads(queries, keys):
     """Return a `draw` function for the queries, keys and values of several heads."""
-    small = [(2, 3, n, 6) for n in (queries, keys, keys)]  # sqrt(6) reveals a wrong scale
+    # sqrt(6) is not an integer, so a wrong scale of the scores shows.
+    small = [(2, 3, n, 6) for n in (queries, keys, keys)]
     return normal(*[(shape, (2, 12, 64, 64)) for shape in small])
 
 
@@ -80,7 +81,7 @@ def packed(rng, big):
 def frames(rng, big):
     frames, batch, classes, size = (60, 8, 20, 17) if big else (8, 3, 4, 3)
     labels = rng.integers(1, classes, (batch, size))
-    labels[0, :2] = 1, 2  # different neighbors, then equal ones
+    labels[0, :2] = 1, 2  # one example begins with different labels, one with equal labels
     labels[1, :2] = 2
     return [rng.normal(size=(frames, batch, classes)), labels]
 
@@ -105,7 +106,7 @@ def views(rng, big):
 
 def boxes(rng, big):
     first, size = (rng.uniform(0.1, 1, (2, 2048 if big else 5, 2)) for _ in range(2))
-    return list(np.concatenate([first, first + size], -1))  # corners, most pairs with an overlap
+    return list(np.concatenate([first, first + size], -1))  # as corners; most pairs overlap
 
 
 def detections(rng, big):

@@ -1,8 +1,8 @@
 """Judges: a correct implementation for each exercise, and inputs that reveal mistakes.
 
 The correct implementation uses the library's own operations. Each check samples new inputs. All
-axes have different sizes, batch sizes are larger than 1, and gains resemble those of a trained
-model. The big case is so large that finite differences of the forward pass take too long.
+axes have different sizes, batch sizes are larger than 1, and the gains of norms resemble those of a
+trained model. The big case is so large that finite differences of the forward pass take too long.
 """
 
 from dataclasses import dataclass

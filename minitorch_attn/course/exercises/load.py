@@ -87,7 +87,7 @@ class Exercise:
         text = read_utf8(self.base or self.path)
         if self.base is None:
             return text
-        end = text.index('"""', 3)  # of the docstring, with the derivation
+        end = text.index('"""', 3)  # end of the docstring, which contains the derivation
         task = self.words.strip("\n")
         return f'"""{self.title}.\n\n{task}\n{text[end:]}'
 

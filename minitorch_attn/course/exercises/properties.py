@@ -247,7 +247,7 @@ def _near_one(results):
 
 
 def _tone(rng):
-    """Make two calls whose spectra differ at frequency 3, for triangles that double in width."""
+    """Make two calls whose spectra differ at frequency 3. The filters double in width."""
     spectrum = np.ones((1, 1, 17))
     spectrum[..., 3] = 11.0
     points = np.array([0, 1, 2, 4, 8, 16], "float32")

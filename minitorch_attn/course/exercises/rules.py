@@ -14,7 +14,7 @@ _RUNS = {"apply", "backward", "call", "forward", "grad", "jvp", "vjp"}
 
 
 def not_python(text, name):
-    """Say why a text is not valid Python.
+    """Explain why a text is not valid Python.
 
     Parameters
     ----------

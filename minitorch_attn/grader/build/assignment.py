@@ -117,7 +117,7 @@ class Assignment:
         entries of the manifest, and the functions found by `declared.alike`.
     checks : tuple of CheckEntry
     bugs, ways : tuple of Bug
-        Planted bugs, and workarounds: attempts to earn points without doing the work.
+        Planted bugs, and workarounds (attempts to earn points without doing the work).
     allowed : tuple of str
         Lines of the solution that may occur in a release, because they reveal nothing.
     engine : bool

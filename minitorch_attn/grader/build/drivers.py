@@ -8,7 +8,7 @@ __all__ = ["call", "gradients", "layer", "operation"]
 
 
 def operation(inputs, settings):
-    """Run an operation's forward pass and, with the input `grad`, its backward pass directly.
+    """Call an operation's `forward` and, if the inputs contain `grad`, its `backward`.
 
     Several outputs are named "output 0", "output 1", ..., and their gradients "grad 0", "grad 1".
 
@@ -43,7 +43,7 @@ def operation(inputs, settings):
         f"output {i}" if several else "output": np.asarray(result)
         for i, result in enumerate(results if several else (results,))
     }
-    ctx._clock = import_module("minitorch_attn.tensor").changes[0]  # no changes since forward
+    ctx._clock = import_module("minitorch_attn.tensor").changes[0]  # in-place changes so far
     grads = [inputs[key].copy() for key in inputs if key.split(" ")[0] == "grad"]
     if grads:
         grads = function.backward(ctx, *grads)

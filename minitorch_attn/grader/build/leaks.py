@@ -2,8 +2,8 @@
 
 A line of a function to be written is a leak if it has at least twelve characters and occurs in
 fewer than three files of the released library. A common line such as `ctx.save(x)` reveals nothing.
-A line of a function in a `[[group]]` is a leak if it has that length and the released library does
-not contain it. The manifest can allow further lines.
+A line of a function in a `[[group]]` is a leak if it has at least twelve characters and does not
+occur in the released library. The manifest can allow further lines.
 """
 
 import io
@@ -122,7 +122,7 @@ def _packed(git, name):
 
 
 def _lines(name, data):
-    """Yield (number, line after `bare`) for each line of a text or of a notebook's strings."""
+    """Yield (number, bare line) for each line of a text or of a notebook's strings; see `bare`."""
     text = data.decode("utf-8", errors="replace")
     if name.endswith(".ipynb"):
         try:

@@ -44,8 +44,8 @@ def add_libraries(root, folders, link):
     for name, path in _linked(folders).items():
         source = Path(path).resolve()
         if source.is_relative_to(inside):
-            # Some programs find the original library by its path; others find this copy by its
-            # name.
+            # Some programs load such a library by its path in the root. Others search for its name,
+            # and find this copy.
             target = inside / LIBRARIES[1:] / Path(path).name
         else:
             target = inside / (f"{LIBRARIES}/{name}" if name else path)[1:]

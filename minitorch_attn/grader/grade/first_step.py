@@ -12,7 +12,7 @@ is a missing or wrong message about that submission. All lines shown are from th
 
 The feedback reveals one entry of one result of the solution. The submission computes this result,
 too, because it is a result of a function to be written, or of a package function that the student's
-file calls. If only the solution has a step, its name, line and number are never shown.
+file calls. The name, line and number of a step that only the solution has are never shown.
 """
 
 import math
@@ -47,7 +47,7 @@ def first_step(mine, library, rtol, texts):
     dict or None
         None if no such step is found. Otherwise, a dict with these fields:
 
-        * The step: `number` (position, from 1), `of` (number of all steps), `name`, `path` of its
+        * The step: `number` (position, from 1), `of` (number of steps), `name`, `path` of its
           layer, `file`, `line`, `text` of the line, `own` (whether the line is the definition of
           the step), and `given` ("same" if its inputs agree with the library's, otherwise "other").
         * The result that differs: `what` (its name), `kind` ("values", "shape", "dtype" or
@@ -70,11 +70,11 @@ def first_step(mine, library, rtol, texts):
         clean = clean and comparison.all_agree_before(pair)
         given = pair[0].number in comparison.given
         if not given and found is not None and pair[0].called is None:
-            break  # a layer that calls the student's function got other values
+            break  # different values reach a layer that calls the student's function
         forward = forward or comparison.forward_agrees(pair[0])
         found, names, until = pair, _names(pair[1], level[1]), comparison.until(pair[0])
         if not given:
-            break  # the mistake is not inside it
+            break  # the mistake is not inside this step
         if pair[0].defined:
             inside = pair, names
         level = (pair[0].children, pair[1].children)
@@ -209,7 +209,7 @@ def _same(mine, library, rtol):
 def _far(mine, library, rtol):
     """Return whether the sums of two arrays differ by more than the tolerance allows."""
     most = _allowed(library, rtol) * max(mine.scale, library.scale) * (library.array.size + 1)
-    return abs(mine.total - library.total) > most + _ATOL  # NaN does not count
+    return abs(mine.total - library.total) > most + _ATOL  # False if a sum is NaN
 
 
 def _allowed(library, rtol):

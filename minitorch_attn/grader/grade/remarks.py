@@ -59,7 +59,7 @@ def _places(data, words):
             tree = ast.parse(data)
         return sorted({(node.lineno, word) for node, word in words(tree)})
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []  # it cannot run either
+        return []  # a file that cannot be parsed cannot run either
 
 
 def _complex(tree):

@@ -40,7 +40,7 @@ def write_seed_file(path, name, version):
     Raises
     ------
     ArgumentError
-        If the file exists.
+        If the file exists or could not be written.
     """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

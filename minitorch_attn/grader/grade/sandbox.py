@@ -1,7 +1,7 @@
 """Sandbox: processes for untrusted code, at three levels.
 
-    3  bubblewrap: separate file system, network, process and user namespaces, another user, limits
-    2  another user (needs root) with a separate root folder, limits, separate session; no network
+    3  bubblewrap: own namespaces for files, network, processes and users; another user; limits
+    2  another user with its own root folder and session, and limits; requires root; no network
        access where namespaces are allowed
     1  a separate process with limits: protects only against accidents and casual tricks
 

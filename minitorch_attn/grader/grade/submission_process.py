@@ -179,7 +179,7 @@ class Worker:
             self._printed.join(timeout=1)  # a process that survived may hold the pipe
         text = bytes(self._printed.data[:printed]).decode(errors="replace")
         work = self.sandbox.inside(self.folder, "worker.py").parent
-        self.output = text.replace(f"{work}{os.sep}", "")  # its name is new for each process
+        self.output = text.replace(f"{work}{os.sep}", "")  # the folder's name differs in each run
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _kill(self):

@@ -22,9 +22,9 @@ def grades(results):
     -------
     str
         Table with the columns name, score, max, status, sandbox, folder (file name of the
-        submission), digest, grader, feedback (file for the student) and look at (remarks for the
-        instructor), and with one column for each check. Ungraded and missing submissions have an
-        empty score.
+        submission), digest, grader, feedback (file for the student) and "look at" (problems and
+        remarks for the instructor), and with one column for each check. Ungraded and missing
+        submissions have an empty score.
     """
     entries = results["assignment"]["entries"]
     points = results["assignment"]["points"]

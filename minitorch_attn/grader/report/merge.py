@@ -146,7 +146,7 @@ def _common_lists(parts):
         _check_same("version of the checks or of the grader", part, first,
                     lambda p: p.lists["digest"])  # fmt: skip
         for what, key in (
-            ("list of submissions", "submissions"), ("list of other entries", "passed_over"),
+            ("list of submissions", "submissions"), ("list of skipped entries", "passed_over"),
             ("roster", "roster"),
         ):  # fmt: skip
             _check_same_entries(what, part, first, key)

@@ -32,7 +32,7 @@ def step_words(step):
             f"In the results of {_plain(step['in'])}, {_listed(step['differ'])} {wrong} wrong, and "
             f"{_listed(step['agree'])} {correct} correct."
         )
-    if step["before"] > step["forward"]:  # otherwise the first sentence contains it
+    if step["before"] > step["forward"]:  # more than the forward pass, which is already mentioned
         one = step["before"] == 1
         steps = (
             f"{step['before']} step{'s' * (not one)} before it {'is' if one else 'are'} correct."
@@ -46,7 +46,7 @@ def _blame(step, name):
     until, line = step["until"], step["line"]
     if step["given"] == "other":
         inside = f" of {_plain(step['in'])}" if step["in"] else ""
-        lines = "in this line or before it" if inside == "" else f"in line {line}{inside} or before"
+        lines = "in this line or before it" if inside == "" else f"in or before line {line}{inside}"
         if until and until < line:
             lines = f"in lines {until} to {line}{inside}"
         elif until == line:
@@ -116,7 +116,7 @@ def step_entry(step):
     if step["kind"] == "values" and step["size"] > 1:
         sample = " of a sample" if step["sampled"] else ""
         count = (
-            f"{step['count']:,} of {step['size']:,} entries{sample}, at most by {step['largest']}"
+            f"{step['count']:,} of {step['size']:,} entries{sample}, by at most {step['largest']}"
         )
         rows.append(("differ", count))
     if step["kind"] == "values":

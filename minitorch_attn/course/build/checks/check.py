@@ -33,8 +33,8 @@ class Check:
     mistakes : dict of str to callable, optional
         Likely mistakes: maps a description to a function like `library` that makes the mistake.
     wrong_gradients : dict of str to callable, optional
-        Likely mistakes in the gradient of the first input, in the same form. These functions also
-        take the cotangent, which is the gradient of the output.
+        Likely mistakes in the gradient of the first input, in the form of `mistakes`. These
+        functions also take the cotangent, which is the gradient of the output.
     """
 
     function: str

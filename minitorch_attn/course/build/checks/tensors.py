@@ -185,7 +185,7 @@ _LOSSES = [
     Check("cross_entropy", "tensor", _far_from_targets,
           lambda m, x, ids: m.cross_entropy(x * 100.0, ids) * 3.0,
           lambda x, ids: F.cross_entropy(x * 100.0, tensor(ids)) * 3.0,
-          "logits so far apart that some p are 0, times 3.0"),
+          "3.0 times the loss of logits so far apart that some p are 0"),
 ]  # fmt: skip
 
 CHECKS = [*_VALUES, *_TENSORS, *_LOSSES]
