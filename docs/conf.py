@@ -41,7 +41,7 @@ extensions = [
 exclude_patterns = ["_build", "images", "lessons/*.ipynb", "**/sg_execution_times.rst"]
 templates_path = ["_templates"]
 suppress_warnings = ["config.cache"]  # Sphinx cannot cache the classes in the gallery's settings
-default_role = "literal"  # `x` in docstrings
+default_role = "literal"  # show `x` in a docstring as code
 
 # Lessons. MTA_FAST=1 runs them with small sizes.
 sphinx_gallery_conf = {
@@ -55,7 +55,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": False,
     "reset_argv": lambda gallery_conf, script_vars: [],
-    "write_computation_times": False,  # the page of times needs scripts from the network
+    "write_computation_times": False,  # the page of computation times loads remote scripts
     "show_signature": False,
     "thumbnail_size": (400, 280),
 }

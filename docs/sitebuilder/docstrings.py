@@ -63,7 +63,7 @@ def _listed(line, section):
 
 
 def _escaped(line):
-    """Escape `*` and `|`, except within backticks, in a list item's bullet and in *a heading.*"""
+    """Escape `*` and `|`, except in code, in a list item's bullet and around *A heading.*"""
     parts = re.split(r"(``.*?``|`[^`]*`)", line)
     for i in range(0, len(parts), 2):
         item = re.match(r"\s*\* |\*[A-Z][^*]*\.\* ", parts[i]) if i == 0 else None

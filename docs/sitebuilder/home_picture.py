@@ -3,8 +3,9 @@
     python -m minitorch_attn train dates --out runs/dates
     cd docs && python -m sitebuilder.home_picture ../runs/dates
 
-draws `docs/images/attention.svg`. The repository contains the picture, so building the site does
-not require training. A test draws the picture again from the attention weights in the SVG file.
+These commands draw `docs/images/attention.svg`. The repository contains the picture, so building
+the site does not require training. A test draws the picture again from the attention weights in the
+SVG file.
 """
 
 import inspect

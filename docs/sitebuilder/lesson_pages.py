@@ -60,7 +60,7 @@ def gallery_script(lesson):
                 parts.append(_comment(marker("output", "Run")))
                 is_open = True
             to_run = False
-            parts.append(f"# %%\n\n{cell.text}\n")  # with the empty line, comments remain code
+            parts.append(f"# %%\n\n{cell.text}\n")  # an empty line keeps comments as code
             continue
         text = with_links(cell.text, known)
         if is_open:

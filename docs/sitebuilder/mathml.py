@@ -27,7 +27,7 @@ def to_mathml(latex, display=False):
     latex = re.sub(r"\s+", " ", latex).strip()
     if display and r"\\" in latex and r"\begin" not in latex:
         latex = rf"\begin{{align*}}{latex}\end{{align*}}"
-    latex = re.sub(r"(\\(?:begin|end)){aligned}", r"\1{align*}", latex)  # which is supported
+    latex = re.sub(r"(\\(?:begin|end)){aligned}", r"\1{align*}", latex)  # aligned is unsupported
     mathml = latex2mathml.converter.convert(latex, display="block" if display else "inline")
     for letter in LETTERS.values():
         mathml = mathml.replace(f"<mo>{letter}</mo>", f"<mi>{letter}</mi>")
