@@ -35,7 +35,7 @@ def arguments(words=None):
     )  # fmt: skip
     parser.add_argument("--rounds", type=int, default=7, help="number of rounds (default: 7)")
     parser.add_argument(
-        "--seconds", type=float, default=0.5, help="seconds of a turn (default: .5)"
+        "--seconds", type=float, default=0.5, help="seconds of a turn (default: 0.5)"
     )
     parser.add_argument("--threads", type=int, default=2, help="PyTorch threads (default: 2)")
     parser.add_argument(
@@ -43,7 +43,7 @@ def arguments(words=None):
     )
     parser.add_argument(
         "--quick", action="store_true",
-        help="compare the results and take one short turn, without storing anything",
+        help="compare the results of fewer engines and time one step; store nothing",
     )  # fmt: skip
     args = parser.parse_args(words)
     if args.quick:

@@ -53,7 +53,7 @@ def main():
         decoded, *seconds = timed(lambda: tokenizer.decode(ids))
         print(f"decode           {seconds[0]:6.2f} ({seconds[1]:.2f})")
         if streamed != ids or decoded != text:
-            sys.exit("the results differ")
+            sys.exit("encode_iterable differs from encode, or decode does not restore the text")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """`python -m benchmarks device-calls`: count the device calls of a step on a simulated GPU.
 
-A device call is a kernel launch, a product of cuBLAS, a copy within the device or a memset. Called
-from Python, each takes 5 to 10 microseconds, longer than the arithmetic of a small model. The
+A device call is a kernel launch, a matrix product by cuBLAS, a copy within the device or a memset.
+From Python, each takes 5 to 10 microseconds, longer than the arithmetic of a small model. The
 counts are exact and do not depend on the batch size. Counting needs `cupysim`, a version of CuPy
 that runs on a CPU. The command writes tables of the counts and of the estimated times on a GPU into
 `docs/devices.md`, and draws a picture. With `--draw`, it uses the stored counts and does not need
@@ -101,7 +101,7 @@ def _w1(batch=1):
 
 
 def _w4b(batch=1):
-    """Return the forward and backward pass of W4b."""
+    """Return a step with the forward and backward pass of W4b."""
     import minitorch_attn as mt
     from minitorch_attn.models.vit_sizes import vit_ti_16
     from minitorch_attn.nn import functional as F
@@ -119,7 +119,7 @@ def _w4b(batch=1):
 
 
 def _w5(batch=1):
-    """Return the forward and backward pass of W5."""
+    """Return a step with the forward and backward pass of W5."""
     import minitorch_attn as mt
 
     from .workloads import w5
@@ -137,7 +137,7 @@ def _w5(batch=1):
 
 
 def _w7():
-    """Return the decoding of one token of W7."""
+    """Return a step that decodes one token of W7."""
     import minitorch_attn as mt
 
     from .workloads import gpt_step, w7

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 __all__ = ["CALL_SECONDS", "H100", "Estimate", "Gpu", "estimate", "table"]
 
-CALL_SECONDS = (5e-6, 10e-6)  # time of a call from Python, at best and usually at most
+CALL_SECONDS = (5e-6, 10e-6)  # time of a call from Python: at best, and usually at most
 
 
 @dataclass(frozen=True)

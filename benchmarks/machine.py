@@ -60,8 +60,8 @@ def _blas_kernels():
 def peak_memory_mb():
     """Return the peak resident memory of this process and its forked workers so far, in MiB.
 
-    The peaks of all processes are added, without the memory that a worker shares now. This memory
-    is already part of the peak of the process that it was forked from.
+    The peaks of all processes are added, except for the memory that a worker still shares. The peak
+    of the process that it was forked from already includes this memory.
 
     On Linux, the function reads VmHWM, because `ru_maxrss` starts with the value of the parent
     process.
@@ -77,14 +77,14 @@ def peak_memory_mb():
 
 
 def _kilobytes(path, *names):
-    """Return the sum of some entries, in kB, of a file such as /proc/self/status."""
+    """Return the sum of the named entries, in kB, of a file such as /proc/self/status."""
     with open(path) as file:
         entries = dict(line.split(":", 1) for line in file if ":" in line)
     return sum(int(entries[name].split()[0]) for name in names)
 
 
 def _forked_workers():
-    """Return the ids of the processes that this process has forked, without other programs."""
+    """Return the ids of the forked copies of this process. Other child processes are left out."""
     pids = []
     for task in os.listdir("/proc/self/task"):
         with open(f"/proc/self/task/{task}/children") as file:

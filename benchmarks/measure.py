@@ -14,12 +14,12 @@ import numpy as np
 __all__ = ["compare", "difference", "read_arrays", "run_workload", "write_arrays"]
 
 TOLERANCE = 2e-4  # largest relative difference (ratio of root mean squares) in float32
-FLOOR = 1e-2  # errors are divided by at least this fraction of the largest array
+FLOOR = 1e-2  # errors are divided by at least this fraction of the largest root mean square
 REFERENCES = ("torch_fused", "torch")  # ratios are relative to the faster of these two
 OPTIONAL = ("torch_compile", "jax")  # skipped if they do not work; the reason is stored
 TINY = 1e-30
 EVERY = 3  # optional engines take part in every third round
-LONG = 4.0  # if the first step takes more seconds than this, one more step is the warm-up
+LONG = 4.0  # if the first step takes more seconds than this, warm up with one step, not two
 BUSY_ELSEWHERE = 0.25  # a round is discarded if other programs use more cores than this
 
 
@@ -89,7 +89,7 @@ def _evidence(engine, folder):
 
 
 def write_arrays(path, arrays):
-    """Write arrays to a file. In contrast to `np.savez`, no memory for a copy adds to the peak."""
+    """Write arrays to a file. `np.savez` would copy them, which would increase the peak memory."""
     with open(path, "wb") as file:
         for name, array in arrays.items():
             np.save(file, np.array(name), allow_pickle=False)
@@ -107,7 +107,7 @@ def read_arrays(path):
 
 
 def difference(found, expected):
-    """Return the largest relative difference between arrays of the same name, and this name.
+    """Return the largest relative difference between arrays of the same name, and that name.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@
     python -m tools.torch_names --list   # first read PyTorch's names from the installed PyTorch
 
 The file minitorch_attn/torch_names.txt stores PyTorch's names: the functions, classes and methods
-that PyTorch documents, without deprecated names, names for other hardware and internal names.
+that PyTorch documents, without deprecated names, internal names and names for special hardware.
 """
 
 import importlib

@@ -91,7 +91,7 @@ def measure(workload, ranks, rounds, steps):
     for name in ("loss", "gradient_norm"):
         ours, theirs = (first[engine][name] for engine in ENGINES)
         if abs(ours - theirs) > TOLERANCE * abs(theirs):
-            raise SystemExit(f"{name} at {ranks} ranks: {ours} here, {theirs} in PyTorch")
+            raise SystemExit(f"{name} differs on {ranks} ranks: {ours} here, {theirs} in PyTorch")
     times = {e: [statistics.median(t["times"]) for t in found] for e, found in turns.items()}
     ratios = [a / b for a, b in zip(times["minitorch_attn"], times["torch"], strict=True)]
     return {
@@ -139,7 +139,7 @@ def work_of(workload):
 
 
 def predicted(found):
-    """Return {ranks: seconds} as the cost model predicts it from the step of one rank."""
+    """Predict step times from the measured step of one rank. Return {ranks: seconds}."""
     work = work_of(found["workload"])
     alone = next((row for row in found["rows"] if row["ranks"] == 1), found["rows"][0])
     constants = cost_model.Machine(
@@ -189,7 +189,7 @@ def table(found):
 
 
 def write_page(lines, begin, end):
-    """Write a table between its two marks in the README."""
+    """Write a table between its two markers in the README."""
     text = PAGE.read_text(encoding="utf-8")
     body = "\n".join([begin, "", *lines, "", end])
     PAGE.write_text(

@@ -1,8 +1,8 @@
 r"""Cost model of a training step on N workers: time of the computation and of the messages.
 
-A step has B examples, P parameters of 4 bytes, L layers, T tokens and width E. A worker needs c
-seconds for an example, and a message of n bytes takes a + n b seconds. The pipeline has M
-micro-batches. Then a step takes
+A step trains a model with L layers, width E and P parameters of 4 bytes, on B examples of T tokens.
+A worker needs c seconds for an example, and a message of n bytes takes a + n b seconds. The
+pipeline has M micro-batches. Then a step takes
 
     data parallel      ceil(B / N) c + ring(4 P)
     sequence parallel  B c / N + L (3 N - 2) (a + 2 * 4 B (T / N) E b) + ring(4 P)
@@ -15,8 +15,8 @@ where a ring all-reduce of n bytes sends 2 (N - 1) messages of n / N bytes:
 
 The model assumes that computation and messages do not overlap. The buckets of
 `DistributedDataParallel` overlap with the backward pass, so its measured time can be lower. The
-number of workers is limited, because each worker needs at least one example, head, layer or token:
-see `limit`.
+number of workers is limited, because each worker needs at least one example (data), two tokens
+(sequence), one head (tensor) or one layer (pipeline): see `limit`.
 """
 
 from dataclasses import dataclass

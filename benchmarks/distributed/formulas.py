@@ -9,9 +9,10 @@ numbers, minus the rank's own part and the next rank's part: 2 (N - 1) n / N num
     zero1     the same, and N - 1 messages with the updated parameters of all ranks but the next
     tensor    4 L all-reduces of B T E
     sequence  L (3 N - 2) messages of 2 B (T / N) E, and all-reduces of P gradients and of 1 loss
-    pipeline  M messages of (B / M) T E to the next stage, M to the previous one, the shape (9
-              numbers of 8 bytes) to the next one, the gradient of the tied embedding (V E) between
-              the first and the last stage, and the loss (8 bytes), which goes along a chain
+    pipeline  to the next stage: M messages of (B / M) T E, and 9 numbers of 8 bytes that describe
+              the dtype and shape; to the previous stage: M messages of (B / M) T E; between the
+              first and the last stage: the gradient of the tied embedding (V E), each way; from
+              rank to rank, starting with the last: the loss (8 bytes)
 """
 
 from dataclasses import dataclass

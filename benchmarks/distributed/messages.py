@@ -37,7 +37,10 @@ def count(workload, ranks=RANKS):
         for scheme, counts in found[str(size)].items():
             expected = [list(sent(scheme, step, size, rank)) for rank in range(size)]
             if counts["sent"] != expected:
-                raise SystemExit(f"{scheme}, {size} ranks: {counts['sent']}, formula {expected}")
+                raise SystemExit(
+                    f"{scheme}, {size} ranks: counted {counts['sent']}, but the formula gives"
+                    f" {expected}"
+                )
     return {"workload": workload, "ranks": found}
 
 

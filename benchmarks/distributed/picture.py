@@ -1,4 +1,4 @@
-"""Picture of the speed-up by the cost model, up to 1,024 workers, and of the measured steps."""
+"""Figure of the speed-up predicted by the cost model (up to 1,024 workers) and as measured."""
 
 import matplotlib
 
@@ -23,7 +23,7 @@ def draw(found, work, path):
     """
     alone = found["rows"][0]["step_s"] * found["rows"][0]["ranks"]
     small = cost_model.Machine(alone / work.batch, found["message_s"], found["byte_s"])
-    # The computation per example takes 100 times as long; the network has 10 us and 12.5 GB/s.
+    # An example takes 100 times as long to compute. The network has 10 us latency and 12.5 GB/s.
     large = cost_model.Work(1024, 4096, 4096, 64, 64, 12 * 64 * 4096**2, micro_batches=64)
     cluster = cost_model.Machine(100 * small.example, 1e-5, 1 / 12.5e9)
     figure, panels = pyplot.subplots(1, 2, figsize=(10, 4.2), layout="constrained")

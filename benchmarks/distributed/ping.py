@@ -1,4 +1,4 @@
-"""Measure the ping time between two ranks: the time of a small message, and the time per byte.
+"""Measure the latency of messages between two ranks, and their time per byte.
 
 `mpiexec -n 2 python -m benchmarks.distributed.ping FILE` writes [seconds, seconds per byte].
 """
@@ -12,7 +12,7 @@ import minitorch_attn as mt
 
 __all__ = ["main"]
 
-SMALL, LARGE, TIMES = 1, 1 << 20, 30  # numbers in float32
+SMALL, LARGE, TIMES = 1, 1 << 20, 30  # float32 numbers in a message, and repetitions
 
 
 def main(path):

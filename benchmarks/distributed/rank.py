@@ -1,8 +1,9 @@
 """One rank of a data-parallel training step, in this library or in PyTorch.
 
 Run `python -m benchmarks.distributed.rank ENGINE WORKLOAD STEPS FILE` on several ranks. Every rank
-trains on its rows of the workload's batch. Rank 0 writes the times of the steps, the loss, a
-checksum of the gradients and, for this library, the counted messages of a step to FILE.
+trains on its rows of the workload's batch. Rank 0 writes a JSON file, FILE, with the times of the
+steps, the loss, the norm of the gradients and, for this library, the numbers of messages and bytes
+of a step.
 """
 
 import importlib
@@ -57,7 +58,7 @@ def ours(sizes, steps):
 
 
 def pytorch(sizes, steps):
-    """Train with PyTorch's class of the same name on gloo. Return measurements on rank 0."""
+    """Train with PyTorch's `DistributedDataParallel` on gloo. Return measurements on rank 0."""
     import torch
     from torch import distributed
     from torch.nn import functional as F

@@ -31,7 +31,7 @@ def compare(length, rounds=7, seconds=0.3):
     shape = (1, HEADS, length, DIM)
     ours = _steps(mt, [mt.randn(*shape, device="cuda", requires_grad=True) for _ in range(3)])
     theirs, reason = torch_or_reason(lambda: _in_torch(shape))
-    products = 2 * 2 * HEADS * DIM * length * length / 2  # two products, half of the scores
+    products = 2 * 2 * HEADS * DIM * length * length / 2  # FLOPs: two products, half of the scores
     found = {"torch": reason}
     for name, factor in (("forward", 1), ("both", 1 + BACKWARD)):
         steps = {"ours": ours[name], **({"torch": theirs[name]} if theirs else {})}

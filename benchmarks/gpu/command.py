@@ -98,7 +98,7 @@ def run(part, seconds, quick=False):
 
 
 def _stored(path, machine):
-    """Return the stored results of other parts if they have the same GPU and CuPy version."""
+    """Return the stored results of other parts if they are from the same GPU and CuPy version."""
     stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return stored if all(stored.get(key) == machine[key] for key in machine) else dict(machine)
 
@@ -131,7 +131,7 @@ def main(words, page=PAGE, folder=RESULTS, run=run):
     )  # fmt: skip
     args = parser.parse_args(words)
     if not mt.cuda.is_available():
-        print("There is no GPU: nothing was measured. `mta doctor` says what is missing.")
+        print("There is no GPU: nothing was measured. `mta doctor` shows what is missing.")
         return 0
     name, version = mt.cuda.get_device_name(), importlib.import_module("cupy").__version__
     path = folder / f"gpu-{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}.json"

@@ -186,7 +186,7 @@ def compare(name, rows=ROWS, width=WIDTH, rounds=7, seconds=0.1):
     name : str
         A key of `CASES`.
     rows, width : int
-        Size of its input.
+        Size of the operation's input.
     rounds : int
     seconds : float
 

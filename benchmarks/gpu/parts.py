@@ -1,8 +1,8 @@
-"""Run one part of `python -m benchmarks gpu`, and store the result of each item at once.
+"""Run one part of `python -m benchmarks gpu`, and store all results after each item.
 
-A wrong kernel can make the device unusable for its process, and a part can hang. The command
-therefore starts a separate process for each part, `python -m benchmarks.gpu.parts PART FILE
-SECONDS`. If the process ends early, FILE has the results up to that point.
+A faulty kernel can make the device unusable for the process that launched it, and a part can hang.
+The command therefore starts a separate process for each part, `python -m benchmarks.gpu.parts
+PART FILE SECONDS`. If the process ends early, FILE has the results up to that point.
 """
 
 import argparse

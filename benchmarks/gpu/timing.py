@@ -29,8 +29,8 @@ def _seconds(step, times):
 def turns(steps, rounds=7, seconds=0.3):
     """Time several steps in turns, and return the times of each.
 
-    In each round, all steps run one after the other. So changes of the device's clock and load from
-    other programs affect all steps alike.
+    In each round, all steps run one after the other. Changes of the device's clock rate and load
+    from other programs therefore affect all steps alike.
 
     Parameters
     ----------

@@ -13,7 +13,8 @@ NAMES = ("w1", "w2", "w2l", "w3", "w4f", "w4b", "w5", "w6", "w7")
 OURS = ("minitorch_attn_unsplit", "minitorch_attn")  # one device, so an unsplit batch
 TORCH = ("torch_fused", "torch")
 WITH_ADAMW = ("w1", "w2", "w2l", "w3")
-NUMBERS_OF_ADAMW = 7  # it reads parameter, gradient, two moments; writes all but the gradient
+# AdamW reads each parameter, its gradient and two moments, and writes all but the gradient.
+NUMBERS_OF_ADAMW = 7
 
 
 def compare(name, module=None, rounds=7, seconds=0.3):

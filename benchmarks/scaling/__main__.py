@@ -17,7 +17,9 @@ RESULTS = Path(__file__).parents[1] / "results"
 def main(words=None):
     """Measure all curves, print them as tables, and store them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks scaling", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=0.3, help="per point (default: 0.3)")
+    parser.add_argument(
+        "--seconds", type=float, default=0.3, help="seconds per point (default: 0.3)"
+    )
     parser.add_argument(
         "--quick", action="store_true", help="measure two small sizes of each curve; store nothing"
     )

@@ -31,7 +31,7 @@ def cost_of(step, seconds=0.3, least=3):
     """
     step()  # the optimizer creates its state
     gc.collect()
-    # NumPy reports its arrays to tracemalloc. This slows the step down, so it is not timed.
+    # NumPy reports its arrays to tracemalloc. This slows the step down, so this step is not timed.
     tracemalloc.start()
     step()
     peak = tracemalloc.get_traced_memory()[1]

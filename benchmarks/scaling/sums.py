@@ -1,4 +1,4 @@
-"""Sums of the memory of attention weights: formulas from the lectures, and sizes in models.
+"""Memory of attention weights, by formulas from the lectures and as counted in models.
 
 Each head has R^4 weights if every pixel of an R x R image attends to every pixel. With patches, the
 number of weights is the square of the number of patches. With windows of M x M tokens on a map of

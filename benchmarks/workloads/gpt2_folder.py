@@ -1,7 +1,7 @@
 """Write a Hugging Face model folder: GPT-2 small with random weights.
 
 `python -m benchmarks.workloads.gpt2_folder PATH` writes the folder (500 MB) with transformers. Both
-libraries load the model from it. It stays among the temporary files, so that later runs can use it.
+libraries load the model from this folder, which stays in the temporary directory for later runs.
 """
 
 import os

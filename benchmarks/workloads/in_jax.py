@@ -1,4 +1,4 @@
-"""Layers in JAX, as pure functions of a dict of parameters. A step is compiled as a whole.
+"""Layers in JAX, as functions of a dict of parameters. A step is compiled as a whole.
 
 The initial value of a parameter is drawn when a function first uses the parameter. Parameters have
 the same names as in this library.

@@ -132,7 +132,7 @@ def engines(gradients):
     plain = {"minitorch_attn_plain": lambda: ours(gradients, "plain")}
     return {
         "minitorch_attn": lambda: ours(gradients),
-        **(plain if gradients else {}),  # the forward pass is the same in both
+        **(plain if gradients else {}),  # forward only: the same as "minitorch_attn"
         "minitorch_attn_unsplit": lambda: ours(gradients, "unsplit"),
         "jax": lambda: jax(gradients),
         "torch_compile": lambda: torch(gradients, compiled=True),

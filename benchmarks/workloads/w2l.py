@@ -1,4 +1,7 @@
-"""W2L: training step of W2's model on one long text, which shows the quadratic memory use."""
+"""W2L: training step of W2's model on one long text.
+
+The memory of full attention is quadratic in the length of the text.
+"""
 
 from . import gpt_step
 

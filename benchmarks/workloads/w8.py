@@ -9,7 +9,8 @@ BLOCKS, CHANNELS, STEM = (2, 2, 2, 2), (32, 64, 128, 256), 32
 WIDTH, HEADS, HIDDEN, LAYERS, QUERIES, CLASSES = 256, 8, 1024, 3, 50, 20
 SIDE, BATCH, OBJECTS = 160, 4, 6
 LEARNING_RATE, CLIP = 1e-4, 0.1
-NO_OBJECT, COSTS = 0.1, (1.0, 5.0, 2.0)  # class, box, generalized IoU: in matching and loss
+# Class weight of "no object", and weights of class, box and generalized IoU in matching and loss.
+NO_OBJECT, COSTS = 0.1, (1.0, 5.0, 2.0)
 
 
 def arrays():

@@ -1,9 +1,9 @@
 """CUDA kernels of the fused operations, one file per operation.
 
-Each file contains the formula, the CUDA source that computes it, and the class that launches
-the kernel in place of the operation of the same name in `ops`. One launch of a kernel replaces
-about ten launches of array operations. This matters on a GPU, because for a small array, the launch
-takes longer than the operation itself.
+The file of an operation contains its formula, the CUDA source that computes it, and the class that
+launches the kernel in place of the array operations. One launch of a kernel replaces about ten
+launches of array operations. This saves time on a GPU, because a launch takes longer than the
+computation itself if the arrays are small.
 
 The backend imports this package when CUDA is first used. The import does not compile any kernel.
 """

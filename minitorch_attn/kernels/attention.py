@@ -12,8 +12,9 @@ recompute the weights from L_i. With the gradient g_i of o_i,
     grad_key_j = scale sum_i ds_ij q_i                         one block of threads for 64 keys
     grad_value_j = sum_i p_ij z_ij g_i                         in the same block
 
-Each kernel draws the z_ij that it needs from their counters, so they are not stored. The CUDA code
-is in `attention_source`.
+The random number behind each z_ij depends only on the seed and a counter value (`philox`). Each
+kernel can therefore draw the z_ij that it needs again, and they are not stored. The CUDA code is in
+`attention_source`.
 
 Launches: 1 forward and 2 backward. The array operations need 12 forward and 15 backward, or 28 and
 34 for causal attention with 65 to 128 tokens. With dropout they need hundreds, because they draw
@@ -120,7 +121,7 @@ class _Kernel:
 
     @staticmethod
     def composed(ctx, *inputs, **settings):
-        """Compute the context with `attention_definition` and the same dropout mask."""
+        """Compute the context with `attention_definition` and the dropout mask of the kernels."""
         query, key = inputs[:2]
         if settings["dropout_p"]:
             ctx.constants(_whole_mask(ctx.draw, query.array, key.array, settings["dropout_p"]))

@@ -45,8 +45,9 @@ template <typename T> struct Heads {
     }
 };
 
-// A mask: numbers to add to the scores (bias), or which scores are allowed. Both are null without a
-// mask. The strides are those of (batch, head, group, query, key), 0 along axes that broadcast.
+// A mask: `bias` has numbers to add to the scores, or `allowed` is false for scores to leave out.
+// Both are null without a mask. The strides are those of (batch, head, group, query, key), and 0
+// along axes that broadcast.
 template <typename T> struct Mask {
     const T* bias;
     const bool* allowed;
@@ -97,7 +98,7 @@ template <typename A> __device__ A row_max(A value) {
     return value;
 }
 
-// Copy part of a matrix to shared memory, from (row, column) on; 0 outside of the matrix.
+// Copy part of a matrix to shared memory, from (row, column) on. Elements outside become 0.
 template <int HEIGHT, int PITCH, typename T, typename A> __device__ void load(
     A (&to)[HEIGHT][PITCH], long long width, const Matrix<T>& from, long long row, long long column)
 {
@@ -109,7 +110,7 @@ template <int HEIGHT, int PITCH, typename T, typename A> __device__ void load(
     }
 }
 
-// dots (OWN, COLUMNS): left[row + r] . right[column + c], the products of rows by rows.
+// Compute the tile (OWN, COLUMNS) of dot products left[row + r] . right[column + c] in `dots`.
 template <typename T, typename A> __device__ void dot_rows(
     A (&dots)[4][Shared<A>::PER_TILE], Shared<A>& shared,
     const Matrix<T>& left, long long row, const Matrix<T>& right, long long column)
@@ -208,7 +209,7 @@ template <typename A, int KEYS> __device__ A kept(
     return A(shared.kept[query * (KEYS / 16) + key / 16] >> key % 16 & 1);
 }
 
-// Set `place` to the (batch, head, group) of this block, and return the number of its first row.
+// Set `place` to the (batch, head, group) of this block, and return the index of its first row.
 __device__ inline long long block_place(long long rows, const Sizes& n, long long groups,
                                         long long (&place)[3])
 {
@@ -224,7 +225,7 @@ __device__ inline long long index_of(const long long (&place)[3], const Sizes& n
 }
 
 // Compute, in one block, the context of 64 queries, and log_sum, the log-sum-exp of each row. The
-// launch bounds limit the registers, so that two blocks fit on a multiprocessor; in float64, one.
+// launch bounds limit the registers, so that two blocks (in float64, one) fit on a multiprocessor.
 template <typename T, typename A>
 __global__ __launch_bounds__(SIDE * SIDE, sizeof(A) == 8 ? 1 : 2) void attention_forward(
     Heads<const T> query, Heads<const T> key, Heads<const T> value, Mask<T> mask, Heads<T> context,
@@ -238,7 +239,7 @@ __global__ __launch_bounds__(SIDE * SIDE, sizeof(A) == 8 ? 1 : 2) void attention
     Matrix<const T> q = query.at(place, n.queries, n.dim), k = key.at(place, n.keys, n.dim);
     Matrix<const T> v = value.at(place, n.keys, n.value_dim);
     mask.move_to(place);
-    A top[4], total[4] = {}, sums[4][PER_ROW] = {};  // m, l and o of each row
+    A top[4], total[4] = {}, sums[4][PER_ROW] = {};  // maximum, sum of exp, weighted sum of v
     for (int r = 0; r < 4; ++r) top[r] = -infinity<A>();
     long long stop = n.causal && i0 + OWN < n.keys ? i0 + OWN : n.keys;
     for (long long j0 = 0; j0 < stop; j0 += COLUMNS) {

@@ -19,7 +19,8 @@ NARROW, WIDE, MANY = 8, 32, 4096  # columns of a block: NARROW below MANY column
 
 OVER_STRIPES = r"""
 // For each threadIdx.x, sum the values of the threads over threadIdx.y. Every thread of the block
-// must call this. The threads with threadIdx.y = 0 receive the sum. blockDim.y is a power of 2.
+// must call this function. The threads with threadIdx.y = 0 receive the sum. blockDim.y is a power
+// of 2.
 template <typename A> __device__ A sum_over_stripes(A value) {
     __shared__ A values[1024];
     int i = threadIdx.y * blockDim.x + threadIdx.x;
@@ -92,7 +93,7 @@ def column_sum(x):
 
 
 def column_grid(rows, n):
-    """Return the number of blocks, and the (columns, stripes) of threads in each.
+    """Return the number of blocks, and the shape of a block in threads: (columns, stripes).
 
     If there are few columns, blocks are narrow, so that more blocks run at once. A block has at
     least eight columns, because eight float32 numbers are 32 bytes, the smallest amount of memory

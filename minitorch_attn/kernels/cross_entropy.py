@@ -141,7 +141,10 @@ def forward_rows(logits, labels, weight, ignore_index, smoothing):
 
 
 def sum_of_rows(loss, label_weight, mean):
-    """Launch the kernel that adds up the rows. Return the loss and the total weight, both 0-d."""
+    """Launch the kernel that adds up the losses of all rows.
+
+    Return their sum or mean, and the total weight, as 0-d arrays.
+    """
     xp = array_module(loss)
     result, total_weight = xp.empty((), loss.dtype), xp.empty((), loss.dtype)
     SOURCE.launch(

@@ -3,11 +3,12 @@
     w_j = exp((s_j - max s) / temperature)
     index = the first j with w_0 + ... + w_j > level * (w_0 + ... + w_(n-1))
 
-The kernel makes three passes over the row. They compute the maximum, then the sum of all weights,
-then the cumulative sums until one exceeds the level. To compute the cumulative sums of a tile of
-256 weights, the threads of a warp add values from threads further left, at distances 1, 2, 4, 8 and
-16. Each warp then adds the sums of the warps before it. The weights and sums are in float64, as in
-the array operations of `ops.draw_tokens`, which take about 12 launches.
+The level is a random number from 0 to 1. The kernel makes three passes over the row. They compute
+the maximum, then the sum of all weights, then the cumulative sums until one exceeds level times the
+sum of all weights. To compute the cumulative sums of a tile of 256 weights, each thread of a warp
+adds the values of threads further left, at distances 1, 2, 4, 8 and 16. Each warp then adds the
+sums of the warps before it. The weights and sums are in float64, as in the array operations of
+`ops.draw_tokens`, which take about 12 launches.
 """
 
 import numpy as np
@@ -23,12 +24,12 @@ THREADS = 256
 
 SOURCE = Source(
     r"""
-// Score j over the temperature, rounded to T as in NumPy.
+// A score divided by the temperature, rounded to T as in NumPy.
 template <typename T, typename A> __device__ A scaled(A score, double temperature) {
     return A(T(score / A(T(A(temperature)))));
 }
 
-// The weight of a score; `largest` is the largest score, scaled.
+// The weight of a score; `largest` is the largest score divided by the temperature.
 template <typename T, typename A> __device__ double weight(A score, A largest, double temperature) {
     return exp((double)A(T(scaled<T>(score, temperature) - largest)));
 }
@@ -91,7 +92,10 @@ template <typename T, typename A> __global__ void draw_tokens(
 
 @register(draw_tokens)
 class DrawKernel:
-    """CUDA kernel of `ops.draw_tokens`: one launch. For several rows, first copy the levels."""
+    """CUDA kernel of `ops.draw_tokens`: one launch.
+
+    If there are several rows, their levels are first copied to the device.
+    """
 
     @staticmethod
     def accepts(scores, levels, temperature):

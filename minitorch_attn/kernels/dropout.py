@@ -1,4 +1,4 @@
-"""Dropout on a GPU: draw and apply the mask in two launches, or in one with a residual path.
+"""Dropout on a GPU: draw and apply the mask in two launches (one if there is a residual path).
 
     mask_i = (number_i < threshold),   y_i = x_i * mask_i * scale
     with a residual path:              y_i = x_i + branch_i * mask_i * scale
@@ -109,7 +109,7 @@ class ResidualDropoutKernel:
     @staticmethod
     def accepts(x, branch, *, offset, **settings):
         alike = x.dtype == branch.dtype and x.shape == branch.shape
-        return x.dtype.name in FLOATS and alike and type(offset) is int  # a full mask
+        return x.dtype.name in FLOATS and alike and type(offset) is int  # no skipped entries
 
     @staticmethod
     def forward(ctx, x, branch, *, keep_probability, seed, offset, scale):

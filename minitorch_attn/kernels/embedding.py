@@ -5,9 +5,9 @@
 The order of atomic additions changes from run to run, so a resumed run could differ from an
 uninterrupted one. Here, one thread adds up each element of y in the order of the positions. For a
 table with few rows, one launch is enough: each row has a block, which compares all ids with the
-number of the row. For a large table, these rows * positions comparisons would take too long. In
-this case, a stable sort of the ids comes first, and each segment of equal ids in the sorted list
-has a block.
+number of the row. For a large table, comparing every row number with every id would take too
+long. In this case, a stable sort of the ids comes first, and each segment of equal ids in the
+sorted list has its own block.
 """
 
 import math

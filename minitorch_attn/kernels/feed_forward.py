@@ -1,7 +1,8 @@
 """Feed-forward network on a GPU: matrix products, with one kernel launch between them.
 
     u = x W1^T + b1,   h = f(u),   y = h W2^T + b2
-    dL/du = dL/dh * f'(u),   dL/db1 = sum of dL/du over the rows,   dL/db2 = ... of dL/dy
+    dL/du = dL/dh * f'(u)
+    dL/db1 = sum of dL/du over the rows,   dL/db2 = sum of dL/dy over the rows
 
 `backend.matmul` computes the products. In the forward pass, one kernel adds b1 to the product, and
 computes h and the slope f'(u) from the sum u. h overwrites u in memory. In the backward pass, one

@@ -88,7 +88,7 @@ def few_rows(rows, layers, activation=None):
     layers : sequence of (weight, bias)
         At most 4 pairs of a contiguous weight (out, in) and a bias (out,) or None.
     activation : str, optional
-        Key of `gelu.NUMBER`.
+        Activation function, a key of `gelu.NUMBER`. By default, none is applied.
 
     Returns
     -------

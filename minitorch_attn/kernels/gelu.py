@@ -103,7 +103,7 @@ class _Kernel:
     """CUDA kernels of an activation function: one launch forward and one backward."""
 
     name = ""
-    saves_output = True  # like the operation; the composed version needs this
+    saves_output = True  # like the operation, which saves x and y
 
     @staticmethod
     def accepts(x):

@@ -2,14 +2,14 @@
 
     y = (x - m) r * weight + bias,   m = mean(x),   r = 1 / sqrt(mean((x - m)^2) + eps)
 
-RMSNorm is the same formula without m and bias. With h = grad_y * weight and x_hat = (x - m) r, as
-in `ops.layer_norm`,
+RMSNorm is the same formula without m and bias. With h = grad_y * weight and x_hat = (x - m) r,
 
-    grad_x = r (h - mean(h) - x_hat mean(h x_hat))                         one block for each row
-    grad_weight = sum over rows of grad_y x_hat,  grad_bias = ... grad_y   see `columns`
+    grad_x = r (h - mean(h) - x_hat mean(h x_hat)),   for RMSNorm without mean(h)
+    grad_weight = sum over rows of grad_y x_hat,   grad_bias = sum over rows of grad_y
 
-Launches: 1 forward and 2 backward, in place of 12 and 17 calls of the composed NumPy operations.
-The sums are computed in the same order in every run, so the gradients are bitwise reproducible.
+as derived in `ops.layer_norm`. The sums over rows are computed as in `columns`, and all sums in the
+same order in every run, so the gradients are bitwise reproducible. Launches: 1 forward and 2
+backward. The array operations need 12 and 17.
 """
 
 import math
@@ -128,7 +128,7 @@ def norm_forward(x, weight, bias, row_axes, eps, centre):
 
 
 def norm_backward(grad_y, x, weight, mean, rstd, row_axes, needs_grad):
-    """Launch the backward kernels. Return grad_x, grad_weight and grad_bias, each possibly None."""
+    """Launch the backward kernels. Return grad_x, grad_weight, grad_bias; None if not needed."""
     xp = array_module(x)
     grad_y, x, weight = all_contiguous(grad_y, x, weight)
     need_x, need_weight, need_bias = needs_grad

@@ -1,8 +1,8 @@
-"""One launch for many arrays: gather gradients, their norm, clipping, and the update of Adam.
+"""One launch for many arrays: gathering gradients, their norm, clipping, and Adam's update.
 
-A typical model has a hundred parameters, most of them small. A launch for each of them would
-take longer than all the arithmetic. Each kernel here therefore receives a table of addresses and
-treats the arrays as one vector:
+A typical model has a hundred parameters, most of them small. Launching a kernel for each of them
+would take longer than all the arithmetic. Each kernel here therefore receives a table of addresses
+and treats the arrays as one vector:
 
     element i of the vector is element i - start[a] of array a,   start[a] <= i < start[a + 1]
 
@@ -30,7 +30,7 @@ __all__ = [
 ]  # fmt: skip
 
 AT_ONCE = 128  # arrays in a table
-THREADS, BLOCKS = 256, 512  # maximum number of blocks (partial sums) of `many_squares`
+THREADS, BLOCKS = 256, 512  # BLOCKS: largest number of blocks (partial sums) of `many_squares`
 TABLE = np.dtype([("at", "u8", AT_ONCE), ("start", "i8", AT_ONCE + 1), ("arrays", "i8")])
 
 SOURCE = Source(
@@ -64,7 +64,7 @@ template <typename T, typename A> __global__ void many_scale(
     if (i < n) arrays[i] = T(A(arrays[i]) * A(*factor));
 }
 
-// Multiply every element by a number; write 1 to found if an element is infinite or NaN.
+// Multiply every element by a number. Write 1 to `found` if an element is infinite or NaN.
 template <typename T, typename A> __global__ void many_unscale(
     const Table<T> arrays, float* found, long long n, double factor)
 {
@@ -75,7 +75,7 @@ template <typename T, typename A> __global__ void many_unscale(
     arrays[i] = T(value * A(factor));
 }
 
-// The sum of squares of every gridDim.x-th piece, one partial sum for each block.
+// Each block writes one partial sum of squares, over every gridDim.x-th piece of the vector.
 template <typename T, typename A> __global__ void many_squares(
     const Table<T> arrays, A* partial, long long n)
 {
@@ -99,7 +99,8 @@ template <typename T, typename A> __global__ void root_of_sum(
     if (threadIdx.x == 0) *norm = T(sqrt(sum));
 }
 
-// One thread for each parameter p, with gradient g, averages m and v, and largest v (or null).
+// One thread for each element of the parameters p, with gradient g and running averages m and v.
+// With AMSGrad, `largest` is the largest v so far; otherwise it is null.
 template <typename T, typename A> __global__ void adam(
     const Table<T> grads, T* p, T* m, T* v, T* largest, long long n,
     double lr, double beta1, double beta2, double eps, double decay,
@@ -193,7 +194,7 @@ class GatherKernel:
 
 @register(square_root_of_sum_of_squares)
 class NormKernel:
-    """Norm of all arrays together in two launches."""
+    """Compute the norm of all arrays together, in two launches."""
 
     @staticmethod
     def accepts(arrays):
@@ -230,7 +231,7 @@ class ScaleKernel:
 
 @register(unscale_all)
 class UnscaleKernel:
-    """Divide all gradients by the loss scale and look for infinities, in one launch."""
+    """Divide all gradients by the loss scale and look for infinity and NaN, in one launch."""
 
     @staticmethod
     def accepts(arrays, factor):
@@ -273,7 +274,7 @@ class AdamKernel:
             Options, as in `Optimizer.param_groups`.
         updates : callable
             `updates()` returns the number of the current update, counted from 1. In a CUDA graph,
-            it returns the number of the replay.
+            each replay calls it again.
         value, m, v, largest : arrays of shape (n,)
             Range of the buffers of parameters and state.
         grads : list of arrays

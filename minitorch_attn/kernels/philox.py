@@ -1,4 +1,4 @@
-"""Philox random numbers in CUDA: a kernel draws the dropout mask that `keep_mask` draws.
+"""Philox random numbers in CUDA, so that a kernel draws the same dropout mask as `keep_mask`.
 
 `PHILOX` is CUDA source to put at the start of a kernel file. See `backend.random` and
 `backend.philox`.
@@ -31,10 +31,10 @@ __device__ inline void philox(unsigned long long key, unsigned long long counter
     words[3] = d;
 }
 
-// Entries `first` to `first` + 15 of a dropout mask as the bits 0 to 15; 1 keeps the entry.
-// Each counter value yields 16 numbers of 16 bits. An entry is kept if its number is below
-// `threshold`. In a CUDA graph, `live` has the seed of this replay, and the counter to which
-// `offset` is added.
+// Return entries `first` to `first` + 15 of a dropout mask as bits 0 to 15. A bit is 1 if the entry
+// is kept, which is the case if its random number is below `threshold`. Each counter value yields
+// 16 random numbers of 16 bits. In a CUDA graph, `live` contains the seed of this replay, and the
+// counter to which `offset` is added.
 __device__ inline unsigned keep_bits(unsigned long long seed, unsigned long long offset,
                                      const unsigned long long* live,
                                      unsigned long long first, unsigned threshold)
@@ -59,8 +59,8 @@ def draw_from(seed, offset):
     Parameters
     ----------
     seed, offset : int
-        Seed and first counter of a mask. While a CUDA graph is captured, both are read from the
-        device at each replay.
+        Seed and first counter of a mask. If a CUDA graph is being captured, the returned
+        arguments make the kernel read both from the device at each replay.
     """
     captured = live_random()
     if captured is None:

@@ -62,7 +62,7 @@ template <typename T, typename A> __global__ void __launch_bounds__(1024) column
     if (here && threadIdx.y == 0 && j < n) here[j] = T(sum);
 }
 
-// The first of the arrays in the table += the others, all of n numbers.
+// Add the other arrays of the table to the first, in place. Each array has n numbers.
 template <typename T, typename A> __global__ void add_all(const Table<T> table, long long n) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -83,8 +83,8 @@ def products(lefts, rights):
     Parameters
     ----------
     lefts, rights : list of CuPy arrays of shape (n, k) and (k, m)
-        Matrices that lie side by side in memory, possibly as transposed views. Alternatively, one
-        matrix that all pairs share.
+        One batched product is enough if the matrices of each list lie side by side in memory,
+        possibly as transposed views, or are one and the same matrix.
     """
     left, right = batch_of(lefts), batch_of(rights)
     if left is None or right is None or max(len(left), len(right)) < len(lefts):

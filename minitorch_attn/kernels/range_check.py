@@ -2,10 +2,11 @@
 
     here = max(here, max over i of (index_i - lowest)),   as unsigned integers
 
-A negative difference becomes a very large unsigned number, so one comparison finds an index that is
-too small or too large. The host makes that comparison when it next reads from the device
-(`backend.deferred`). One block of threads is enough, because there are few indices compared with
-the amount of data in the rows that they select.
+`here` is a number on the device, and `lowest` is the smallest valid index. A negative difference
+becomes a very large unsigned number, so one comparison finds an index that is too small or too
+large. The host makes that comparison when it next reads from the device (`backend.deferred`), so
+the check does not have to wait. One block of threads is enough, because there are few indices
+compared with the amount of data in the rows that they select.
 """
 
 from ..backend.deferred import store_largest

@@ -1,4 +1,4 @@
-"""Arrays side by side in one block of memory, which one batched product can read.
+"""Arrays side by side in one block of memory, so that one batched product can read them all.
 
 cuBLAS multiplies a batch of matrices in one call if they are equally spaced in memory. In an
 attention layer, the projections of query, key and value have three weights and three weight
@@ -43,7 +43,7 @@ def as_one(arrays):
 
 
 def parts_of(array):
-    """Split an array in C order along axis 0 into arrays that are not views."""
+    """Split an array in C order along axis 0. The parts share its memory; their `base` is None."""
     size = prod(array.shape[1:]) * array.itemsize
     return [
         load().ndarray(array.shape[1:], array.dtype, array.data + size * i)
@@ -58,7 +58,7 @@ def empty_side_by_side(arrays):
     ----------
     arrays : sequence of CuPy arrays
         The elements of each array must fill its memory without gaps. The axes may be in any order
-        in memory, as in attention heads.
+        in memory, for example transposed as in attention heads.
     """
     xp, first = load(), arrays[0]
     if len({(a.shape, a.strides, a.dtype) for a in arrays}) > 1 or not first.size:

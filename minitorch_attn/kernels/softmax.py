@@ -75,8 +75,8 @@ template <typename T, typename A> __global__ void log_softmax_forward(
     for (long long j = threadIdx.x; j < n; j += blockDim.x) y[j] = T(A(x[j]) - m - log_s);
 }
 
-// The axes of x are (n0, n1, n2, n3, n). The mask has its own steps, which are 0 along broadcast
-// axes. If a row has no allowed element, the result is a row of zeros.
+// The axes of x are (n0, n1, n2, n3, n). The mask has its own strides, the steps, which are 0
+// along broadcast axes. If a row has no allowed element, the result is a row of zeros.
 template <typename T, typename A> __global__ void masked_softmax_forward(
     const T* x, const bool* mask, T* y, long long n1, long long n2, long long n3, long long n,
     long long step0, long long step1, long long step2, long long step3, long long step,
@@ -150,7 +150,7 @@ def _masked_forward(x, mask):
     (x,) = all_contiguous(x)
     sizes, steps = (1,) * (LEADING_AXES + 1), (0,) * (LEADING_AXES + 1)
     if mask is not None:
-        mask = xp.broadcast_to(mask, x.shape)  # a view: bool has one byte, so strides are steps
+        mask = xp.broadcast_to(mask, x.shape)  # a view; 1 byte each, so strides count elements
         sizes = (*sizes[x.ndim :], *x.shape)
         steps = (*steps[x.ndim :], *mask.strides)
     n = x.shape[-1]

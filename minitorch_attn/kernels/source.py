@@ -130,6 +130,6 @@ def all_contiguous(*arrays):
     """Return the arrays in C order. Arrays already in C order are not copied; None stays None."""
     xp = cuda.load()
     return [
-        a if a is None or a.flags.c_contiguous else xp.ascontiguousarray(a)  # () stays ()
+        a if a is None or a.flags.c_contiguous else xp.ascontiguousarray(a)  # 0-d stays 0-d
         for a in arrays
     ]

@@ -138,7 +138,7 @@ def test_a_program_that_cannot_be_written_ends_the_run(monkeypatch):
         raise KeyError("x")
 
     monkeypatch.setattr(calls, "write", fail)
-    with pytest.raises(RuntimeError, match="call 0 could not be written"):
+    with pytest.raises(RuntimeError, match="call 0 could not be generated"):
         calls.fuzz(0, range(2), processes=1)
 
 

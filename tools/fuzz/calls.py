@@ -23,7 +23,7 @@ from .programs import callables, write
 __all__ = ["fuzz", "main", "program"]
 
 MEMORY = 3 << 30  # bytes that the calls of a process may allocate
-SILENCE = 60  # a process is stopped after so many seconds without an outcome
+SILENCE = 60  # seconds without an outcome after which a process is stopped
 
 
 def main(arguments=None):
@@ -51,7 +51,7 @@ def _options(arguments):
     parser.add_argument("--unnamed", type=int, default=0, metavar="N",
                         help="number of errors to print that do not name their function or "
                         "parameter")  # fmt: skip
-    parser.add_argument("--progress", action="store_true", help="count the calls on stderr")
+    parser.add_argument("--progress", action="store_true", help="show progress on stderr")
     return parser.parse_args(arguments)
 
 
@@ -70,7 +70,7 @@ class Report:
         self.examples = {}  # place of an unnamed error -> [count, text, message]
 
     def add(self, where, name, text, outcome):
-        """Count an outcome. `where` has the options that repeat the call."""
+        """Count an outcome. `where` contains the options with which to repeat the call."""
         kind, message, place, named, parameter = outcome
         self.kinds[kind] += 1
         if kind in ("foreign", "slow", "died"):
@@ -158,7 +158,7 @@ class _Worker:
         os.close(writer)
 
     def read(self, report):
-        """Add the received outcomes to the report. If the process has ended, run the rest."""
+        """Add the received outcomes to the report. If the process has ended, start a new one."""
         data = os.read(self.pipe, 1 << 16)
         self.heard = time.monotonic()
         if not data:
@@ -187,7 +187,7 @@ class _Worker:
             report.add(self._where(now), now["name"], now["text"], outcome)
             self.numbers = self.numbers[1:]
         elif len(self.numbers):
-            raise RuntimeError(f"call {self.numbers[0]} could not be written: run it with --only")
+            raise RuntimeError(f"call {self.numbers[0]} could not be generated: run it with --only")
         if len(self.numbers):
             self._start()
         else:

@@ -28,7 +28,7 @@ class Failure:
     what : str
         The exception and its message, or what else went wrong.
     place : str
-        "file:line" of the innermost frame of the package.
+        "file:line" of the innermost frame of the package, or a description if there is no frame.
     """
 
     case: int

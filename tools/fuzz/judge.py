@@ -116,7 +116,7 @@ def _judged(program, error):
     if isinstance(error, MiniTorchError):
         notes = getattr(error, "__notes__", [])
         said = "\n".join([str(error), *notes])
-        missing = isinstance(error, (MissingMethodError, GraphError))  # not an argument's fault
+        missing = isinstance(error, (MissingMethodError, GraphError))  # no argument is wrong
         return Outcome("own", message, _place(inside), *_names(program, said, missing))
     if frames and frames[-1].filename == FILE and inside:
         return Outcome("caller", message)
@@ -149,9 +149,9 @@ def _is_callback(program, error):
 def _is_signature(program, error, inside):
     """Return True for an error such as "softmax() missing 1 required positional argument".
 
-    Python raises such an error where the call is. Inside the package, the error is acceptable only
-    if the call is in a wrapper, such as that of `names_arguments`, which passes the user's
-    arguments on.
+    Python raises such an error in the caller. If the caller is in the package, the error is
+    acceptable only if the caller is a wrapper, such as that of `names_arguments`, which passes the
+    user's arguments on.
     """
     if re.match(r"[\w.<>]+\(\) (missing|takes|got an|got mult|got some)", str(error)) is None:
         return False

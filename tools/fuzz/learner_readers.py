@@ -45,7 +45,7 @@ def _make_lock(folder):
 
 
 def _use_lock(folder):
-    """Ask who holds the lock. Here, the same process holds it."""
+    """Read who holds a lock. The fuzzer's own process holds it."""
     data = (folder / ".lock.json").read_bytes()
     with FolderLock(folder, "a folder"):
         (folder / ".lock.json").write_bytes(data)

@@ -123,7 +123,7 @@ def _use_model(folder):
 
 
 def _use_leniently(folder):
-    """Load a model whose file may lack tensors. Without the sizes, a large model would be built."""
+    """Load a model whose file may lack tensors. Skip configs without sizes: defaults are large."""
     text = (folder / "config.json").read_bytes()
     if not all(name in text for name in (b'"vocab_size"', b'"n_embd"', b'"n_layer"')):
         return None
@@ -146,7 +146,7 @@ def _generate(folder):
         if not isinstance(length, int) or length > 100:
             return model.generate(ids, max_new_tokens=3)
     elif model.generation_config["max_new_tokens"] > 100:
-        return None  # a long text is valid, but takes long
+        return None  # generating a long text is valid, but slow
     return model.generate(ids)
 
 
@@ -158,7 +158,7 @@ def _make_shards(folder):
 
 
 def _save_again(folder):
-    """Save a model into an existing model folder, which reads the old index."""
+    """Save a model into an existing model folder. Saving reads the old index."""
     return mt.models.pretrained.GPT2LMHeadModel(_FAMILIES["GPT2LMHeadModel"]).save_pretrained(
         folder
     )

@@ -180,7 +180,7 @@ def _dumps(document):
 
 def _json(data, rng):
     text, choice = data.decode(), rng.random()
-    if choice < 0.03:  # of two equal keys, the last one counts
+    if choice < 0.03:  # if a key occurs twice, the last value counts
         return Mutation(b'{"x": 1, "x": {}, ' + data.lstrip()[1:], "duplicate keys")
     if choice < 0.06:
         encoding = rng.choice(("utf-16", "utf-32", "utf-8-sig", "cp037"))

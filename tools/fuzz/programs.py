@@ -16,8 +16,9 @@ MODULES = ("mt", "F", "nn", "nn.init", "nn.utils", "nn.utils.rnn", "mt.masks", "
 NOT_CALLED = {
     "starts MPI or ends it": "mt.distributed.init_process_group "
     "mt.distributed.destroy_process_group",
-    "names of values, or created by functions": "mt.distributed.ReduceOp mt.distributed.group "
-    "mt.distributed.GroupMember mt.distributed.ProcessGroup mt.distributed.Work",
+    "contains constants, or is created by a function": "mt.distributed.ReduceOp "
+    "mt.distributed.group mt.distributed.GroupMember mt.distributed.ProcessGroup "
+    "mt.distributed.Work",
     "reads or writes files, as `tools.fuzz readers` does": "mt.load mt.save mt.data.cifar10 "
     "mt.data.download mt.data.local_path mt.data.mnist mt.data.read_idx mt.data.read_image "
     "mt.data.read_parallel mt.data.read_text mt.data.read_tsv mt.data.ImageFolder mt.data.ByteBPE "

@@ -11,7 +11,7 @@ from .reader import Reader
 
 __all__ = ["SOUND_READERS"]
 
-_GUID = bytes.fromhex("0100000000001000800000aa00389b71")  # integers, in an extensible format
+_GUID = bytes.fromhex("0100000000001000800000aa00389b71")  # marks integer samples (PCM)
 
 
 def _make_wav(sample_format, channels):

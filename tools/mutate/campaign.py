@@ -144,7 +144,7 @@ class Campaign:
                 found[one.index] = one
                 if not one.passed:
                     self.broken.add(one.index)
-                    self.tell(f"  fails unchanged, left out: {self.items[one.index].nodeid}")
+                    self.tell(f"  fails without a change, skipped: {self.items[one.index].nodeid}")
             self.tell(f"  {min((number + 1) * portion, len(found))} tests", passing=True)
         return {index: found[index] for index in sorted(found) if found[index].passed}
 

@@ -161,7 +161,7 @@ def _expressions(node):
 
 
 def _is_free(parent, node):
-    """Return True if changing this node has no effect, as for the -1 of a reshape or `strict=`."""
+    """Return True if a change of this node has no effect: the -1 of a reshape, or `strict=True`."""
     if isinstance(parent, ast.keyword):
         return parent.arg == "strict" and isinstance(node, ast.Constant)
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):

@@ -74,8 +74,8 @@ def collect(root, folders, then):
 def near_tests(file, items, public):
     """Return the indices of the tests for one file of the package.
 
-    These are the tests in the test file with the corresponding path in `tests/`. If it does not
-    exist, they are the tests of all files that mention a public name of the file.
+    These are the tests in the test file with the corresponding path in `tests/`. If that test file
+    does not exist, they are the tests in all test files that mention one of the public names.
 
     Parameters
     ----------
