@@ -132,14 +132,14 @@ def read_up_to(file, count):
 
 def temporary_path(folder, name):
     """Return the path of a temporary file that will replace `name`; it contains the process id."""
-    # 190 bytes keep the temporary name within the usual limit of 255 bytes.
+    # Only 190 bytes of `name` are used, because most file systems limit a name to 255 bytes.
     prefix = os.fsencode(name)[:190].decode("utf-8", "ignore")
     writer = f"{_HOST}-{os.getpid()}-{os.urandom(4).hex()}"
     return os.path.join(folder, f".{prefix}.{writer}{TEMPORARY_SUFFIX}")
 
 
 def remove_abandoned(folder):
-    """Remove the temporary files that ended processes left on this computer."""
+    """Remove temporary files in `folder` whose process ran on this computer and has ended."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             match = name.startswith(".") and _TEMPORARY.fullmatch(name)
@@ -152,7 +152,7 @@ def process_is_alive(pid):
     if pid == os.getpid() or os.name != "posix":
         return True  # on Windows, os.kill would end the process
     try:
-        os.kill(pid, 0)  # sends nothing; raises an error if there is no such process
+        os.kill(pid, 0)  # signal 0 only checks that the process exists
     except ProcessLookupError:
         return False
     except (OSError, OverflowError):

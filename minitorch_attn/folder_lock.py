@@ -13,7 +13,7 @@ from .schema import read_json
 __all__ = ["LOCK_FILES", "FolderLock", "holder_of"]
 
 _LOCK, _HOLDER = ".lock", ".lock.json"
-LOCK_FILES = (_LOCK, _HOLDER)  # may exist without being locked
+LOCK_FILES = (_LOCK, _HOLDER)  # the files may exist although the folder is not locked
 
 
 class FolderLock:
@@ -51,7 +51,7 @@ class FolderLock:
         CheckpointError
             If another process holds the lock.
         """
-        if not _acquired(self._lock, seconds=1):  # holder_of locks it briefly
+        if not _acquired(self._lock, seconds=1):  # holder_of may hold the lock for a moment
             raise CheckpointError(
                 f"{self.folder}: another process uses this {self.what}",
                 got=_described(_read(self.folder)),

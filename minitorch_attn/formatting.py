@@ -71,7 +71,7 @@ def set_printoptions(
                 raise ArgumentError(
                     f"set_printoptions: {shown} must be a non-negative integer",
                     got=f"{value!r:.60}",
-                    expected=f"at most {_MOST[name]}" if name in _MOST else None,
+                    expected=f"an integer from 0 to {_MOST[name]}" if name in _MOST else None,
                 )
             _options[name] = value if isinstance(value, int) else sys.maxsize
     if sci_mode is not None:
@@ -98,7 +98,7 @@ def tensor_repr(tensor):
         notes.append(f"size={tensor.shape}")
     if tensor.device.type != "cpu":
         notes.append(f"device='{tensor.device}'")
-    if tensor.dtype not in (get_default_dtype(), "int64", "bool"):  # the dtypes of literals
+    if tensor.dtype not in (get_default_dtype(), "int64", "bool"):  # literals have these dtypes
         notes.append(f"dtype={tensor.dtype}")
     if tensor.grad_fn is not None:
         notes.append(f"grad_fn={tensor.grad_fn!r}")

@@ -219,7 +219,7 @@ class _Methods:
 
     @names_arguments
     def bernoulli_(self, p=0.5, *, generator=None):
-        """Fill with zeros and ones, each 1 with probability `p`, in place."""
+        """Set each element to 1 with probability `p`, otherwise to 0, in place."""
         return inplace.change(self, ops.bernoulli, p, generator=generator)
 
     def zero_(self):
@@ -286,7 +286,7 @@ def _in_place(operation, name, change):
     def method(self, *args, **kwargs):
         return change(self, operation, *args, **kwargs)
 
-    method.__wrapped__ = operation  # its arguments are the arguments of this method
+    method.__wrapped__ = operation  # the method has the arguments of the operation
     return _titled(method, name, f"In place: {operation.__doc__}")
 
 

@@ -2,10 +2,10 @@
 
 Suppose that a user passes a string as a size to the constructor of a layer. The constructor fails
 later, in a division or in the constructor of another layer, and Python's error does not say which
-call and which argument were wrong. The function that the user called knows them. The decorator
-`names_arguments` therefore adds the function's name and arguments to the error. It costs one Python
-function call. Operations, which are called more often, do not have the decorator: they check their
-arguments or explain errors themselves.
+call and which argument were wrong. Only the function that the user called has this information. The
+decorator `names_arguments` therefore adds the function's name and arguments to the error. It costs
+one Python function call. Operations, which are called more often, do not have the decorator: they
+check their arguments or explain errors themselves.
 """
 
 import inspect
@@ -47,9 +47,9 @@ def names_arguments(function):
     """Decorate a public function so that argument errors name the function and the arguments.
 
     If an error of the library names another function, that name is replaced by this function's
-    name. A Python error, such as TypeError, becomes an error of the library. There are two
-    exceptions: a call that does not match the signature, and an error that the user's own code (a
-    hook, a data set) raised.
+    name. A Python error, such as TypeError, becomes an error of the library. Two kinds of errors do
+    not change: errors of a call that does not match the signature, and errors that the user's own
+    code (a hook, a data set) raised.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def named_error(error, function, args, kwargs=(), rename=True):
     Exception
     """
     if not _is_outermost(sys._getframe(2)):
-        return error  # an outer function names itself and its arguments
+        return error  # an outer function adds its own name and arguments
     name, parameters, arguments = _call_of(function, args, kwargs)
     values = ", ".join(f"{key}={_short(value)}" for key, value in arguments.items())
     if _is_users(error.__traceback__):
@@ -167,7 +167,7 @@ def named_error(error, function, args, kwargs=(), rename=True):
         said = " ".join([error.message, *getattr(error, "__notes__", ())])
         last = name.rsplit(".", 1)[-1]
         renamable = rename and values and type(error).__init__ is MiniTorchError.__init__
-        renamable = renamable and "where" not in arguments  # the caller has named itself
+        renamable = renamable and "where" not in arguments  # `where` already names the caller
         if not renamable or re.search(rf"\b{last}\b", said):
             return error
         got = values if error.got is None else f"{error.got}, in a call with {values}"

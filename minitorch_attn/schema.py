@@ -106,7 +106,7 @@ class Kind:
     expected : str
         Description of the values for error messages.
     accepts : callable
-        Function that says whether a value is accepted. It does not look at the value's parts.
+        Function that returns whether a value is accepted. It does not look at the value's parts.
     parts : callable
         Function that returns (name, value, kind) for each part of a value, such as the items of a
         list.
@@ -226,7 +226,7 @@ def either(*kinds):
 def choice(*values):
     """Return a Kind that accepts only values equal to one of `values`.
 
-    True does not match 1, but a member of an IntEnum may.
+    True does not match 1, but a member of an IntEnum matches an equal integer.
     """
     known = {(isinstance(value, bool), value) for value in values}
     return Kind(
@@ -258,7 +258,7 @@ def map_of(kind):
 
 
 def like(value):
-    """Return a Kind that accepts values of the type of `value`, a default. None allows any type.
+    """Return a Kind that accepts the type of `value`, which is a default; None allows any type.
 
     Examples
     --------

@@ -65,7 +65,7 @@ def save(obj, f):
     """
     packer = _Packer()
     tree = packer.encode(obj, ())
-    text = json.dumps(tree, allow_nan=False)  # ASCII only, even for lone surrogates
+    text = json.dumps(tree, allow_nan=False)  # escapes non-ASCII text, even lone surrogates
     arrays = packer.arrays
     metadata = {_FORMAT: _VERSION, _STATE: text, _SUM: _digest(text, arrays)}
     if hasattr(f, "write"):
@@ -269,7 +269,7 @@ def _write(file, metadata, arrays):
     memory. This function needs neither: it writes the arrays one by one.
     """
     header, position = {"__metadata__": metadata}, 0
-    order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))  # keeps all aligned
+    order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))  # so all are aligned
     for name in order:
         array = arrays[name]
         end = position + array.nbytes

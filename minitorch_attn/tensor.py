@@ -110,7 +110,7 @@ class Tensor:
         array = value.array if isinstance(value, Tensor) else value
         if not (backend.is_array(array) and backend.is_number_dtype(array.dtype)):
             raise DTypeError(
-                "data: the value is not a tensor",
+                "Tensor.data: the value is not a tensor",
                 got=f"{type(value).__name__}",
                 hint="x.data = mt.tensor(value)",
             )
@@ -275,7 +275,7 @@ class Tensor:
                     hint="convert it first, with x.float()",
                 )
             self._edge = (engine.Leaf(self), 0)
-            self._view = None  # the tensor still shares the memory of its base, but not the graph
+            self._view = None  # a leaf: it shares the memory of its base, but not the graph
         elif not value and self.requires_grad:
             if not self.is_leaf:
                 raise GraphError(
@@ -414,7 +414,7 @@ class Tensor:
     def __index__(self):
         if self.dtype.kind not in "iu" or self.ndim:
             raise DTypeError(
-                "an index must be a 0-d integer tensor",
+                "a tensor used as a Python index must be a 0-d integer tensor",
                 got=f"{self.dtype} of shape {self.shape}",
                 hint="convert with x.long(), or take the only element with x.item()",
             )

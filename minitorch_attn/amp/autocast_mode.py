@@ -125,7 +125,7 @@ class Casts:
         if not (is_weight and self.cached and state.grad_enabled) or _regions.cache is None:
             return cast(tensor, dtype)
         found = _regions.cache.get(id(tensor))
-        if found is None or found[1] != tensor._version[0]:  # new, or changed in place since
+        if found is None or found[1] != tensor._version[0]:  # not cached, or changed since then
             found = (tensor, tensor._version[0], cast(tensor, dtype))
             _regions.cache[id(tensor)] = found
         return found[2]

@@ -26,7 +26,7 @@ _STATE = record({
 class GradScaler(NamedErrors):
     """Scale the loss by a factor that adapts during training, as in `torch.amp.GradScaler`.
 
-    Gradients below 6e-8 become 0 in float16. If the loss is multiplied by a scale, every gradient
+    Gradients below 3e-8 become 0 in float16. If the loss is multiplied by a scale, every gradient
     is multiplied by the same scale. `step` therefore first divides the gradients by the scale, in
     float32, and then updates the parameters. If a gradient is infinite or NaN, the scale was too
     large: `step` skips the update of the parameters, and `update` multiplies the scale by
@@ -123,7 +123,7 @@ class GradScaler(NamedErrors):
             raise GraphError(
                 "GradScaler.unscale_: the method was already called for this optimizer"
                 if not stage.stepped else "GradScaler.unscale_: the method was called after step()",
-                expected="one call before step(), then update()",
+                expected="one call of unscale_() before step(), then update()",
             )  # fmt: skip
         stage.unscaled = True
         gradients = {}

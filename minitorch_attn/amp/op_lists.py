@@ -12,7 +12,7 @@ compute.
 
 __all__ = ["FUNCTIONS", "OPERATIONS"]
 
-# For each list, the operations: subclasses of `autograd.Function`, by name.
+# Name of a list -> the names of its operations, which are subclasses of `autograd.Function`.
 OPERATIONS = {
     # Inputs are converted to float16, the dtype of `autocast`.
     "float16": """

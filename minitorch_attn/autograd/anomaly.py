@@ -39,8 +39,8 @@ def check_forward(ctx, outputs):
             raise NumericError(
                 f"{ctx.function.__name__}.forward returned NaN",
                 got=f"an output of shape {output.shape}; forward was called at {_place(frame)}",
-                hint="check the inputs of that line: log or sqrt of a negative number, "
-                "0/0, inf - inf, a softmax row with no allowed entry",
+                hint="check the inputs of that line: NaN results from the log or sqrt of a "
+                "negative number, 0/0, inf - inf, or a softmax row with no allowed entry",
             )
 
 
@@ -52,6 +52,6 @@ def check_backward(ctx, grads):
             raise NumericError(
                 f"{ctx.function.__name__}.backward returned NaN in the gradient of its input {i}",
                 got=f"a gradient of shape {grad.shape}{where}",
-                hint="look for an infinite derivative, such as sqrt has at 0, "
+                hint="look for an infinite derivative, such as that of sqrt at 0, "
                 "and for 0 * inf in a masked branch",
             )

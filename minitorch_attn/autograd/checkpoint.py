@@ -42,8 +42,8 @@ def checkpoint(fn, *args, **kwargs):
     ------
     GraphError
         If `fn` runs a backward pass, or changes a tensor from outside in place, as batch
-        normalization does in training. In the backward pass, if a tensor that `fn` used has changed
-        since, or if the second call of `fn` does not match the first.
+        normalization does in training. The backward pass raises the error if a tensor that `fn`
+        used has changed since, or if the second call of `fn` does not match the first.
 
     Notes
     -----
@@ -78,7 +78,7 @@ class _Segment(Listener):
 
     def __init__(self, fn, args, kwargs):
         self.fn = fn
-        self.versions = {}  # tensors from outside: id -> (counter, value, weak tensor)
+        self.versions = {}  # outside tensors: id(counter) -> (counter, value, weak reference)
         self.inside = {}
         held = {}  # a tensor passed twice is one tensor in the second run, too
         self.inputs = mapped((args, kwargs), Tensor, lambda x: _once(held, x, self._hold))
@@ -121,8 +121,8 @@ class _Segment(Listener):
                     f"checkpoint({_name(self.fn)}): fn changed an outside tensor in place",
                     got=f"new values in a tensor of shape {tensor().shape}",
                     expected="a function that can be called again with the same result",
-                    hint="checkpoint the parts before and after the change (batch normalization "
-                    "changes its running statistics in training)",
+                    hint="use separate checkpoints for the code before and after the change (batch "
+                    "normalization changes its running statistics in training)",
                 )
             del self.versions[id(counter)]  # a tensor that fn created, changed and deleted
         self.end = Position()
@@ -138,13 +138,13 @@ class _Segment(Listener):
             raise GraphError(
                 f"checkpoint({_name(self.fn)}): the function must not run a backward pass",
                 got="a gradient through operations whose saved arrays were dropped",
-                hint="checkpoint the parts before and after the backward pass",
+                hint="use separate checkpoints for the code before and after the backward pass",
             )
         for counter, value, _ in self.versions.values():
             if counter[0] != value:
                 raise GraphError(
                     f"checkpoint({_name(self.fn)}): a tensor that fn used was changed in place",
-                    expected="the values that the forward pass saw",
+                    expected="the values that the forward pass used",
                     hint="call backward() before the optimizer's step",
                 )
         again = self._run_again()

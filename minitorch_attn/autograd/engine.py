@@ -46,7 +46,7 @@ def run_backward(roots, grads, *, targets=None, stops=None, retain_graph=False, 
 
     Returns
     -------
-    list with an array, Tensor or None for each target or stop; None without both
+    list with an array, Tensor or None for each target or stop; None if neither is given
     """
     arrived = _Arrivals(out_of_place=create_graph)
     waiting, grads_of, add = arrived.waiting, arrived.grads, arrived.add
@@ -223,7 +223,7 @@ def _refuse_none(ctx, results):
     missing = [i for i, e in enumerate(ctx.edges) if e is not None and results[i] is None]
     raise GraphError(
         f"{ctx.function.__name__}.backward returned None for its input {missing[0]}",
-        expected="a gradient, because this input requires one",
+        expected="a gradient, because this input requires grad",
         hint="return grad * 0 for a gradient of zero, or pass the input as x.detach()",
     )
 
@@ -371,7 +371,7 @@ class HookHandle:
 
 
 _next_key = count().__next__
-_LAST = float("inf")  # key of the hook that keeps the gradient; it runs last
+_LAST = float("inf")  # key of the `retain_grad` hook, which runs last
 
 
 def add_hook(tensor, hook):
@@ -393,7 +393,7 @@ def _check_hook(hook, where):
 
 
 def retain_grad(tensor):
-    """Store a non-leaf tensor's gradient in `.grad` after all hooks; a second call is allowed."""
+    """Store a non-leaf tensor's gradient in `.grad` after all hooks; repeated calls do nothing."""
     holder = weakref.ref(tensor)  # the hook belongs to this tensor's own node
 
     def keep(grad):

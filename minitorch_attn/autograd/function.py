@@ -214,7 +214,7 @@ class Context:
         raise GraphError(
             f"{self.function.__name__}.backward: the saved buffers are already freed",
             got="a second backward pass through the same graph",
-            expected="one pass, after which saved buffers are dropped to free memory",
+            expected="one backward pass, because it drops the saved buffers to free memory",
             hint="pass retain_graph=True to the first backward()",
         )
 
@@ -229,7 +229,7 @@ class Context:
             raise GraphError(
                 f"{self.function.__name__}.backward: a saved tensor was changed in place",
                 got=f"new values in its {which}, of shape {array.shape}",
-                expected="the values that the forward pass saw",
+                expected="the values that the forward pass used",
                 hint="use the out-of-place operation, or clone() the tensor before you change it",
             )
 
@@ -337,8 +337,8 @@ class Function:
         try:
             raw = runs.forward(ctx, *arrays, **settings) if settings else runs.forward(ctx, *arrays)
         except Exception as error:
-            backend.check_same_device(arrays, cls.__name__)  # a likely cause: two devices
-            explain_call(error, cls, "forward")  # another one: a tensor's method called on an array
+            backend.check_same_device(arrays, cls.__name__)  # raises if there are two devices
+            explain_call(error, cls, "forward")  # raises if an array lacks a tensor's method
             raise
         outputs = wrap(raw) if type(raw) is ndarray else _wrapped(raw, arrays, cls)
         if ctx.number is not None:

@@ -116,7 +116,7 @@ def _refuse_leaf(target, where):
 def _write(target, result, where):
     if result.shape != target.shape:
         raise ShapeError(
-            f"{where}: in-place operation: the shape of the result does not match",
+            f"{where}: in-place operation: the shape of the result does not match the tensor",
             got=f"a result of shape {result.shape}",
             expected=f"{target.shape}",
         )

@@ -23,8 +23,9 @@ def number_early(outputs, leaves, keep=False):
         Nodes of the parameters. If one node uses several leaves, the backward pass reaches the
         last of them first.
     keep : bool, default False
-        Whether a leaf keeps a number that is already small enough. This is needed if the backward
-        pass of an earlier forward pass that uses the leaf has not run yet.
+        Whether a leaf keeps its number if it is already less than the numbers of the nodes that
+        use the leaf. This is needed if an earlier forward pass used the leaf and its backward pass
+        has not run yet.
 
     Returns
     -------

@@ -15,7 +15,8 @@ from .listener import Listener
 __all__ = ["Line", "Step", "OpLog", "calling_lines", "definition", "op_log", "passes_on"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# Frames of these files are inside an operation; the first other frame uses the operation.
+# Code in these files belongs to the operations. The innermost frame of another file is the code
+# that uses an operation.
 _MACHINERY = tuple(
     os.path.join(_PACKAGE, name) for name in ("autograd", "backend", "ops", "tensor.py", "methods")
 )

@@ -2,7 +2,8 @@
 
 Each call records its own graph, on its own thread. The node `Parallel` represents all of them: its
 inputs are the tensors that the calls used but did not create, such as a model's parameters. In the
-backward pass, each thread differentiates its own graph, and the node adds up their gradients:
+backward pass, each thread differentiates its own graph, and the node adds up the gradients. Let y_k
+be the result of call k, w a tensor that the calls use, and L the loss:
 
     L = L(y_1(w), ..., y_n(w))        dL/dw = sum_k (dL/dy_k) (dy_k/dw)
 """
@@ -36,14 +37,15 @@ def in_parallel(calls):
     -------
     list
         The results, in the order of `calls`. If this thread records the graph, a backward pass
-        through any of them also differentiates the calls in parallel.
+        through any result also differentiates the calls in parallel.
 
     Notes
     -----
     Each call draws its dropout masks from its own range of random numbers, so the masks do not
-    depend on the order of the calls. A call that draws other random numbers raises an error. The
-    calls run one after another on this thread under autocast, and while this thread has a listener
-    (a recording, a checkpoint, anomaly mode), which must see every operation.
+    depend on the order of the calls. A call that draws other random numbers raises an error.
+    Under autocast, the calls run one after another on this thread. They also do so while this
+    thread has a listener (a recording, a checkpoint, anomaly mode), because the listener must see
+    every operation.
 
     Examples
     --------
@@ -69,7 +71,7 @@ def in_parallel(calls):
 
 
 def must_stay_in_thread():
-    """Return True if a listener must see every operation, or a mode holds in this thread only."""
+    """Return True if a listener, anomaly detection or autocast is active on this thread."""
     return bool(state.listeners or state.anomaly or state.autocast is not None)
 
 
@@ -123,7 +125,8 @@ class Parallel(Function):
 
     Forward:  the calls, each on its own thread
     Backward: dL/dw = sum_k (dL/dy_k) (dy_k/dw)
-    Derivation: each y_k depends on w, so by the chain rule the contributions of all y_k add up.
+    Derivation: the result y_k of each call k depends on the input w, so by the chain rule the
+    contributions of all y_k add up.
     Saved: the graph of each call.
     """
 
@@ -135,7 +138,7 @@ class Parallel(Function):
             (part, [next(grads) for _ in part], edges) for part, edges in _pairs(parts, sources)
         ]
         recorded = isinstance(work[0][1][0], Tensor)
-        if recorded:  # the gradients link to the graphs of the calls, which later passes need
+        if recorded:  # later passes need the graphs of the calls, to which the gradients link
             ctx.constants(parts, sources, True)
         keep = ctx.retained or exposed
         calls = [partial(_differentiate, *item, keep, recorded) for item in work]

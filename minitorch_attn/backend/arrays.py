@@ -144,7 +144,7 @@ def as_dtype(dtype, other=None):
         return np.promote_types(as_dtype(dtype), as_dtype(other))
     try:
         found = np.dtype(dtype)
-    except (TypeError, ValueError, SyntaxError):  # strange text, or an object with a `dtype`
+    except (TypeError, ValueError, SyntaxError):  # not the name of a dtype, or an invalid object
         found = None
     if dtype is None or found is None or not is_number_dtype(found):
         raise DTypeError(

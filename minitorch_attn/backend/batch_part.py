@@ -41,8 +41,8 @@ def batch_part(first, count, total):
 
     Notes
     -----
-    The first axis of every mask must be the batch axis, or the batch axis merged with windows or
-    heads that vary faster. If each row of the batch has n mask entries, the part consists of the
+    The first axis of every mask must be the batch axis, or the batch axis merged with the windows
+    or heads that follow it. If each row of the batch has n mask entries, the part consists of the
     entries i with
 
         n first <= i < n (first + count),
@@ -88,7 +88,7 @@ def draws_part():
 
 
 def refuse_in_part(message, hint):
-    """Raise an error inside `batch_part`, where the results would differ from one process's."""
+    """Raise an error inside `batch_part`, because a single process would draw other numbers."""
     if current.rows is None:
         return
     first, count, total = current.rows

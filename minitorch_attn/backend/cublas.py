@@ -7,7 +7,7 @@ This module calls `cublasGemmStridedBatchedEx` itself, in the library that CuPy 
 numbers and add up the products in float32. This module also allocates cuBLAS's workspace, because
 the capture of a CUDA graph requires this.
 
-`settings.allow_tf32` is PyTorch's `backends.cuda.matmul.allow_tf32`.
+`settings.allow_tf32` corresponds to PyTorch's `backends.cuda.matmul.allow_tf32`.
 """
 
 import ctypes
@@ -66,7 +66,7 @@ class _Library:
         try:
             types = _address, _address, ctypes.c_size_t
             self._set_workspace = _function(functions, "cublasSetWorkspace", *types)
-        except AttributeError:  # before CUDA 11.2, and in a simulation
+        except AttributeError:  # missing before CUDA 11.2, and in a simulation
             self._set_workspace = None
         self._handles = threading.local()
         self._workspaces = {}  # (handle, stream) -> memory; a captured graph keeps using its own
@@ -83,7 +83,7 @@ class _Library:
         stream = cupy.cuda.get_current_stream().ptr
         if found[1] != stream:
             check(self._set_stream(found[0], stream), "cublasSetStream")
-            self._use_workspace(cupy, found[0], stream)  # setting the stream has reset it
+            self._use_workspace(cupy, found[0], stream)  # cublasSetStream resets the workspace
             found[1] = stream
         return found[0]
 
@@ -115,7 +115,7 @@ def check(status, name):
 @lru_cache(maxsize=1)
 def library():
     """Return cuBLAS. If it cannot be loaded, return None, and CuPy computes the products."""
-    for finder in ("cupysim.pathfinder", "cuda.pathfinder"):  # as CuPy finds it, simulated or real
+    for finder in ("cupysim.pathfinder", "cuda.pathfinder"):  # simulated cuBLAS, then real
         try:
             found = importlib.import_module(finder).load_nvidia_dynamic_lib("cublas")
             return _Library(found.abs_path)
@@ -147,7 +147,7 @@ def matmul(cupy, a, b):
         product = matmul(cupy, a, b[:, None])
         return product.reshape(product.shape[:-1])
     if not (a.size and b.size) or a.shape[-1] != b.shape[-2] or not _batches_match(a, b):
-        return a @ b  # zeros, or CuPy's error
+        return a @ b  # CuPy returns zeros, or raises its error
     found = _plan(a, b)
     if any(found.copies):
         a, b = (

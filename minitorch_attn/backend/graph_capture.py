@@ -21,8 +21,8 @@ __all__ = [
     "on_replay", "recorded_by", "refuse", "write_numbers",
 ]  # fmt: skip
 
-LENGTH = 256  # numbers on the board; one launch argument passes all of them
-_RANDOM = 2  # the first two: seed and first counter
+LENGTH = 256  # numbers on the board; one argument of a launch passes all of them
+_RANDOM = 2  # the first numbers on the board: seed and first counter
 
 
 class _Thread(threading.local):

@@ -222,7 +222,7 @@ def next_offset(size):
 
 
 class _PartOffset(int):
-    """First counter value for part of a mask. `skip` (< 16) counts the entries before the part."""
+    """First counter value for part of a mask. Its first `skip` entries come before the part."""
 
     skip = 0
 

@@ -63,7 +63,7 @@ def together(calls):
 
 @lru_cache(maxsize=4)
 def _pool(threads):
-    from concurrent.futures import ThreadPoolExecutor  # takes 10 ms, and few programs need it
+    from concurrent.futures import ThreadPoolExecutor  # importing it takes 10 ms
 
     return ThreadPoolExecutor(threads, thread_name_prefix="batch-part")
 

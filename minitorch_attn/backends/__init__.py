@@ -52,8 +52,8 @@ def get_float32_matmul_precision():
 def use_deterministic_algorithms(mode, *, warn_only=False):
     """Do nothing: on the CPU, a program with the same seed always gives the same results.
 
-    On CUDA, the results may differ between runs, and this function does not change that. CuPy's
-    `scatter_add`, which adds in no fixed order, computes the gradients of indexing and `ctc_loss`.
+    On CUDA, the results may differ between runs, because the gradients of indexing and `ctc_loss`
+    use CuPy's `scatter_add`, which adds in no fixed order. This function does not change that.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 `matmul.allow_tf32 = True` lets products of float32 arrays use the tensor cores, which multiply with
 a mantissa of 10 bits instead of 23. A program can set the other flags, but they have no effect.
-`mt.cuda.is_available()` says whether CUDA works. The documentation of `nn.attention.sdpa_kernel`
+`mt.cuda.is_available()` returns whether CUDA works. The documentation of `nn.attention.sdpa_kernel`
 explains why a program cannot choose the attention kernel.
 """
 

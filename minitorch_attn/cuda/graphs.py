@@ -103,7 +103,7 @@ class GraphedStep:
             raise ArgumentError(
                 "GraphedStep: num_warmup_iters must be an int, at least 1",
                 got=f"{num_warmup_iters!r}",
-                hint="use 3, the default: kernels cannot be compiled during a capture",
+                hint="use 3, the default: warm-ups compile the kernels, which a capture cannot do",
             )  # fmt: skip
         self._step = step
         self._warmups, self._max_graphs, self._copy = num_warmup_iters, max_graphs, copy_outputs

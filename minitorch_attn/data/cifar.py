@@ -120,7 +120,7 @@ def _find(folder):
 
 
 def _refuse_pickle(name, start):
-    # A label is at most 9, so no file of the binary release starts with 0x80.
+    # A pickle starts with 0x80 or "(d". A binary file starts with a label, from 0 to 9.
     if start[:1] == b"\x80" or start == b"(d":
         raise DataError(
             f"{name}: the pickled release of CIFAR-10 is not supported: a pickle can execute code",

@@ -66,7 +66,7 @@ def digits_split(test_share=0.2, seed=0):
         raise ArgumentError(
             "digits_split: one of the two parts would have fewer than 10 images",
             got=f"test_share={test_share!r}, {test_count} of {len(labels)} images",
-            expected="at least 10 images in each part",
+            expected=f"a test set of 10 to {len(labels) - 10} images",
         )
     training, test = train_test_split(
         np.arange(len(labels)), test_size=test_share, random_state=seed, stratify=labels

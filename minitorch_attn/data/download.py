@@ -146,7 +146,7 @@ def local_path(source, sha256=None):
         if sha256 is None:
             raise ArgumentError(
                 f"{shown_path(source)}: the checksum of the download is missing",
-                expected="sha256=, 64 hexadecimal digits",
+                expected="the argument sha256, 64 hexadecimal digits",
                 hint="pass the checksum that sha256sum FILE prints for a copy that you trust",
             )
         path = download(source, sha256)

@@ -43,7 +43,7 @@ class ImageFolder:
         if not os.path.isdir(folder):
             raise DataError(
                 f"{folder} is not a folder",
-                expected="one subfolder for each class",
+                expected="a folder with one subfolder for each class",
                 hint="pass the folder that contains the subfolders, or an archive of this folder",
             )
         self.classes = _subfolders(folder)

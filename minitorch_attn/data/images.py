@@ -181,10 +181,10 @@ class ImageProcessor(NamedErrors):
             )
         config = _DEFAULTS[kind] | {k: v for k, v in config.items() if v is not None}
         normalize, crop = config["do_normalize"], config.get("do_center_crop")
-        if crop and "crop_size" not in config:  # ViT does not have a default
+        if crop and "crop_size" not in config:  # not in the defaults of ViT
             raise DataError(
                 f"{where}: crop_size is missing",
-                got="do_center_crop: true", expected="crop_size, as do_center_crop is true",
+                got="do_center_crop: true", expected="crop_size, because do_center_crop is true",
                 hint="copy the file from its source again",
             )  # fmt: skip
         return cls(

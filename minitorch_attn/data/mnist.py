@@ -15,7 +15,7 @@ __all__ = ["mnist", "read_idx"]
 
 _TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 _LIMIT = 1 << 32  # maximum size in bytes
-_AXES = 32  # maximum number that all versions of NumPy support
+_AXES = 32  # maximum number of axes in all versions of NumPy
 
 
 def read_idx(path):

@@ -78,7 +78,7 @@ def _contexts(images, levels, offsets, position):
 
 
 def _counts(contexts, training, wanted, levels):
-    """Return counts (pixel, level): how often each level has a `wanted` context in `training`."""
+    """Return counts (pixel, level) of the levels in `training` that have the `wanted` contexts."""
     _, numbers = np.unique(np.concatenate([contexts, wanted]), return_inverse=True)
     known, wanted = numbers[: len(contexts)], numbers[len(contexts) :]
     cells = known * levels + training.reshape(-1)

@@ -19,7 +19,7 @@ _LINES = [line.split() for line in _ROWS.split("\n") if line]
 _SHAPES = np.array(
     [[[pixel == "#" for pixel in row[i]] for row in _LINES] for i in range(6)], np.float32
 )
-SIDE, SHAPE, GAP = 24, 5, 9  # in pixels: image, shape, smallest distance of shapes
+SIDE, SHAPE, GAP = 24, 5, 9  # in pixels: sides of image and shape, smallest distance of shapes
 
 
 class ShapePairs(NamedTuple):

@@ -14,7 +14,7 @@ from .download import shown_path
 __all__ = ["Sound", "read_wav", "write_wav"]
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
-_GUID = bytes.fromhex("000000001000800000aa00389b71")  # ends every subformat
+_GUID = bytes.fromhex("000000001000800000aa00389b71")  # last 14 bytes of a standard subformat
 _UNKNOWN = 0xFFFFFFFF  # size written by a program that cannot correct the header afterwards
 _MAX_CHUNKS = 10_000
 _NAMES = {
@@ -291,7 +291,7 @@ def write_wav(path, samples, sample_rate, sample_format="int16"):
     kind, bits = _FORMATS[sample_format]
     channels = 1 if samples.ndim == 1 else len(samples)
     header = _header(kind, bits, channels, sample_rate, samples.shape[-1])
-    data = _encoded(samples.T, kind, bits)  # the samples of all channels side by side
+    data = _encoded(samples.T, kind, bits)  # the channels are interleaved
     with atomic_file(path) as file:
         file.write(header + data + b"\0" * (len(data) % 2))
 
@@ -309,7 +309,7 @@ def _header(kind, bits, channels, rate, count):
         raise ArgumentError(
             "write_wav: the sound does not fit into a WAV file",
             got=f"{channels} channels, {count:,} samples, {rate} Hz",
-            expected="at least one channel, a sample rate that is an integer, less than 4 GiB",
+            expected="at least one channel, an integer sample rate, and less than 4 GiB",
         )
     values = kind, channels, int(rate), int(rate) * block, block, bits
     form = struct.pack("<4sIHHIIHH", b"fmt ", 16, *values)

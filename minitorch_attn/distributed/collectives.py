@@ -565,7 +565,7 @@ def _check_parts(whole, part, group, where, whole_name, part_name, whole_written
         raise ShapeError(
             f"{where}: {whole_name} must have the size of {part_name} times the number of ranks",
             got=f"{whole_name} {whole.shape} and {part_name} {part.shape}",
-            expected=f"{group.size()} times {part.array.size} elements",
+            expected=f"{whole_name} with {group.size()} times {part.array.size} elements",
         )
 
 
@@ -587,7 +587,7 @@ def _check_list(tensors, like, group, where, argument, written):
         _check_dtypes(tensor, like, where)
         if tensor.shape != like.shape:
             raise ShapeError(
-                f"{where}: {argument}[{i}] does not have the shape of the tensor",
+                f"{where}: {argument}[{i}] has the wrong shape",
                 got=f"{tensor.shape}",
                 expected=f"{like.shape}",
             )

@@ -1,8 +1,9 @@
 r"""Functional collectives: collectives with a backward pass.
 
-A collective is a linear map, and its backward pass is the adjoint of this map. Let rank r hold x_r,
-and let rank s receive y_s = sum over r of A_sr x_r. Rank s computes a loss L_s from y_s, and the
-loss of the run is the sum L = L_0 + L_1 + ... of all these losses. Then
+A collective is a linear map A, and its backward pass is the adjoint of this map. Let rank r hold
+x_r, and let rank s receive y_s = sum over r of A_sr x_r, where A_sr is a block of the matrix A.
+Rank s computes a loss L_s from y_s, and the loss of the run is the sum L = L_0 + L_1 + ... of all
+these losses. Then
     dL/dx_r = sum over s of A_sr^T dL/dy_s.
 The backward pass is therefore a collective too, and every rank must take part in it. Row s of A
 says what rank s receives. Column r says where the values of rank r go, and the backward pass uses
@@ -44,8 +45,8 @@ class AllReduce(Function):
 
     Forward:  y = x_0 + x_1 + ... on every rank
     Backward: grad_x = the sum of grad_y over the ranks, on every rank
-    Derivation: A_sr = 1 for all r and s. x_r is a term of y on every rank, so dL/dx_r is the sum of
-    grad_y over all ranks. This sum is again an all-reduce.
+    Derivation: y_s = sum_r A_sr x_r on rank s, with A_sr = 1 for all r and s. x_r is a term of y on
+    every rank, so dL/dx_r is the sum of grad_y over all ranks. This sum is again an all-reduce.
     Saved: nothing.
     """
 
@@ -66,8 +67,9 @@ class Broadcast(Function):
 
     Forward:  y = x_src on every rank
     Backward: grad_x = the sum of grad_y over the ranks on rank src, and 0 on the others
-    Derivation: A_sr = 1 if r = src, otherwise 0. x_src is copied into N outputs, so dL/dx_src is
-    the sum of the outputs' gradients. The tensors x of the other ranks do not affect any output.
+    Derivation: y_s = sum_r A_sr x_r on rank s, with A_sr = 1 if r = src, otherwise 0. x_src is
+    copied into the outputs of all ranks, so dL/dx_src is the sum of the outputs' gradients. The
+    tensors x of the other ranks do not affect any output.
     Saved: nothing.
     """
 
@@ -88,8 +90,9 @@ class Reduce(Function):
 
     Forward:  y = x_0 + x_1 + ... on rank dst, and 0 on the others
     Backward: grad_x = the grad_y of rank dst, on every rank
-    Derivation: A_sr = 1 if s = dst, otherwise 0. Every x_r is a term of y_dst and of no other
-    output, so dL/dx_r is the gradient of y_dst on every rank. The backward pass is a broadcast.
+    Derivation: y_s = sum_r A_sr x_r on rank s, with A_sr = 1 if s = dst, otherwise 0. Every x_r is
+    a term of y_dst and of no other output, so dL/dx_r is the gradient of y_dst on every rank. The
+    backward pass is a broadcast.
     Saved: nothing.
     """
 
@@ -154,8 +157,9 @@ class AllToAll(Function):
 
     Forward:  part r of y (along `join`) = this rank's part of x_r (along `split`)
     Backward: grad_x = the same exchange of grad_y, with `split` and `join` swapped
-    Derivation: every element of x goes to one place in the y of one rank, so A is a permutation.
-    The adjoint of a permutation is its inverse: here, the same exchange with the two axes swapped.
+    Derivation: every element of x goes to one place in the y of one rank, so the exchange is a
+    permutation. The adjoint of a permutation is its inverse: here, the same exchange with the two
+    axes swapped.
     Saved: nothing.
     """
 
@@ -302,7 +306,7 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None):
             "functional.all_reduce: this op is not differentiable",
             got=f"{op}",
             expected="ReduceOp.SUM or ReduceOp.AVG",
-            hint="mt.distributed.all_reduce supports the others, without a graph",
+            hint="use mt.distributed.all_reduce, which supports every op but has no backward pass",
         )
     y = AllReduce.apply(tensor, group=group)
     return y / group.size() if op is ReduceOp.AVG else y
@@ -549,7 +553,7 @@ def _taking_part(tensor, group, name):
     found = resolve(group, where)
     if found is None:
         raise ArgumentError(
-            f"{where}: this rank is not in the group", hint="call it on the ranks of the group only"
+            f"{where}: this rank is not in the group", hint="call it only on the group's ranks"
         )
     tensor = as_operand(tensor, where, "tensor")
     found.engine.check(tensor.array, where)

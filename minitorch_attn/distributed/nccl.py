@@ -207,7 +207,7 @@ class NcclEngine:
         _refuse_tag(tag, "recv")
         if src is None:
             raise ArgumentError(
-                "recv: src is missing, and NCCL requires it", got="src=None", hint="pass a rank"
+                "recv: src is missing, and NCCL requires it", got="src=None", hint="pass src=rank"
             )
         what = address(array), array.nbytes, self.nccl.NCCL_UINT8, src
         request = self._run("recv", *what, later=later)
@@ -301,7 +301,7 @@ class NcclEngine:
 def _refuse_tag(tag, where):
     if tag:
         raise ArgumentError(
-            f"{where}: NCCL does not have tags",
+            f"{where}: NCCL does not support tags",
             got=f"tag={tag}",
-            hint="leave it out; messages between two ranks arrive in the order of the calls",
+            hint="leave tag out; messages between two ranks arrive in the order of the calls",
         )

@@ -166,7 +166,7 @@ def init_process_group(backend="mpi", init_method=None, world_size=-1, rank=-1):
             raise ArgumentError(
                 f"init_process_group: {name} does not match the run",
                 got=f"{name}={given}, but {backend} reports {real}",
-                hint="leave it out; mpiexec -n N sets it",
+                hint=f"leave {name} out; mpiexec -n N sets it",
             )
     _state["world"] = ProcessGroup(engine, range(engine.size))
     at_exit.install(f"rank {engine.rank} of {engine.size}", engine.abort, _close_at_exit)
@@ -175,9 +175,9 @@ def init_process_group(backend="mpi", init_method=None, world_size=-1, rank=-1):
 def _mpi_engine(init_method):
     if init_method not in (None, "mpi"):
         raise ArgumentError(
-            "init_process_group: MPI does not take an init_method",
+            "init_process_group: the backend 'mpi' does not support init_method",
             got=f"{init_method!r}",
-            hint="leave it out, and start the ranks with mpiexec or srun",
+            hint="leave init_method out, and start the ranks with mpiexec or srun",
         )
     return mpi.MpiEngine()
 

@@ -166,12 +166,12 @@ def through_file(make, path, rank, limit=LIMIT):
             raise CommunicationError(
                 "init_process_group: the rendezvous file already exists",
                 got=str(path),
-                hint="remove it, or choose another name for every run",
+                hint="remove the file, and use a new name for every run",
             )
         data = make()
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
         temporary.write_bytes(data)
-        os.replace(temporary, path)  # the other ranks see the complete file or none
+        os.replace(temporary, path)  # no rank sees an incomplete file
         return data
     deadline = time.monotonic() + limit
     while not path.exists():

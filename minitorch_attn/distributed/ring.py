@@ -59,7 +59,7 @@ def ring_all_reduce(tensor, op=ReduceOp.SUM, group=None):
         if op is ReduceOp.AVG:
             parts[group.rank()] /= group.size()
         _copy_around(parts, group)
-        tensor.array[...] = flat.array.reshape(tensor.shape)  # flat is a copy of strided tensors
+        tensor.array[...] = flat.array.reshape(tensor.shape)  # if strided, flat is a copy
     tensor.changed_in_place()
 
 
@@ -161,6 +161,7 @@ def _combine(part, received, op):
 def _check_sizes(whole, part, group, where):
     if whole.numel() != part.numel() * group.size():
         raise ShapeError(
-            f"{where}: one tensor must have the size of the other times the number of ranks",
+            f"{where}: the sizes of input and output do not match the number of ranks",
             got=f"{whole.shape} and {part.shape} for {group.size()} ranks",
+            expected=f"{group.size()} times {part.numel()} elements instead of {whole.numel()}",
         )

@@ -44,9 +44,9 @@ class RingAttention(Function):
         l' = f l + sum_{j in P} exp(s_ij - m'),   o' = f o + sum_{j in P} exp(s_ij - m') z_ij v_j
     After N steps, o / l is the context, and L = m + log l is the log-sum-exp of the row.
 
-    Derivation (see `Attention`): g_i is the gradient of the context o_i, and c is the scale. Rank r
-    computes the weights p_ij = exp(s_ij - L_i) and the mean a_i = g_i . o_i of their gradients from
-    the values of its own query i and of one key j:
+    Derivation (see `Attention`): g_i is the gradient of the context o_i, and c is the scale. For
+    its own query i and a key j, rank r computes the weight p_ij = exp(s_ij - L_i). The mean of the
+    weights' gradients, weighted by p_ij, is a_i = g_i . o_i. Then
         dL/ds_ij = p_ij (z_ij g_i . v_j - a_i)
         dL/dq_i = c sum_P sum_{j in P} dL/ds_ij k_j                      stays on rank r
         dL/dk_j = c sum_r sum_{i on r} dL/ds_ij q_i                      a sum over the ranks

@@ -99,7 +99,7 @@ def check_tensor(tensor, group, where, argument="tensor", written=True):
     """Raise an error unless a collective can read this tensor and, if `written`, write it.
 
     As in PyTorch, a collective may write a leaf that requires grad; this is how parameters are
-    broadcast. If a collective writes the result of a recorded operation, its gradient may become
+    broadcast. If a collective overwrites the result of a recorded operation, gradients may become
     wrong: PyTorch issues a warning, and this function raises an error.
     """
     if not isinstance(tensor, Tensor):
@@ -113,6 +113,6 @@ def check_tensor(tensor, group, where, argument="tensor", written=True):
         raise GraphError(
             f"{where}: {argument} is the result of an operation that requires grad",
             got=f"a tensor of shape {tensor.shape} computed by {tensor.grad_fn}",
-            expected="a tensor outside the graph, because the call is not recorded",
+            expected="a tensor outside the graph, because the graph does not record this call",
             hint="use mt.distributed.functional, or tensor.detach()",
         )

@@ -233,6 +233,6 @@ def _weight(length, penalty):
         raise ArgumentError(
             "generate: length_penalty is out of range",
             got=f"length_penalty={penalty!r} at length {length}",
-            expected="a number such as 0.6, 1 or 2",
+            expected="a positive and finite length ** length_penalty, as with 0.6, 1 or 2",
         )
     return weight

@@ -43,7 +43,7 @@ def ctc_decode(log_probs, input_lengths=None, blank=0, beam_width=None):
     Raises
     ------
     ShapeError, DTypeError, ArgumentError
-        If the arguments do not match.
+        If `log_probs` has the wrong shape or dtype, or another argument is out of range.
 
     Notes
     -----
@@ -83,7 +83,7 @@ def ctc_decode(log_probs, input_lengths=None, blank=0, beam_width=None):
 
 
 def _check(log_probs, blank, beam_width):
-    """Raise an error if the arguments do not match."""
+    """Raise an error if `log_probs`, `blank` or `beam_width` is invalid."""
     if not isinstance(log_probs, Tensor) or log_probs.dtype.kind != "f":
         raise DTypeError(
             "ctc_decode: log_probs must be a floating-point tensor",
@@ -98,7 +98,7 @@ def _check(log_probs, blank, beam_width):
         )
     if whole(blank, "blank", "ctc_decode", 0) >= log_probs.shape[2]:
         raise ArgumentError(
-            "ctc_decode: blank must be a class",
+            "ctc_decode: blank must be a class index",
             got=f"blank={blank} with {log_probs.shape[2]} classes",
         )
     if beam_width is not None:
@@ -119,7 +119,7 @@ def _frames_of(input_lengths, times, batch):
         if whole(length, "input_lengths", "ctc_decode", 0) > times:
             raise ArgumentError(
                 "ctc_decode: input_lengths must not exceed the number of frames",
-                got=f"{length} of {times} frames",
+                got=f"a length of {length} for {times} frames",
             )
     return lengths
 

@@ -46,7 +46,8 @@ def num_masks(length, iteration, iterations):
     done = whole(iteration, "iteration", "num_masks", 0)
     if done > total:
         raise ArgumentError(
-            "num_masks: iteration must not exceed iterations", got=f"{done} of {total}"
+            "num_masks: iteration must not exceed iterations",
+            got=f"iteration={done}, iterations={total}",
         )
     return whole(length, "length", "num_masks", 0) * (total - done) // total
 
@@ -81,7 +82,7 @@ def length_candidates(length_logits, num_candidates):
         raise ShapeError(
             "length_candidates: length_logits must have 2 axes and at least num_candidates lengths",
             got=f"length_logits {length_logits.shape} and num_candidates={count}",
-            expected="(batch, length)",
+            expected=f"(batch, length), with a length of at least {count}",
         )
     return length_logits.detach().argsort(1, descending=True, stable=True)[:, :count]
 
@@ -97,8 +98,8 @@ def mask_predict(predict, lengths, mask_token_id, pad_token_id=0, iterations=10)
         Function `predict(ids)` that returns logits of shape (batch, target, vocabulary). `ids` is
         int64 of shape (batch, target), and is `mask_token_id` at masked tokens.
     lengths : int64 Tensor of shape (batch,), or sequence of int
-        Number of tokens of each target. Shorter targets are padded at the end. If this is a Tensor,
-        `ids` are on its device.
+        Number N of tokens of each target. Shorter targets are padded at the end. If this is a
+        Tensor, `ids` are on its device.
     mask_token_id : int
     pad_token_id : int, default 0
     iterations : int, default 10
@@ -117,8 +118,8 @@ def mask_predict(predict, lengths, mask_token_id, pad_token_id=0, iterations=10)
 
     Notes
     -----
-    Let Y_mask be the masked tokens, and Y_obs the others (section 3.1). Pass t = 0 predicts all
-    tokens. Each later pass t = 1, ..., T - 1 computes
+    Let X be the source, Y_mask the masked tokens, and Y_obs the other tokens (section 3.1). Pass
+    t = 0 predicts all tokens. Each later pass t = 1, ..., T - 1 computes
 
         n = floor(N (T - t) / T)                          number of masks
         Y_mask = the n tokens with the smallest p_i       (Eq. 1; in a tie, the earliest)

@@ -32,8 +32,8 @@ def processors_for(config, *, ends, prompt_length, encoder_ids, padding, allowed
     allowed : callable or None
         The argument `prefix_allowed_tokens_fn`.
     custom : list
-        The caller's processors. They replace built-in processors of the same class. All others
-        run after the built-in processors, but before the processors for sampling.
+        The caller's processors. A processor replaces the built-in processor of its class, if there
+        is one. Otherwise it runs after the built-in processors, but before those for sampling.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def _forced(config, ends, prompt_length):
 
 
 def _drawing(config, ends):
-    # Keep enough tokens that a beam can continue, even if all end tokens are the most likely.
+    # Keep enough tokens that a beam can continue, even if the end tokens are the most likely ones.
     keep = 1 if config.num_beams == 1 else 2 if ends is None else len(ends) + 1
     if config.temperature not in (None, 1.0):
         yield warpers.TemperatureLogitsWarper(config.temperature)

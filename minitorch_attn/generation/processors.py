@@ -142,7 +142,7 @@ class RepetitionPenaltyLogitsProcessor(LogitsProcessor):
                 1, input_ids, _penalized(scores.gather(1, input_ids), self.penalty)
             )
         positions = ops.arange(input_ids.shape[1], device=input_ids.device)
-        # Ignored tokens write to an extra column.
+        # For ignored tokens, change the score in an extra column, which is dropped at the end.
         input_ids = input_ids.masked_fill(positions < ignore.unsqueeze(1), vocabulary)
         wider = ops.cat((scores, ops.zeros_like(scores[:, :1])), 1)  # (row, vocabulary + 1)
         wider = wider.scatter(1, input_ids, _penalized(wider.gather(1, input_ids), self.penalty))
@@ -184,7 +184,7 @@ def _without_followers(windows, prefix, scores):
     if windows.shape[-1] > 1:
         matches = (windows[..., :-1] == prefix.unsqueeze(1)).all(-1)  # (row, window)
         followers = ops.where(matches, followers, vocabulary)
-    shape = (scores.shape[0], vocabulary + 1)  # other windows write to the last column
+    shape = (scores.shape[0], vocabulary + 1)  # the last column is for other windows
     banned = ops.zeros(*shape, dtype=np.dtype(bool), device=scores.device)
     banned = banned.scatter(1, followers, True)
     return scores.masked_fill(banned[:, :vocabulary], -math.inf)

@@ -11,8 +11,8 @@ from .output import GenerateOutput
 
 __all__ = ["Prompt", "decoder_prompt", "encoder_decoder_prompt"]
 
-NOT_FROM_OUTSIDE = {"labels", "logits_to_keep", "return_dict"}  # not accepted from callers
-GROWING = {"token_type_ids"}  # have a value for each token, and grow with new tokens
+NOT_FROM_OUTSIDE = {"labels", "logits_to_keep", "return_dict"}  # callers may not pass these
+GROWING = {"token_type_ids"}  # arguments with one value per token, extended for new tokens
 
 
 @dataclass
@@ -98,7 +98,7 @@ def _constants(model, arguments):
     )
     if unknown:
         raise ArgumentError(
-            f"generate: neither this function nor {type(model).__name__} has these arguments",
+            f"generate: neither generate nor {type(model).__name__} accepts these arguments",
             got=", ".join(unknown),
             hint="check the spelling; help(minitorch_attn.generation.generate) lists the arguments",
         )
@@ -141,7 +141,7 @@ def decoder_prompt(model, config, ids, arguments, device):
         positions = _positions(mask, ids.shape[0], length, device)
     growing = {n: arguments.pop(n) for n in GROWING & names if arguments.get(n) is not None}
     if mask is not None and bool((mask == 1).all()):
-        mask = None  # without padding, the model has less work
+        mask = None  # computing without a mask is faster
     constants = _constants(model, arguments)
     if "logits_to_keep" in names:
         constants["logits_to_keep"] = 1

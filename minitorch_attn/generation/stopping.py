@@ -93,7 +93,7 @@ class StopStringCriteria(StoppingCriteria):
         self.stop_strings = [stop_strings] if isinstance(stop_strings, str) else list(stop_strings)
         if not self.stop_strings or not all(self.stop_strings):
             raise ArgumentError(
-                "StopStringCriteria: stop_strings must not be empty",
+                "StopStringCriteria: stop_strings is empty or contains an empty string",
                 got=repr(stop_strings), hint="remove the empty strings, or omit stop_strings",
             )  # fmt: skip
         longest = max(len(s.encode()) for s in self.stop_strings)

@@ -83,6 +83,7 @@ def word_error_rate(found, expected):
     if len(found) != len(expected) or not words:
         raise ArgumentError(
             "word_error_rate: found and expected must have the same length, with at least one word",
-            got=f"{len(found)} transcripts, {len(expected)} expected ones with {words} words",
+            got=f"{len(found)} found and {len(expected)} expected transcripts, "
+            f"{words} expected words",
         )
     return sum(map(edit_distance, found, expected)) / words

@@ -97,14 +97,14 @@ class Check:
         if not self.leaves:
             raise ArgumentError(
                 f"{title}: at least one of inputs must require grad",
-                hint="create it with mt.tensor(..., dtype=mt.float64, requires_grad=True)",
+                hint="create an input with mt.tensor(..., dtype=mt.float64, requires_grad=True)",
             )
         for name, leaf in self.named:
             if leaf.dtype != np.float64 and not self.options.allow_float32:
                 raise DTypeError(
                     f"{title}: {name} must have dtype float64",
-                    got=f"{leaf.dtype}, whose precision of 7 digits (or less) gives errors near "
-                    "1e-2 for correct code at a step of 1e-05",
+                    got=f"{leaf.dtype}, whose 7 digits (or fewer) cause errors near 1e-2 even for "
+                    "a correct gradient, at a step of 1e-05",
                     expected="float64",
                     hint="call x.double() or module.double(), or check in float32 with "
                     "allow_float32=True, eps=1e-3, tol=1e-2",

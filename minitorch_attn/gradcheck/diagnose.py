@@ -141,7 +141,12 @@ def _offset(clue):
 def _where_zero_is_right(clue):
     if clue.numeric.any() or not clue.derived.any():
         return []
-    return [Hint("not_zero", "the output does not depend on it, so the correct gradient is zero.")]
+    return [
+        Hint(
+            "not_zero",
+            "the output does not depend on this input, so the correct gradient is zero.",
+        )
+    ]
 
 
 def _zeros(clue):

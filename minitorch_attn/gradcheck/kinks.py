@@ -73,7 +73,7 @@ class SecondLook:
                 other = (below + above) / 2
                 limit = allowed + self.noise * max(1.0, 1 / factor)
                 sharp = limit < 3 * allowed or gap > 20 * limit
-                bent = abs(above - below)  # at a kink, the same for all steps that reach the kink
+                bent = abs(above - below)  # at a kink, equal for all steps that reach it
                 straight = bent <= 0.2 * bend + limit or (factor > 1 and bent > 3 * bend)
                 if abs(derived - other) <= 2 * limit and sharp and straight:
                     crossed = factor < 1 and _crosses(sides, close, gap)

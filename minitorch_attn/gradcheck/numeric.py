@@ -197,7 +197,7 @@ def host_normal(size, seed):
 
 def argument_names(fn, count):
     """Return the names of a function's first parameters, with "input i" for unnamed ones."""
-    owner = getattr(fn, "__self__", None)  # for Op.apply: Op.forward, whose first parameter is ctx
+    owner = getattr(fn, "__self__", None)  # for Op.apply, use the names in Op.forward, after ctx
     forward = getattr(owner, "forward", None) if isinstance(owner, type) else None
     try:
         parameters = list(inspect.signature(forward or fn).parameters.values())

@@ -48,11 +48,11 @@ class GradcheckItem:
         magnitude, whichever is larger.
     worst_index : tuple of int, or None
     analytic, numeric : float
-        The two values at `worst_index`.
+        Gradients from backward and from central differences at `worst_index`.
     kinks : list of tuple of int
         Entries excluded because the function is not differentiable there or within the step.
     analytic_grad, numeric_grad : array or None
-        All values, on the host; `analytic_grad` is None if no gradient arrived.
+        Both gradients of all entries, on the host; `analytic_grad` is None if no gradient arrived.
     hints : list of Hint
     """
 

@@ -38,7 +38,7 @@ class MemoryTracker(Listener):
     peak_op : str
         Operation that was running when the memory reached its peak.
     held : int
-        Number of bytes held now, or at the end of the block.
+        Number of bytes held now, or at the end of the `with` block.
     blocks : list of Block
         All recorded blocks.
 

@@ -127,7 +127,7 @@ def match_by_score(iou, crowd, ignored, thresholds=THRESHOLDS):
         counting = possible & ~ignored
         possible = xp.where(counting.any(1, keepdims=True), counting, possible)
         value = xp.where(possible, iou[i], -1.0)
-        last = targets - 1 - value[:, ::-1].argmax(1)  # the last of equal targets
+        last = targets - 1 - value[:, ::-1].argmax(1)  # the last of the best targets
         chosen[i] = xp.where(possible.any(1), last, -1)
         rows = xp.flatnonzero(chosen[i] >= 0)
         taken[rows, chosen[i, rows]] = True
@@ -169,7 +169,10 @@ def precision_at_recalls(scores, right, ignored, num_targets):
 
 
 def _precision(images, smallest, largest):
-    """Return a class's precisions (threshold, recall). Without targets of this size, all are -1."""
+    """Return the precisions (threshold, recall) of a class for a range of target areas.
+
+    All are -1 if no target has an area in this range.
+    """
     scores, right, ignored, count = [], [], [], 0
     for image in images:
         area = image["target_area"]
@@ -233,7 +236,7 @@ def _arrays(fields, names, i, kind):
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise ShapeError(
             f"average_precision: the shapes of the {kind} arrays of image {i} do not match",
-            got=shapes, expected=f"boxes ({kind}, 4), and one number per box in the others",
+            got=shapes, expected=f"boxes ({kind}, 4), and one number per box in the other arrays",
         )  # fmt: skip
     return arrays
 

@@ -126,7 +126,7 @@ class BERT(nn.Module):
     ((1, 4, 6), (1, 6))
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, vocab_size, embed_dim, num_heads, num_layers, ff_dim=None, max_positions=512,

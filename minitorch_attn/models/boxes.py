@@ -150,7 +150,7 @@ def generalized_box_iou(boxes1, boxes2):
             raise ArgumentError(
                 f"generalized_box_iou: {name} must be in corner format",
                 got="a box whose right or bottom is less than its left or top, or NaN",
-                expected="left, top, right and bottom",
+                expected="left <= right and top <= bottom",
                 hint="convert centers with center_to_corners_format(boxes)",
             )
     return paired_generalized_iou(boxes1[:, None], boxes2)

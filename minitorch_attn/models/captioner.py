@@ -100,7 +100,7 @@ class Captioner(nn.Module):
     (2, True)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(self, encoder, decoder):
         super().__init__()

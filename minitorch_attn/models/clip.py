@@ -108,7 +108,7 @@ class ImageTower(VisionTransformer):
     in_channels : int, default 3
     attention_dropout : float, default 0
     activation : str or callable, default "quick_gelu"
-        Default: x sigmoid(1.702 x), as in the published weights.
+        "quick_gelu" is x sigmoid(1.702 x), which the published models use.
     eps : float, default 1e-5
 
     Attributes
@@ -320,7 +320,7 @@ class CLIP(nn.Module):
     ((3, 5), (2, 3))
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(self, vision, text, temperature=0.07):
         super().__init__()

@@ -19,7 +19,7 @@ __all__ = [
     "RelativeAttention", "conformer_l", "conformer_m", "conformer_s",
 ]  # fmt: skip
 
-SMALLEST_INPUT = 7  # frames or features: the minimum for two convolutions of kernel 3, stride 2
+SMALLEST_INPUT = 7  # frames or features, for two convolutions with kernel 3 and stride 2
 
 
 class ConformerFeedForward(nn.Module):

@@ -30,7 +30,7 @@ POSITIONS = {"sine": SinePositions, "learned": LearnedPositions}
 class FeatureExtractor(ResNet):
     """ResNet that returns its last feature map, with frozen batch norms.
 
-    The parameters are the same as those of `ResNet`, with the following in addition.
+    The parameters are those of `ResNet` and the following.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ class DETR(nn.Module):
     >>> loss = total_loss(losses)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, backbone, backbone_dim, num_classes, num_queries=100, embed_dim=256, num_heads=8,
@@ -169,7 +169,7 @@ class DETR(nn.Module):
         super().__init__()
         if positions not in POSITIONS:
             raise ArgumentError(
-                "DETR: positions is invalid",
+                "DETR: the value of positions is invalid",
                 got=repr(positions), expected=f"one of {', '.join(POSITIONS)}",
             )  # fmt: skip
         sizes = (embed_dim, num_heads, ff_dim)
@@ -311,7 +311,7 @@ def detr_resnet50(num_classes=91, **changes):
 
 
 def detr_resnet50_dc5(num_classes=91, **changes):
-    """DETR-DC5 with ResNet-50: feature map of twice the height and width; see `detr_resnet50`."""
+    """DETR-DC5 with ResNet-50: its feature map is twice as high and wide. See `detr_resnet50`."""
     return _detr((3, 4, 6, 3), num_classes, changes, dilated=(False, False, True))
 
 
@@ -321,7 +321,7 @@ def detr_resnet101(num_classes=91, **changes):
 
 
 def detr_resnet101_dc5(num_classes=91, **changes):
-    """DETR-DC5 with ResNet-101: feature map of twice the height and width; see `detr_resnet101`."""
+    """DETR-DC5 with ResNet-101: its feature map is twice as high and wide. See `detr_resnet101`."""
     return _detr((3, 4, 23, 3), num_classes, changes, dilated=(False, False, True))
 
 

@@ -250,7 +250,7 @@ def update_teacher(teacher, student, momentum):
         raise ArgumentError(
             "update_teacher: teacher and student have different parameters",
             got=", ".join(name for name, _ in names[:4]),
-            expected="the same names and shapes",
+            expected="the same names and shapes in both modules",
             hint="create both with the same arguments",
         )
     with no_grad():
@@ -342,7 +342,7 @@ class DINO(nn.Module):
         Networks that start with the same weights. The teacher's parameters do not require
         gradients.
     center : Tensor of shape (K,)
-        A buffer.
+        Moving average of the teacher's outputs, a buffer.
 
     Examples
     --------
@@ -353,7 +353,7 @@ class DINO(nn.Module):
     >>> model.update(momentum=0.99)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(self, make_network, out_dim, student_temperature=0.1, center_momentum=0.9):
         super().__init__()

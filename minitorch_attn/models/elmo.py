@@ -27,8 +27,8 @@ __all__ = [
 # (width, count) of the 2048 convolutions of section 3.4, from the authors' published options.
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
-# A character is one of the 256 byte values of UTF-8 or one of these marks. Its id is 1 larger,
-# because id 0 is padding.
+# A character is one of the 256 byte values of UTF-8 or one of these marks. The id of a character is
+# its value plus 1, because id 0 is padding.
 _SENTENCE_BEGIN, _SENTENCE_END, _WORD_BEGIN, _WORD_END, _PAD = range(256, 261)
 
 
@@ -386,7 +386,7 @@ def _checked_filters(filters):
         raise ArgumentError(
             "CharacterEncoder: filters must be pairs of a width and a count",
             got=f"{filters!r:.60}",
-            expected="such as [(1, 32), (3, 64)]",
+            expected="a sequence of pairs, such as [(1, 32), (3, 64)]",
         )
     for width, count in pairs:
         check_sizes("CharacterEncoder", width=width, count=count)

@@ -301,7 +301,7 @@ class EncoderDecoder(nn.Module):
         Id of the token that pads short source sentences.
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, source_embedding, encoder, target_embedding, decoder, one_vocabulary, tie_weights,

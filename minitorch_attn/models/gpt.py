@@ -103,7 +103,7 @@ class GPT(nn.Module):
     (1, 3, 65)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, vocab_size, context_length, embed_dim, num_heads, num_layers, mlp_ratio=4.0,
@@ -115,7 +115,7 @@ class GPT(nn.Module):
             raise ArgumentError(
                 "GPT: embed_dim is not divisible by num_heads",
                 got=f"embed_dim={embed_dim} and num_heads={num_heads}",
-                expected="embed_dim that is a multiple of num_heads",
+                expected="an embed_dim that is a multiple of num_heads",
                 hint=f"use embed_dim={-(-embed_dim // num_heads) * num_heads}, the next multiple",
             )
         ff_dim = round(mlp_ratio * embed_dim) if ff_dim is None else ff_dim

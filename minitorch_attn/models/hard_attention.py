@@ -90,7 +90,7 @@ def _check_choice(annotations, alpha, samples):
     if samples.dtype.name != "int64":
         raise DTypeError(
             "hard_attention: samples must be int64", got=f"{samples.dtype}",
-            expected="positions, of shape (sample, batch)",
+            expected="int64 positions, of shape (sample, batch)",
         )  # fmt: skip
     good = alpha.shape == annotations.shape[:-1] and alpha.ndim == 2
     if not good or samples.ndim != 2 or samples.shape[1] != alpha.shape[0]:

@@ -88,7 +88,7 @@ class Llama(nn.Module):
     (1, 3, 65)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, vocab_size, embed_dim, num_heads, num_layers, ff_dim, num_kv_heads=None,
@@ -110,7 +110,10 @@ class Llama(nn.Module):
             self.head.weight = self.token_embedding.weight
 
     def initialize(self, std=0.02):
-        """Draw weights from N(0, std^2) and set biases to 0, which the paper does not specify."""
+        """Draw weights from N(0, std^2) and set biases to 0.
+
+        The paper does not specify the initial values.
+        """
         draw_normal(self, std)
 
     def forward(self, ids, cache=None):

@@ -69,7 +69,7 @@ class LocalRelation(nn.Module):
     ((2, 6, 5, 7), (2, 3, 9, 5, 7))
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, channels, kernel_size=7, channels_per_group=8, stride=1, composability="product",
@@ -96,7 +96,7 @@ class LocalRelation(nn.Module):
         """Return the geometry term of each group and window position: (group, window position)."""
         weight = self.geometry1.weight
         offsets = _offsets(self.kernel_size, weight.device).astype(weight.dtype)
-        offsets = wrap(offsets / max(self.kernel_size // 2, 1))  # (place, 2), from -1 to 1
+        offsets = wrap(offsets / max(self.kernel_size // 2, 1))  # (position, 2), from -1 to 1
         return self.geometry2(ops.relu(self.geometry1(offsets))).T
 
     @computes("local relation", reveals=("sliding-window attention",))
@@ -170,7 +170,7 @@ class LocalSelfAttention(nn.Module):
     (2, 8, 5, 7)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, in_channels, out_channels, kernel_size=7, num_heads=8, stride=1, bias=False,
@@ -183,7 +183,7 @@ class LocalSelfAttention(nn.Module):
             raise ArgumentError(
                 "LocalSelfAttention: out_channels is not divisible by 2 * num_heads",
                 got=f"out_channels={out_channels} and num_heads={num_heads}",
-                hint="a head needs an even number of channels: half for rows, half for columns",
+                hint="use a multiple: half of a head's channels are for rows, half for columns",
             )
         self.kernel_size, self.num_heads, self.stride = kernel_size, num_heads, stride
         self.mask_padding = mask_padding
@@ -236,9 +236,9 @@ def _offsets(kernel_size, device):
 def _check_window(where, kernel_size, stride):
     if kernel_size < 1 or kernel_size % 2 == 0 or stride < 1:
         raise ArgumentError(
-            f"{where}: kernel_size must be odd, and stride positive",
+            f"{where}: kernel_size must be odd, and stride must be positive",
             got=f"kernel_size={kernel_size} and stride={stride}",
-            hint="use kernel_size=7, for example, so that a window has a center",
+            hint="use kernel_size=7 and stride=1, for example; a window needs a center",
         )
 
 
@@ -312,7 +312,7 @@ class LRNet(nn.Module):
     [(2, 7, 4, 4), (2, 9, 2, 2)]
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, layers=(3, 4, 6, 3), num_classes=1000, *, in_channels=3, stem_channels=64,
@@ -326,7 +326,7 @@ class LRNet(nn.Module):
         if not len(layers) == len(widths) == len(channels):
             raise ArgumentError(
                 "LRNet: layers, widths and channels must have the same length",
-                got=f"{len(layers)}, {len(widths)} and {len(channels)} stages",
+                got=f"lengths {len(layers)}, {len(widths)} and {len(channels)}",
             )
 
         def relation(width, stride):

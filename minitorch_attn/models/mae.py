@@ -230,7 +230,7 @@ class MaskedAutoencoder(nn.Module):
     ((5, 16, 4), 60, ())
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, image_size=224, patch_size=16, embed_dim=768, num_layers=12, num_heads=12,

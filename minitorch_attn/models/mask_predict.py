@@ -193,7 +193,7 @@ def mask_target(target, noise, share, mask_id, pad_id=0):
     """
     if noise.shape != target.shape or share.shape != target.shape[:1]:
         raise ShapeError(
-            "mask_target: noise and share must match target",
+            "mask_target: the shapes of noise and share do not match target",
             got=f"target {target.shape}, noise {noise.shape} and share {share.shape}",
             expected="(batch, target), (batch, target) and (batch,)",
         )
@@ -217,9 +217,9 @@ def cmlm_loss(logits, target, masked, length_logits, pad_id=0, num_masked=None):
     length_logits : Tensor of shape (batch, length)
     pad_id : int, default 0
     num_masked : float, optional
-        Divisor of the masked tokens' summed loss. Default: the number of masked tokens, which
-        differs between the parts of a batch that is split among threads. For such a part, pass a
-        constant times its number of rows. The loss is then a mean over rows.
+        Divisor of the masked tokens' summed loss. Default: the number of masked tokens. If a batch
+        is split among threads, this number differs from part to part. Then pass a constant times
+        the number of rows of the part, so that all rows of the batch have the same weight.
 
     Returns
     -------

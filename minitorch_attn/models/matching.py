@@ -147,7 +147,7 @@ def assign_rows(cost):
     for new in range(rows):
         length = xp.full(columns, xp.inf)  # (column,): length of the shortest path to it
         before = xp.full(columns, -1)  # (column,): the column before it on this path
-        reached = xp.zeros(columns, bool)  # (column,): whether its path is final
+        reached = xp.zeros(columns, bool)  # (column,): whether this path is final
         row, column, here = new, -1, 0.0
         while row >= 0:
             through = here + cost[row] - row_price[row] - column_price
@@ -231,7 +231,7 @@ def check_targets(name, logits, boxes, targets):
     """Raise an error if the shapes of predictions and targets do not match."""
     if logits.ndim not in (3, 4) or boxes.shape != (*logits.shape[:-1], 4):
         raise ShapeError(
-            f"{name}: logits and pred_boxes do not match",
+            f"{name}: the shapes of logits and pred_boxes do not match",
             got=f"logits {logits.shape}, pred_boxes {boxes.shape}",
             expected="(batch, query, classes + 1) and (batch, query, 4)",
         )

@@ -185,7 +185,7 @@ class MViT(nn.Module):
     (5, 10)
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     widens_early = False  # the last block of a stage changes the width for the next stage
     pools_every_query = False
@@ -277,7 +277,7 @@ class MViT(nn.Module):
 
 
 class Stage(nn.Module):
-    """One stage of a multiscale Transformer. After the first block, the map size is constant."""
+    """One stage of a multiscale Transformer. Only its first block can change the map size."""
 
     def __init__(self, blocks):
         super().__init__()
@@ -318,9 +318,9 @@ class SeparatePositions(nn.Module):
         self.prefix = _drawn(1, 1, width) if num_prefix else None
 
     def forward(self, tokens):
-        # tokens: (batch, [1 +] frame * place, embed)
+        # tokens: (batch, [1 +] frame * position, embed)
         table = self.space
-        if self.time is not None:  # (frame, 1, embed) + (1, place, embed)
+        if self.time is not None:  # (frame, 1, embed) + (1, position, embed)
             table = (self.time.transpose(0, 1) + self.space).flatten(0, 1).unsqueeze(0)
         table = table if self.prefix is None else ops.cat([self.prefix, table], 1)
         return _add_positions(tokens, table)
@@ -356,7 +356,7 @@ def _add_positions(tokens, table):
         raise ShapeError(
             "MViT: the number of tokens does not match the number of positions",
             got=f"{tokens.shape[1]} tokens", expected=f"{table.shape[1]} tokens",
-            hint="create the model with a different input_size",
+            hint="create the model with input_size equal to the size of the inputs",
         )  # fmt: skip
     return tokens + table
 
@@ -365,7 +365,7 @@ def _make_positions(positions, size, num_prefix, width):
     kinds = {"separate": SeparatePositions, "joint": JointPositions, None: lambda *_: None}
     if positions not in kinds:
         raise ArgumentError(
-            "MViT: positions is invalid",
+            "MViT: the value of positions is invalid",
             got=repr(positions), expected='"separate", "joint" or None',
         )  # fmt: skip
     return kinds[positions](size, num_prefix, width)

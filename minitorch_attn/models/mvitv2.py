@@ -24,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 AXES = {2: "hw", 3: "thw"}
-_CACHED = 64  # tables of distances: a model needs one for each size of queries and keys
+_CACHED = 64  # maximum number of tables; a model needs one for each pair of map sizes
 
 
 @lru_cache(_CACHED)
@@ -65,7 +65,7 @@ def place_units(size, dtype, device):
 
     Returns
     -------
-    Tensor of shape (place, sum of size)
+    Tensor of shape (position, sum of size)
 
     Examples
     --------
@@ -74,7 +74,7 @@ def place_units(size, dtype, device):
             [1., 0., 1.]])
     """
     xp = module_for(as_device(device))
-    places = xp.indices(size).reshape(len(size), -1)  # (axis, place)
+    places = xp.indices(size).reshape(len(size), -1)  # (axis, position)
     units = [xp.eye(n, dtype=dtype)[place] for n, place in zip(size, places, strict=True)]
     return wrap(xp.concatenate(units, -1))
 
@@ -150,8 +150,9 @@ class RelativePoolingAttention(PoolingAttention):
     def with_positions(self, query, key, query_size, key_size):
         r"""Append features to queries and keys, so that their products include relative scores.
 
-        A query is extended by q_i R^h_{p(i), row} for each row of the keys' map. A key is extended
-        by the one-hot vector of its own row. The same is done for the other axes. Then
+        A query is extended by q_i R^h_i, a vector that contains q_i R^h_{p(i), row} for each row of
+        the keys' map. A key is extended by e_row(j), the one-hot vector of its own row. The same is
+        done for the other axes. Then
 
             [q_i, q_i R^h_i, q_i R^w_i] [k_j, e_row(j), e_column(j)]
                 = q_i k_j + q_i R^h_{p(i), p(j)} + q_i R^w_{p(i), p(j)},

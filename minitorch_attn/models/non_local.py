@@ -64,7 +64,7 @@ class NonLocalBlock(nn.Module):
     (tensor(True), (2, 35, 35))
     """
 
-    named_methods = None  # all public ones
+    named_methods = None  # all public methods
 
     def __init__(
         self, in_channels, inter_channels=None, mode="embedded_gaussian", dims=2, subsample=False
@@ -140,7 +140,7 @@ class NonLocalBlock(nn.Module):
         """Return y, the mean of the values for each query."""
         if self.mode in ("gaussian", "embedded_gaussian"):
             return ops.scaled_dot_product_attention(query, key, value, scale=1.0)
-        if self.mode == "dot_product":  # (theta phi^T) g = theta (phi^T g); no map needed
+        if self.mode == "dot_product":  # theta (phi^T g) does not need an attention map
             return query @ (key.swapaxes(1, 2) @ value / key.shape[1])
         return self._pair_scores(query, key) @ value / key.shape[1]
 
@@ -194,14 +194,14 @@ def add_non_local(model, places, **settings):
         raise DTypeError(
             "add_non_local: model must be a ResNet, and places a dict",
             got=f"{type(model).__name__} and {type(places).__name__}",
-            hint='add_non_local(resnet50(), {"layer2": (1, 3)})',
+            hint='for example, add_non_local(resnet50(), {"layer2": (1, 3)})',
         )
     for stage, indices in places.items():
         blocks = dict(getattr(model, stage).named_children()) if stage in model.stage_names else {}
         missing = [i for i in indices if str(i) not in blocks]
         if missing or not blocks:
             raise ArgumentError(
-                "add_non_local: the model does not have all of these blocks",
+                "add_non_local: the model does not have all blocks in places",
                 got=f"{stage}: {list(indices)}",
                 expected=f"stages {', '.join(model.stage_names)}, and indices of their blocks",
             )

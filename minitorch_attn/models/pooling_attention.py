@@ -109,7 +109,7 @@ class PoolingAttention(nn.Attention):
         stride_kv=(1, 1, 1), qkv_bias=True, class_token=True, *, output_dim=None, pooling="conv",
         make_norm=None,
     ):  # fmt: skip
-        nn.Module.__init__(self)  # not Attention.__init__: the projections are one matrix
+        nn.Module.__init__(self)  # not Attention.__init__, which makes separate projections
         output_dim = embed_dim if output_dim is None else output_dim
         if output_dim % num_heads:
             raise ArgumentError(

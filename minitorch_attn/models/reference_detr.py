@@ -58,8 +58,8 @@ class ReferenceDETR(DETR):
         super().__init__(backbone, backbone_dim, num_classes, num_queries, *sizes, **options)
         self.query_positions = None
         self.reference_points = nn.Parameter(ops.empty(num_queries, 2))
-        nn.init.uniform_(self.reference_points, -2.0, 2.0)  # sigmoid: 0.12 to 0.88
-        nn.init.zeros_(self.box_head.layers[-1].weight)  # first boxes: centered at the points
+        nn.init.uniform_(self.reference_points, -2.0, 2.0)  # 0.12 to 0.88 after sigmoid
+        nn.init.zeros_(self.box_head.layers[-1].weight)  # the points are the first centers
         nn.init.zeros_(self.box_head.layers[-1].bias)
 
     def layer_outputs(self, images, pixel_mask=None):

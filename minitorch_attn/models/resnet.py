@@ -124,8 +124,8 @@ class ResNet(nn.Module):
         in a stage of width 64. In other stages, the groups are wider in proportion to the stage.
     replace_stride_with_dilation : sequence of bool, one for each stage after the first
         True for stages that use dilated convolutions instead of a stride. These stages keep the
-        size of their input and still have the same receptive field. (False, False, True) gives the
-        backbone of DETR-DC5.
+        size of their input, and their receptive field is as large as with a stride. (False, False,
+        True) gives the backbone of DETR-DC5.
     norm_layer : callable
         Function that creates a normalization layer for a given number of channels, such as
         `nn.FrozenBatchNorm2d`.
@@ -285,6 +285,6 @@ def _check(layers, channels, dilated):
     if not len(layers) == len(channels) == len(dilated) + 1:
         raise ArgumentError(
             "ResNet: the lengths of channels or replace_stride_with_dilation do not match layers",
-            got=f"{len(layers)} layers, {len(channels)} channels, {len(dilated)} dilations",
-            expected="one number of channels for each stage, one dilation for each after the first",
+            got=f"{len(layers)} stages, {len(channels)} widths and {len(dilated)} dilation flags",
+            expected="one width for each stage, and one dilation flag for each after the first",
         )

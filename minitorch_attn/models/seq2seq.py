@@ -288,15 +288,17 @@ class Seq2Seq(nn.Module):
         if (a.mode, a.num_layers) != (b.mode, b.num_layers):
             raise ArgumentError(
                 "Seq2Seq: encoder and decoder must have the same cell and number of layers",
-                got=f"encoder {a.mode} x {a.num_layers}, decoder {b.mode} x {b.num_layers}",
+                got=f"encoder {a.mode}, num_layers={a.num_layers}; "
+                f"decoder {b.mode}, num_layers={b.num_layers}",
             )
         size = a.hidden_size * (2 if a.bidirectional else 1)
         attention = decoder.attention
         if attention is not None and attention.key_dim != size:
             raise ShapeError(
                 "Seq2Seq: key_dim of the decoder's attention does not match the encoder",
-                got=f"key_dim {attention.key_dim}", expected=f"{size}: direction * hidden_dim",
-            )  # fmt: skip
+                got=f"key_dim {attention.key_dim}",
+                expected=f"key_dim {size}, the number of directions times hidden_dim",
+            )
         self.encoder, self.decoder, self.pad_id = encoder, decoder, pad_id
         states = 2 if a.mode == "LSTM" else 1
         self.bridge = None
@@ -399,5 +401,5 @@ def _check_attention(attention, hidden_dim, input_feeding, additive):
         raise ArgumentError(
             "RecurrentDecoder: input_feeding requires a LuongAttention",
             got=type(attention).__name__,
-            hint="additive attention already feeds its context to the cell",
+            hint="use input_feeding=False; additive attention always feeds its context to the cell",
         )

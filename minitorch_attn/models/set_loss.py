@@ -196,8 +196,8 @@ def matched_losses(logits, pred_boxes, targets, pairs, eos_coef=0.1):
     """
     image, prediction, target = _index_of(pairs, targets)
     device, (batch, queries, classes) = logits.device, logits.shape
-    place = tensor(image * queries + prediction, device=device)  # in (batch * query)
-    target = tensor(target, device=device)  # in the targets of all images
+    place = tensor(image * queries + prediction, device=device)  # index in (batch * query)
+    target = tensor(target, device=device)  # index in the targets of all images
     every = {key: ops.cat([t[key] for t in targets])[target] for key in ("class_labels", "boxes")}
     labels = ops.full((batch * queries,), classes - 1, dtype="int64", device=device)
     labels = labels.index_put((place,), every["class_labels"].to("int64"))

@@ -120,7 +120,8 @@ class ShowAttendTell(nn.Module):
 
     Notes
     -----
-    In the notation of Xu et al. 2015 [1]_, with words y and annotations a_1 ... a_L:
+    In the notation of Xu et al. 2015 [1]_, with words y, annotations a_1 ... a_L, the word
+    embedding E and linear layers L_o, L_h and L_z (~ means "is proportional to"):
         c_0 = tanh(init_c mean_i a_i),  h_0 = tanh(init_h mean_i a_i)      section 3.1.2
         z_t = attention(a, h_{t-1})                                        Eqs. 4 to 6
         h_t, c_t = LSTM([E y_{t-1}; z_t], h_{t-1}, c_{t-1})                Eqs. 1 to 3

@@ -54,7 +54,7 @@ class ContinuousPositionBias(nn.Module):
         weight = self.linear1.weight
         xp = module_for(weight.device)
         height, width = self.window_size
-        # As in the authors' code, the largest offset (of pre-training, if given) is scaled to 8.
+        # As in the authors' code, the largest offset in a (pre-training) window is scaled to 8.
         known = self.pretrained_window_size[0] > 0
         sizes = self.pretrained_window_size if known else self.window_size
         axes = []

@@ -176,10 +176,10 @@ class TimeSformer(nn.Module):
         self._start_without_time()
 
     def _start_without_time(self):
-        """Set the output of attention over time to 0, except in the first block (authors' code).
+        """Set the output of attention over time to 0, except in the first block.
 
-        A model that is initialized with the weights of a Vision Transformer then computes almost
-        the same function as the Vision Transformer.
+        The authors' code does the same. A model that is initialized with the weights of a Vision
+        Transformer then computes almost the same function as the Vision Transformer.
         """
         for block in self.blocks[1:] if self.kind == "divided" else []:
             init.zeros_(block.time_projection.weight)

@@ -67,7 +67,7 @@ def transport_plan(
     Notes
     -----
     Algorithm 1 of Xie et al. 2018 [1]_. Each step minimizes the cost of the plan plus beta times
-    its Kullback-Leibler divergence from the previous plan T (A * T is elementwise):
+    its Kullback-Leibler divergence from the previous plan T (A * T is an elementwise product):
         A = exp(-cost / beta)
         Q = A * T
         delta = 1 / (n Q^T sigma)
@@ -95,7 +95,7 @@ def transport_plan(
     region = _real("region_padding_mask", region_padding_mask, cost, 2)
     with no_grad():
         m, n = word.sum(1, keepdim=True), region.sum(2, keepdim=True)  # each (batch, 1, 1)
-        word, region = word * (n > 0), region * (m > 0)  # without words or regions, all is padding
+        word, region = word * (n > 0), region * (m > 0)  # no words or no regions: a plan of 0
         plan = (word * region).expand(cost.shape)  # T = 1
         kernel = ops.exp(-cost / beta) * plan  # A (batch, word, region)
         sigma = _divided(word, m)  # (batch, word, 1)
@@ -156,7 +156,7 @@ def word_region_alignment(
     """
     if words.ndim != 3 or regions.ndim != 3 or words.shape[::2] != regions.shape[::2]:
         raise ShapeError(
-            "word_region_alignment: words and regions do not match",
+            "word_region_alignment: the shapes of words and regions do not match",
             got=f"words {words.shape}, regions {regions.shape}",
             expected="(batch, word, embed) and (batch, region, embed)",
         )

@@ -24,7 +24,7 @@ __all__ = [
     "word_region_alignment",
 ]  # fmt: skip
 
-WORDS, REGIONS = 0, 1  # rows of the segment embedding, which tells words from regions
+WORDS, REGIONS = 0, 1  # rows of the segment embedding for words and for regions
 
 
 def box_features(boxes, height, width):
@@ -161,10 +161,10 @@ class UNITER(BERT):
         expected = (batch, regions, self.feature_dim), (batch, regions, self.box_dim)
         if (features.shape, boxes.shape) != expected:
             raise ShapeError(
-                "UNITER: features and boxes do not match the words or the model",
+                "UNITER: the shapes of features and boxes do not match the words or the model",
                 got=f"ids {ids.shape}, features {features.shape}, boxes {boxes.shape}",
                 expected=f"(batch, region, {self.feature_dim}) and (batch, region, {self.box_dim})",
-                hint="mt.models.uniter.box_features computes seven numbers for each box",
+                hint="compute seven numbers for each box with mt.models.uniter.box_features",
             )
 
 

@@ -275,17 +275,17 @@ def _sized(*names, **options):
 
 
 def vatt_bbs(**options):
-    """VATT-BBS: video base, audio base, text small. `options` override the defaults of `VATT`."""
+    """VATT-BBS: base size for video and audio, small for text. See `VATT` for `options`."""
     return _sized("base", "base", "small", **options)
 
 
 def vatt_mbs(**options):
-    """VATT-MBS: video medium, audio base, text small. `options` override the defaults."""
+    """VATT-MBS: medium size for video, base for audio, small for text. See `VATT` for `options`."""
     return _sized("medium", "base", "small", **options)
 
 
 def vatt_lbs(**options):
-    """VATT-LBS: video large, audio base, text small. `options` override the defaults."""
+    """VATT-LBS: large size for video, base for audio, small for text. See `VATT` for `options`."""
     return _sized("large", "base", "small", **options)
 
 

@@ -120,7 +120,7 @@ def mil_nce_loss(video, text, temperature=0.07, valid=None):
     if valid is None:
         return (scores.logsumexp(1) - own.logsumexp(1)).mean()
     has_text = valid.any(1)
-    # A row with only -inf does not have a derivative, so rows that do not count keep their scores.
+    # logsumexp is not differentiable if all scores are -inf. Clips without text keep their scores.
     own = ops.where(valid | ~has_text.unsqueeze(1), own, -math.inf)
     scores = ops.where(valid.flatten() | ~valid.any(), scores, -math.inf)
     counts = has_text.to(dtype=scores.dtype)

@@ -154,7 +154,7 @@ class VideoTokens(Tokens):
             raise ArgumentError(
                 "VideoTokens: the video size is not divisible by the patch size",
                 got=f"video_size={video_size}, patch_size={patch_size}",
-                expected="frames, height and width, for both",
+                expected="three sizes (frames, height, width), each a multiple of the patch's size",
             )
         self.grid = tuple(n // k for n, k in zip(*sizes, strict=True))
         self.projection = nn.Conv3d(in_channels, embed_dim, self.patch_size, stride=self.patch_size)

@@ -24,7 +24,7 @@ def tube_masking(noise, num_steps, mask_ratio=0.9):
 
     Parameters
     ----------
-    noise : Tensor of shape (batch, place)
+    noise : Tensor of shape (batch, position)
         One random number for each position in a frame.
     num_steps : int
         Number of cubes along the time axis.
@@ -33,7 +33,7 @@ def tube_masking(noise, num_steps, mask_ratio=0.9):
 
     Returns
     -------
-    bool Tensor of shape (batch, num_steps * place)
+    bool Tensor of shape (batch, num_steps * position)
         True for masked cubes. Each row has the same number of masked cubes.
 
     Raises
@@ -62,7 +62,7 @@ def tube_masking(noise, num_steps, mask_ratio=0.9):
         raise ShapeError(
             "tube_masking: noise must be a tensor with two axes",
             got=str(getattr(noise, "shape", type(noise).__name__)),
-            expected="(batch, place)",
+            expected="(batch, position)",
         )
     places = noise.shape[1]
     rank = noise.detach().argsort(dim=1).argsort(dim=1)
@@ -98,7 +98,7 @@ def cubes_of(video, tubelet_size, patch_size):
         raise ShapeError(
             "cubes_of: the video size is not divisible by the cube size",
             got=f"video {video.shape}, cube {cube}",
-            expected=f"multiples of {cube}",
+            expected=f"frames, height and width that are multiples of {cube}",
         )
     steps, rows, columns = (n // k for n, k in zip(size, cube, strict=True))
     # (batch, channel, step, frame, row, patch row, column, patch column)
@@ -245,7 +245,7 @@ class VideoDecoder(nn.Module):
         """
         seen = self.embedding(encoded) + self.positions[visible]
         gaps = self.mask_token + self.positions[masked]
-        tokens = ops.cat([seen, gaps], 1)  # any order works, because positions are added
+        tokens = ops.cat([seen, gaps], 1)  # any order works, because all tokens have positions
         for block in self.blocks:
             tokens = block(tokens)
         hidden = tokens[:, tokens.shape[1] - masked.shape[1] :]

@@ -226,12 +226,12 @@ class ViLT(nn.Module):
 
         Both groups are in raster order. If more than `kept` patches are real, keep a random subset.
         """
-        order = ops.argsort(1 - real, dim=1, stable=True)  # real ones first
+        order = ops.argsort(1 - real, dim=1, stable=True)  # real patches first
         count = real.sum(1, keepdim=True)
         if not (count > kept).any().item():
             return order[:, :kept]
         noise = ops.rand(*real.shape, device=real.device) + (1 - real)
-        chosen = ops.argsort(noise, dim=1)[:, :kept]  # random, and padding last
+        chosen = ops.argsort(noise, dim=1)[:, :kept]  # in random order, padding last
         padding = real.gather(1, chosen) == 0
         ranked = ops.argsort(chosen + padding * real.shape[1], dim=1)
         return chosen.gather(1, ranked)

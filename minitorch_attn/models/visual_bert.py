@@ -68,7 +68,7 @@ class VisualEmbeddings(Embeddings):
             raise ShapeError(
                 "VisualBERT: the alignment has fewer regions than the image",
                 got=f"alignment {alignment.shape} for {regions} regions",
-                expected="(batch, region, aligned words)",
+                expected=f"(batch, region, aligned words) with at least {regions} regions",
             )
         alignment = alignment[:, :regions]
         table = self.position_embedding

@@ -182,9 +182,9 @@ class RelativeAttention(nn.Attention):
 def _by_pair(scores):
     """Convert scores by distance, (..., i, j - i), to scores by pair of tokens, (..., i, j).
 
-    Row i contains the distances 1 - n to n - 1, but only -i to n - 1 - i are needed. Append a
-    column, so that rows have length 2n, and flatten. Skip n - 1 numbers and read rows of length
-    2n - 1. Row i now starts at distance -i.
+    For n tokens, row i contains the distances 1 - n to n - 1, but only -i to n - 1 - i are needed.
+    Append a column, so that rows have length 2n, and flatten. Skip n - 1 numbers and read rows of
+    length 2n - 1. Row i now starts at distance -i.
     """
     *lead, n, _ = scores.shape
     flat = ops.pad(scores, (0, 1)).reshape(*lead, 2 * n * n)

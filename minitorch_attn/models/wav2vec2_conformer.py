@@ -175,9 +175,10 @@ class Wav2Vec2Conformer(nn.Module):
     eps : float, default 1e-5
         Epsilon of the norms before and after the blocks.
     feature_dropout, dropout, inner_dropout, attention_dropout, convolution_dropout : float
-        Dropout probabilities, in this order: of the projected features; of the input of the blocks
-        and the feed-forward outputs; inside the feed-forward modules; of the attention weights and
-        outputs; of the convolution modules.
+        Dropout probabilities. `feature_dropout` applies to the projected features, `dropout` to the
+        input of the blocks and to the feed-forward outputs, `inner_dropout` inside the feed-forward
+        modules, `attention_dropout` to the attention weights and outputs, and
+        `convolution_dropout` to the outputs of the convolution modules.
     layer_drop : float, default 0
         Probability that a block is skipped during training.
     adapter : dict, optional

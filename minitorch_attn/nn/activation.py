@@ -230,7 +230,7 @@ class PReLU(Module):
             raise ShapeError(
                 "PReLU: the input does not have num_parameters channels",
                 got=f"input {input.shape} and num_parameters={self.num_parameters}",
-                expected=f"1 slope, or {channels} slopes, the size of axis 1",
+                expected=f"num_parameters=1, or {channels}, the size of axis 1",
                 hint="use num_parameters=1 for one slope",
             )
         slopes = self.weight

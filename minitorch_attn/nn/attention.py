@@ -78,14 +78,14 @@ class Attention(Module):
             raise ArgumentError(
                 "Attention: num_heads is not divisible by num_kv_heads",
                 got=f"num_heads={num_heads}, num_kv_heads={num_kv_heads}",
-                expected="num_heads to be a multiple of num_kv_heads",
+                expected=f"a divisor of {num_heads} for num_kv_heads",
                 hint="use num_kv_heads=1 to share one key and value head among all query heads",
             )
         if head_dim is None and embed_dim % num_heads:
             raise ArgumentError(
                 "Attention: embed_dim is not divisible by num_heads",
                 got=f"embed_dim={embed_dim}, num_heads={num_heads}",
-                expected="embed_dim to be a multiple of num_heads",
+                expected=f"a multiple of {num_heads} for embed_dim",
                 hint="pass head_dim if num_heads * head_dim may differ from embed_dim",
             )
         head_dim = embed_dim // num_heads if head_dim is None else head_dim

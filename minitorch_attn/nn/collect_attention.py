@@ -57,7 +57,7 @@ def watch_attention(module, hook):
 
 
 def _is_hidden(layer):
-    """Return True if a layer's class name contains "attention" but no part has weight hooks."""
+    """Return True for a class name with "attention" if no module in the layer has weight hooks."""
     is_attention = "attention" in type(layer).__name__.lower()
     return is_attention and not any(hasattr(part, "weight_hooks") for part in layer.modules())
 

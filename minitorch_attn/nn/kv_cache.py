@@ -24,7 +24,7 @@ class _Layer:
     """Keys and values of one attention layer. New tokens are concatenated, so gradients flow."""
 
     complete = False
-    visible = None  # mask of the keys that hold a token; only while a CUDA graph is captured
+    visible = None  # mask of the positions with a token, while a CUDA graph is captured
 
     def __init__(self, key=None, value=None):
         self.key, self.value = key, value

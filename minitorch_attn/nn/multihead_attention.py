@@ -330,7 +330,7 @@ def multi_head_attention_forward(
     if bias_k is not None and not (static_k is None and static_v is None):
         raise ArgumentError(
             "multi_head_attention_forward: bias_k cannot be appended to static_k or static_v",
-            got="bias_k, and static_k or static_v",
+            got="bias_k together with static_k or static_v",
             hint="append the key and the value to static_k and static_v yourself",
         )
     _check_heads(embed_dim_to_check, num_heads)

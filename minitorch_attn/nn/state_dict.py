@@ -122,7 +122,7 @@ def _check(name, own, state, missing, unexpected):
         raise CheckpointError(
             f"{name}.load_state_dict: state_dict does not match the module",
             got="\n            ".join(complaints),
-            expected="the names and shapes of state_dict()",
+            expected="the names and shapes of the module's state_dict()",
             hint="build the module with the configuration of the saved weights; "
             "use strict=False to ignore missing and unexpected names, but not shapes",
         )

@@ -228,7 +228,7 @@ def _times(other, alpha, name, input):
             got=f"alpha={alpha!r}",
             hint="use an integer alpha, or convert input with input.float()",
         )
-    _, other = promote(input, other)  # first, as alpha < 0 would wrap in an unsigned dtype
+    _, other = promote(input, other)  # first: a negative alpha would wrap in an unsigned dtype
     return mul(other, alpha) if isinstance(other, Tensor) else other * alpha
 
 

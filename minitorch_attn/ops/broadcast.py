@@ -84,7 +84,7 @@ def expand(input, size):
         raise ShapeError(
             "expand(input, size): input does not broadcast to size",
             got=f"input {input.shape} and size {size}",
-            expected="the sizes of input, or -1, aligned at the last axis; only a 1 can grow",
+            expected="the size of input, or -1, on each of its axes; only axes of size 1 can grow",
             hint="use input.repeat(...) to repeat an axis of any size",
         )
     return BroadcastTo.apply(input, shape=shape)

@@ -303,7 +303,7 @@ def tensor_split(input, indices_or_sections, dim=0):
         sections = indices_or_sections
         if sections < 1:
             raise ArgumentError("tensor_split: sections must be at least 1", got=f"{sections}")
-        if sections > _MOST_SECTIONS:  # a typo must not hang
+        if sections > _MOST_SECTIONS:  # a mistyped number would run for hours
             raise ArgumentError(
                 "tensor_split: indices_or_sections is too large",
                 got=f"{sections}",
@@ -333,7 +333,7 @@ def unbind(input, dim=0):
 
 
 def _series(tensors, where):
-    """Return the arguments of `f(a, b)` or `f([a, b])` as a list, and False for a single tensor."""
+    """Return the arguments of `f(a, b)` or `f([a, b])` as a list, and False if it is `f(a)`."""
     several = len(tensors) > 1
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors, several = tensors[0], True

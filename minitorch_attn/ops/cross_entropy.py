@@ -347,7 +347,7 @@ def _check_labels(input, target, ignore_index, where):
         )
     class_axis = 0 if input.ndim == 1 else 1
     expected = _loss_shape(input)
-    lone = input.ndim == 1 and target.shape == (1,)  # PyTorch accepts it as a label of shape ()
+    lone = input.ndim == 1 and target.shape == (1,)  # PyTorch accepts (1,) instead of ()
     if target.shape != expected and not lone:
         one_hot = "; class probabilities must be floats" if target.shape == input.shape else ""
         raise ShapeError(

@@ -53,7 +53,7 @@ class CtcLoss(Function):
     log_softmax(u), the backward pass of log_softmax adds y_t(k), because the posteriors sum to 1.
     The result is Eq. 16: dL/du_t(k) = y_t(k) - posterior_t(k). PyTorch returns Eq. 16 as the
     gradient of log_probs. That is correct only if log_probs is the output of log_softmax: the
-    backward pass of log_softmax does not change Eq. 16, because its rows sum to 0.
+    backward pass of log_softmax does not change Eq. 16, because the rows of Eq. 16 sum to 0.
 
     If no alignment exists, p = 0, so the loss is inf and its gradient NaN. With `zero_infinity`,
     both are 0. In this case, the composed version, which computes second derivatives, returns NaN.

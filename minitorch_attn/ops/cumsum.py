@@ -56,7 +56,7 @@ class Cumprod(Function):
         x, y = ctx.saved
         axis = ctx.axis
         before = Shift.call(y, axis=axis, by=-1 if ctx.reverse else 1, fill=1)
-        if ctx.reverse:  # s_i = g_i + x_(i-1) s_(i-1), so that a_i is x_(i-1)
+        if ctx.reverse:  # s_i = g_i + x_(i-1) s_(i-1): the a_i of `Recurrence` is x_(i-1)
             x = Shift.call(x, axis=axis, by=1, fill=0)
         return before * Recurrence.call(grad_y, x, axis=axis, reverse=not ctx.reverse)
 

@@ -207,7 +207,7 @@ def feed_forward(input, weight1, bias1, weight2, bias2, activation="gelu"):
         )
     inputs = input, weight1, bias1, weight2, bias2
     if not _fit(*inputs):
-        return feed_forward_composed(*inputs, activation)  # which raises the error
+        return feed_forward_composed(*inputs, activation)  # raises the error
     rows = prod(input.shape[:-1])
     large = rows >= FROM_ROWS and rows * weight1.shape[0] > KEPT
     function = FeedForwardInBlocks if large else FeedForward

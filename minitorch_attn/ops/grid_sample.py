@@ -135,7 +135,7 @@ def _check(input, grid, mode, padding_mode):
         raise ArgumentError(
             "grid_sample: mode or padding_mode is unknown, or does not support this input",
             got=f"mode={mode!r}, padding_mode={padding_mode!r} for input {input.shape}",
-            expected=f"one of {_MODES} and one of {_PADDINGS}; 'bicubic' with two spatial axes",
+            expected=f"one of {_MODES} and one of {_PADDINGS}; 'bicubic' only for 2 spatial axes",
         )
     if (
         input.ndim not in (4, 5)

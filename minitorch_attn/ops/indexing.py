@@ -301,7 +301,7 @@ def _assign(input, selection, value):
     return Assign.apply(input, value, *selection.indices, basic=basic, axes=axes)
 
 
-_assign.__name__ = "x[index] = value"  # in errors of `change`
+_assign.__name__ = "x[index] = value"  # the name that errors of `change` show
 
 
 def _as_value(target, value):

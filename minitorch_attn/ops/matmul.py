@@ -78,7 +78,7 @@ def same_dtype(a, b, where, names):
         raise DTypeError(
             f"{where}({', '.join(names)}): the dtypes do not match",
             got=f"{names[0]} {a.dtype} and {names[1]} {b.dtype}",
-            expected="the same dtype",
+            expected="operands of one dtype; products do not convert them",
             hint=_conversion(a, b, names),
         )
     return a, b

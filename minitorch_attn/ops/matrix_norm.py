@@ -16,7 +16,7 @@ from .reshape import movedim
 from .sum_mean import sum
 from .vector_norm import floating_operand, vector_norm
 
-__all__ = []  # linalg.py exports them: `mt.norm` has other arguments than `mt.linalg.norm`
+__all__ = []  # exported by linalg.py: `mt.norm` and `mt.linalg.norm` have different arguments
 
 
 class SingularValues(Function):

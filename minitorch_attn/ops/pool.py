@@ -81,8 +81,7 @@ def _largest_along(x, entry, count, taps, axis):
     """Find the largest element of each window along one axis, and its index in the window.
 
     `entry` holds the indices found along the later axes, from 0 to `count` - 1. For windows of up
-    to 255 elements, these indices have one byte, which takes a quarter of the time of int64
-    positions.
+    to 255 elements, an index takes one byte; int64 positions would take four times as long.
     """
     xp = array_module(x)
     best = found = None

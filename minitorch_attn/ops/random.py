@@ -147,7 +147,9 @@ def normal(mean=0.0, std=1.0, size=None, *, dtype=None, device=None, generator=N
     tensors = [x for x in (mean, std) if isinstance(x, Tensor)]
     if size is None and not tensors:
         raise ArgumentError(
-            "normal: size is missing", got="two numbers", hint="normal(0.0, 1.0, size=(2, 3))"
+            "normal: size is missing",
+            got="mean and std are numbers",
+            hint="normal(0.0, 1.0, size=(2, 3))",
         )
     if isinstance(std, Tensor):
         check_values(std.array, std.array < 0, _NEGATIVE_STD)

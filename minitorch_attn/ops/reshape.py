@@ -302,7 +302,7 @@ def t(input):
         raise ShapeError(
             "t(input): input must not have more than 2 axes",
             got=f"input {input.shape}",
-            expected="at most 2 axes",
+            expected="a matrix, a vector or a 0-d tensor",
             hint="use transpose(-2, -1) or .mT",
         )
     return transpose(input, 0, -1)

@@ -303,7 +303,7 @@ def check_layer(where, inputs, gates, batch_sizes, proj=None):
             raise DTypeError(
                 f"{where}: the dtypes of input and {name} do not match",
                 got=f"input {x.dtype} and {name} {tensor.dtype}",
-                expected="the same floating-point dtype",
+                expected="one floating-point dtype for input, states and weights",
                 hint="input.to(weight_ih.dtype)",
             )
     if x.dtype.kind != "f":

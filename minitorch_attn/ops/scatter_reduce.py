@@ -38,7 +38,7 @@ class ScatterExtreme(Function):
         count = same_x.astype(x.dtype)
         xp.add.at(count, grid, same_src.astype(x.dtype))
         ctx.dim = dim
-        ctx.constants(index, same_x, same_src, xp.maximum(count, 1))  # no x equals NaN
+        ctx.constants(index, same_x, same_src, xp.maximum(count, 1))  # count is 0 if y is NaN
         return y
 
     @staticmethod

@@ -95,7 +95,7 @@ def searchsorted(
     right : bool, default False
         Whether to insert after equal elements.
     side : {"left", "right"}, optional
-        NumPy's form of the same choice: "right" means `right=True`.
+        NumPy's name for this choice: "right" means `right=True`, "left" means `right=False`.
     sorter : Tensor of int64, shape (n,), optional
         Indices that sort `sorted_sequence`, if it is not sorted itself.
 

@@ -17,7 +17,7 @@ __all__ = [
     "window_regions",
 ]  # fmt: skip
 
-_CACHED = 32  # cached masks, and cached indices; a model needs one of each per stage
+_CACHED = 32  # maximum number of masks, and of indices; a model needs one of each per stage
 
 
 @computes("windows")

@@ -21,7 +21,7 @@ class _PerParameter(Optimizer):
 
     def state_shapes(self, shape):
         lead, rows, columns = shape[:-2], shape[-2:-1], shape[-1:]
-        kept = (*lead, *rows, 1), (*lead, 1, *columns)  # means over one axis, which PyTorch keeps
+        kept = (*lead, *rows, 1), (*lead, 1, *columns)  # PyTorch keeps the axis of a mean
         return shape, (*lead, *rows), (*lead, *columns), *kept, ()
 
     def step(self, closure=None):

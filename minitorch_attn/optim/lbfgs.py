@@ -129,9 +129,10 @@ class LBFGS(Optimizer):
         return first
 
     def _advance(self, closure, group, state, start, most, is_last):
-        """Move along d. Return the loss, the gradient and the number of evaluations.
+        """Move along the direction. Return the loss, the gradient and the number of evaluations.
 
-        Without a line search, the last move is not evaluated. The values of `start` are returned.
+        Without a line search, the loss is not evaluated after the last move. In this case, the
+        loss and the gradient of `start` are returned.
         """
         if group["line_search_fn"] is not None:
             point, tried = self._search(closure, group, state, start, most)

@@ -5,10 +5,10 @@ if the loss falls enough, and the slope has become small enough:
 
     phi(t) <= phi(0) + c1 t phi'(0)        abs(phi'(t)) <= c2 abs(phi'(0))
 
-First the step grows until an interval is known to contain such a t. Then the interval shrinks:
-each new t is the minimum of the cubic polynomial through both ends. The two phases are algorithms
-3.5 and 3.6 of Nocedal and Wright 2006, "Numerical Optimization", section 3.5, with PyTorch's
-limits.
+with c1 = 1e-4 and c2 = 0.9. First the step grows until an interval is known to contain such a t.
+Then the interval shrinks: each new t is the minimum of the cubic polynomial through both ends,
+within the same limits as in PyTorch. The two phases are algorithms 3.5 and 3.6 of Nocedal and
+Wright 2006, "Numerical Optimization", section 3.5.
 """
 
 import math
@@ -20,7 +20,7 @@ C1, C2 = 1e-4, 0.9
 
 
 class Point(NamedTuple):
-    """A step t, the loss there, its gradient (a vector) and the slope along the direction."""
+    """A step t, with the loss after this step, its gradient (a vector) and its slope phi'(t)."""
 
     t: float
     loss: float
@@ -42,8 +42,7 @@ def strong_wolfe(evaluate, start, t, tolerance, most):
     tolerance : float
         The search ends if t would change by less than this.
     most : int
-        Number of calls of `evaluate` after which the search ends. The last step may take one more
-        call.
+        Number of calls of `evaluate` after which the search ends. One more call is possible.
 
     Returns
     -------

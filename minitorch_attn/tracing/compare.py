@@ -7,7 +7,7 @@ from .values import plain
 
 __all__ = ["Unlike", "compare_steps", "compare_values"]
 
-_RTOL = {2: 1e-2, 4: 1e-4, 8: 1e-9}  # by the size of the dtype in bytes
+_RTOL = {2: 1e-2, 4: 1e-4, 8: 1e-9}  # default tolerance by the dtype's size in bytes
 
 
 class Unlike:
@@ -20,7 +20,8 @@ class Unlike:
     kind : str
         "values", "shape", "dtype", "number" or "missing".
     mine, reference
-        The two shapes, dtypes or numbers. For "values", the values at `index`.
+        The two shapes, dtypes or numbers. For "values", the values at `index`. For "missing",
+        "nothing", "a tensor" or "a number".
     index : tuple of int or None
         Index of the largest difference; None unless `kind` is "values".
     largest : float or None

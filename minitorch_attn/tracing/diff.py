@@ -1,11 +1,16 @@
 """Diff two recordings: find the first step at which they differ.
 
-`Difference.document()` returns the data of the HTML page. Its fields are version (2, as for
-recordings), title, report (text), same, kind, what, mine_step and reference_step (ids or null),
-index, mine_value, reference_value, largest, count and size. `mine` and `reference` are the
-documents of the recordings. `pairs` has an entry [mine id, reference id, "same" or the difference]
-for each pair of steps. `structure` has an entry {"mine": [ids], "reference": [ids], "harmless"} for
-each place where the sequences of steps differ.
+`Difference.document()` returns the data of the HTML page, a dict with these fields:
+
+* version (2, as for recordings), title, report (text), same and kind.
+* what: name of the tensor that differs, or null.
+* mine_step and reference_step: ids of the steps that differ, or null.
+* index, mine_value, reference_value, largest, count and size: the difference, as in `Unlike`.
+* mine and reference: documents of the two recordings.
+* pairs: [mine id, reference id, "same" or a text that describes the difference] for each pair of
+  steps.
+* structure: {"mine": [ids], "reference": [ids], "harmless": true or false} for each place where the
+  sequences of steps differ.
 """
 
 from difflib import SequenceMatcher
@@ -93,7 +98,7 @@ class Difference:
         self.agreed = sum(unlike is None for *_, unlike in self.pairs[:at])
 
     def _detours(self):
-        """Return the numbers of steps whose differences cancel out: -n for a reference step n."""
+        """Return the numbers of steps whose differences cancel out; negative for the reference."""
         within = [gap for gap in self.gaps if gap.position < len(self.pairs)]
         agree = [pair for pair in self.pairs if pair[2] is None]
         given = [pair for pair in self.pairs if pair[2] is None or not pair[2].of_input]

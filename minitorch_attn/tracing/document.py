@@ -1,9 +1,9 @@
 """JSON document of a recording, for the HTML pages and other tools.
 
-This is version 2. Tensors, modules and steps are lists. Other entries refer to their elements by
-id. The ids of steps start at 1, so the last of N steps is step N. The page, the table and the names
-of tensors show the same numbers. (In version 1, ids started at 0, a place did not have a span, and
-its text always had three lines. The pages read both versions.)
+This is version 2. Tensors, modules and steps are lists. Other fields refer to their elements by id.
+The ids of steps start at 1, so the last of N steps is step N. The page, the table and the names of
+tensors show these ids. (In version 1, the ids of steps started at 0, a place in the code did not
+have a span, and its text always had three lines. The pages read both versions.)
 
 =============  ===================================================================================
 title          Title of the recording.
@@ -13,34 +13,43 @@ skipped        Number of steps that ran beyond the limit.
 modules        id, path (dotted; "" for an outermost module), class, parent (id or null).
 functions      Dict from "file.Class" to the formulas `forward` and `backward`, the docstring `doc`,
                and the lines `forward_at` and `backward_at` of the definition.
-tensors        id; name; variable (its name in the code, or null); role: "parameter", "input",
-               "result", "gradient" or "mask"; shape; dtype; requires_grad; min, max, mean, std (of
-               the finite values; null if none); nan, inf (counts); values: a flat list in C
-               order, rounded to five digits, "nan", "inf" and "-inf" as text; sampled: true if
-               these are a sample; sample: null, or its `shape` and the `steps` along each axis;
-               shares_memory_with: ids of earlier tensors; was: id of the state before a change in
-               place, or null.
+tensors        See below.
 steps          See below, in the order in which they ran.
 fused          Fused operations that ran step by step: id, op, function, module, settings, inputs,
                outputs, and the steps `first` and `last`.
 attention      step (weights times values), softmax (step), module, weights, scores, mask (tensor
-               or null; 1 = may attend), heads, query_labels, key_labels, and for Swin windows:
-               grid, size, shift, regions (a tensor; tokens with the same number belong together).
+               or null; 1 = may attend), heads, query_labels, key_labels, and windows: null, or for
+               Swin the grid, size, shift and regions (a tensor; the tokens of a region have the
+               same number).
 =============  ===================================================================================
 
-A step has id, kind, op, function (key in `functions`), formula, module, source, called_at,
-definition, settings, inputs and outputs, input_names and output_names (letters in the formula),
-notes (anything unusual), part_of (id of a fused operation) and inside (the backward step that was
-running). A step that is a line of plain code has kind "forward", function null, and a field side,
-"forward" or "backward". An input is a tensor, {"number": 2.0} or null. Further fields by kind:
+A tensor has these fields:
 
-* "forward": variables (names of the inputs in the code), aliases ([output, input] positions that
-  share memory).
-* "backward": of (the forward step); grads (the gradients of the outputs); results (the gradients of
-  the inputs, null if not required); added: for each gradient to which the step adds, tensor (the
-  gradient's tensor; null if created before the recording), before (null for the first
-  contribution), contribution, after, from_step (the step that created the tensor).
-* "accumulate": addition to one leaf's `.grad` when a backward pass ends; added has one entry.
+* id, name, shape, dtype and requires_grad.
+* variable: name of the tensor in the code, or null.
+* role: "parameter", "input", "result", "gradient" or "mask".
+* min, max, mean and std: statistics of the finite values, or null if no value is finite.
+* nan and inf: number of NaN values and of infinite values.
+* values: flat list in C order, rounded to five significant digits. NaN and infinite values are the
+  texts "nan", "inf" and "-inf".
+* sampled: whether the values are a sample. If they are, `sample` has the `shape` of the sample and
+  the `steps` along each axis. Otherwise, `sample` is null.
+* shares_memory_with: ids of earlier tensors.
+* was: id of the tensor's state before a change in place, or null.
+
+A step of any kind has id, kind, op, function (key in `functions`), formula, module, source,
+called_at and notes (anything unusual). A step that is a line of plain code has kind "forward",
+function null, and a field side, "forward" or "backward". A forward or backward step also has
+definition, settings, input_names and output_names (names in the formula), part_of (id of a fused
+operation) and inside (the backward step that was running). Each kind has further fields:
+
+* "forward": inputs and outputs, variables (names of the inputs in the code) and aliases (pairs
+  [output, input] of positions that share memory). An input is a tensor, {"number": 2.0} or null.
+* "backward": of (the forward step), grads (the gradients of the outputs), results (the gradients of
+  the inputs, null if not required) and added. For each gradient to which the step adds, `added` has
+  an entry with tensor (the gradient's tensor; null if created before the recording), before (null
+  for the first contribution), contribution, after and from_step (the step that created the tensor).
+* "accumulate": added, with one entry. When a backward pass ends, the step adds to a leaf's `.grad`.
 
 A place in the code is {"file", "line", "function", "text", "first", "span"}. `text` contains the
 lines of the expression that was running, the line before and the line after. `first` is the number

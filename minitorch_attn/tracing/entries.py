@@ -65,7 +65,7 @@ class Entries(list):
         return self._called(self._new(array, role, name, needs, was), variable)
 
     def _called(self, entry, variable):
-        """Store the variable's name. A later name replaces a single letter, or `input`."""
+        """Store a variable's name for an entry. It replaces only a single letter or `input`."""
         if variable is not None:
             poor = entry.variable is None or len(entry.variable) == 1 or entry.variable == "input"
             if poor:
@@ -90,7 +90,7 @@ class Entries(list):
             self._live[key] = (entry, weakref.ref(array, lambda _: self._live.pop(key, None)))
 
     def link(self, entry, array, others):
-        """Record which of `others`, pairs (Entry, array), share memory with `entry`.
+        """Record which arrays share memory with `entry`. `others` contains pairs (Entry, array).
 
         Returns
         -------

@@ -1,8 +1,8 @@
 """Equivalent forms: differences that cancel out, such as `(q / 3) @ k` and `(q @ k) / 3`.
 
 A detour is a step that differs, or occurs in only one recording, but does not change the result.
-All steps that use the outputs of a detour have the same inputs as in the other recording, or are
-detours themselves.
+Each step that uses an output of a detour either has inputs that agree with the other recording, or
+is a detour itself.
 """
 
 from .steps import Entry

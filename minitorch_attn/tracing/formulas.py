@@ -85,7 +85,7 @@ def with_index(text, settings):
     axes = settings.get("axes")
     if "[index]" in text and ("index" in settings or "basic" in settings):
         basic = settings.get("index", settings.get("basic"))
-        whole = bool(axes) and basic == (...,)  # x[:, ids] = value: only arrays
+        whole = bool(axes) and basic == (...,)  # only arrays, as in x[:, ids]
         written = ("" if whole else index_text(basic)) + (_of_arrays(axes) if axes else "")
         return text.replace("[index]", written)
     return text.replace("[indices]", _of_arrays(axes)) if axes else text

@@ -89,7 +89,7 @@ def _expressions(statement):
 
 
 def _collect(node, found, top):
-    if isinstance(node, ast.Lambda) and node is not top:  # it runs later, if at all
+    if isinstance(node, ast.Lambda) and node is not top:  # its body runs later, if at all
         return
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
         found.append(node)
@@ -106,7 +106,10 @@ def _collect(node, found, top):
 
 
 def _longest(node, frame):
-    """Return text and value of the longest part of `a.b["c"]` that holds an array or a float."""
+    """Return text and value of the longest prefix whose value is or contains an array or a float.
+
+    The prefixes of `a.b["c"]` are `a.b["c"]`, `a.b` and `a`.
+    """
     while isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
         value = read(node, frame)
         if held_array(value):

@@ -19,7 +19,7 @@ from .steps import Entry, Step
 __all__ = ["LineRecording"]
 
 _INNER = {"<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>"}  # their lines belong to the caller
-_BACKWARD = "backward"  # lines that run during a call of this name are the backward pass
+_BACKWARD = "backward"  # lines that run during a call of this name belong to the backward pass
 
 
 class LineRecording(Recording):
@@ -120,7 +120,7 @@ class LineRecording(Recording):
             call.place = Place(code.co_filename, header.lineno, code.co_name, position_of(header))
         reads = [] if statement is None else self._seen(values_read(statement, frame), "input")
         named = {id(entry): (text, entry, array) for text, entry, array in reversed(reads)}
-        call.reads = list(named.values())[::-1]  # `self.data` and `self` are one array
+        call.reads = list(named.values())[::-1]  # `self` may be another name of `self.data`
         call.known = len(self.tensors)
 
     def _end(self, call, frame, result=None):

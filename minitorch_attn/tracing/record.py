@@ -39,7 +39,7 @@ class Recording(Listener):
     max_bytes : int
         Total size in bytes of the copies, above which only samples of later tensors are kept.
     labels : list of str, optional
-        Tokens that label attention axes of the same length.
+        Tokens. They label the query and key axes of attention whose length is `len(labels)`.
     title : str, optional
 
     Attributes
@@ -76,7 +76,7 @@ class Recording(Listener):
         self.ended_with = ""
         self._arrivals = Arrivals(self.tensors)
         self._numbers = {}  # id of a module -> Module
-        self._roots = []  # referenced here, so that ids are not reused
+        self._roots = []  # outermost modules, kept alive so that their ids are not reused
         self._paths = {}
         self._calls, self._apart, self._running = [], [], []
         self._before = None  # (entries of the inputs, lines) for the running operation

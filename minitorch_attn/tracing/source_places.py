@@ -184,10 +184,10 @@ def here():
 
 
 def _uses(code):
-    """Return True if this code uses operations, rather than implementing or forwarding a call."""
+    """Return True if this code uses operations, and does not just implement or forward a call."""
     if not code.co_filename.startswith(_MACHINERY):
         return not passes_on(code)
-    # The methods of an operation in `ops/` are mathematics. Their first argument is `ctx`.
+    # An operation's methods in `ops/` use other operations. Their first argument is `ctx`.
     first = code.co_varnames[0] if code.co_argcount else ""
     return first == "ctx" and code.co_filename.startswith(_OPS)
 

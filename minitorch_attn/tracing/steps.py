@@ -86,7 +86,8 @@ class Step:
     kind : str
         "forward", "backward" or "accumulate".
     op : str
-        Name of the Function; "AddToGrad" for "accumulate"; name of the function for a line.
+        Name of the Function, or "AddToGrad" for "accumulate". For a line of plain code, name of
+        the Python function that contains the line.
     function : type or None
     side : str or None
         "forward" or "backward" for a line of a `LineRecording`; None for an operation.

@@ -237,7 +237,7 @@ def _kept(steps, rows):
 
 
 def _sum(addition):
-    """Return the table cells of an addition, at the entry with the largest absolute sum."""
+    """Return the table cells of an addition. They show the entry with the largest absolute sum."""
     if addition is None:
         return "", "", "", "", ""
     name = "?" if addition.tensor is None else _name(addition.tensor)
@@ -283,7 +283,7 @@ def _fold(steps, depth):
         chain = _chain(step)
         module = chain[depth] if len(chain) > depth else None
         last = groups[-1] if groups else (None, [])
-        # "3-9" stands for seven steps, so a group does not continue after a step of another pass.
+        # A row "3-9" contains all steps from 3 to 9, so a step of another pass ends the group.
         if module is not None and last[0] is module and last[1][-1].number + 1 == step.number:
             last[1].append(step)
         else:

@@ -141,12 +141,12 @@ class Checkpoints:
         )  # fmt: skip
 
     def set_aside(self, after):
-        """Rename the checkpoints after a step to *.replaced, so that a run can return to that step.
+        """Rename the checkpoints of later steps to *.replaced, so that a run can return to a step.
 
         Parameters
         ----------
         after : int
-            Step to which the run returns.
+            Step to which the run returns. Its checkpoint keeps its name.
 
         Returns
         -------

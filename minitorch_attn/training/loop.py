@@ -54,8 +54,8 @@ class Loop:
     threads : int, default 1
         Number of threads among which each batch is split; see `ThreadSplit`.
     processes : int, default 1
-        Number of processes among which each batch is split; see `ProcessSplit`. It replaces
-        `threads`.
+        Number of processes among which each batch is split; see `ProcessSplit`.
+        Cannot be combined with `threads`.
     count : callable, optional
         Function `count(batch)` that returns the number of examples that the loss averages over.
         Default: the size of the first axis.
@@ -93,7 +93,7 @@ class Loop:
         self.seconds = 0.0
         self.stop_requested = False
         self._pending = []  # (loss, gradient norm) of the latest steps, as Tensors
-        self._read = []  # the same values as floats, since the last log entry
+        self._read = []  # earlier (loss, gradient norm) since the last log entry, as floats
 
     def train(self, steps):
         """Train until `steps` steps have been run in total, or a stop is requested.

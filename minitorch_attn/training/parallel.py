@@ -17,9 +17,10 @@ __all__ = ["ThreadSplit", "part_weights", "weighted_sum"]
 class ThreadSplit(NamedErrors):
     r"""Run loss.backward() for a batch, split among several threads.
 
-    If part k has n_k of the n examples, loss = sum_k (n_k / n) loss_k, so the gradient of each part
-    is weighted by n_k / n. The gradients are added in a fixed order, so the sum does not depend on
-    which thread finishes first. The sum equals the gradient of the full batch up to rounding.
+    If part k has n_k of the n examples, and their mean loss is loss_k, the loss of the batch is
+    sum_k (n_k / n) loss_k. The gradient of part k is therefore weighted by n_k / n. The gradients
+    are added in a fixed order, so the sum does not depend on which thread finishes first. The sum
+    equals the gradient of the full batch up to rounding.
 
     Parameters
     ----------
@@ -35,9 +36,9 @@ class ThreadSplit(NamedErrors):
     Notes
     -----
     Each thread draws its dropout masks from a separate part of the random sequence. A seed
-    therefore gives the same masks in every run with the same number of threads. Other random
-    numbers in a forward pass raise an error. So does batch normalization, which needs the full
-    batch.
+    therefore gives the same masks in every run with the same number of threads. Drawing other
+    random numbers in a forward pass raises an error. Batch normalization also raises an error,
+    because it needs the full batch.
 
     While this runs, each matrix product uses one thread.
 
@@ -53,7 +54,7 @@ class ThreadSplit(NamedErrors):
     (1, 3)
     """
 
-    unit = "threads"  # what the parts are shared out among, and the name of this argument
+    unit = "threads"  # workers that run the parts; also the name of the argument in errors
 
     def __init__(self, model, loss_function, threads=2, count=None):
         name = type(self).__name__
@@ -96,7 +97,7 @@ def part_weights(counts):
 
 
 def weighted_sum(losses, weights):
-    """Return sum_k (n_k / n) loss_k."""
+    """Return the loss of the batch, sum_k (n_k / n) loss_k, from its parts' losses and weights."""
     return sum(loss * weight for loss, weight in zip(losses, weights, strict=True))
 
 

@@ -55,23 +55,26 @@ class ProcessSplit(ThreadSplit):
 
     Notes
     -----
-    *Equation.* If part k has n_k of the n examples, loss = sum_k (n_k / n) loss_k. Process k adds
-    (n_k / n) dloss_k/dw to a shared sum, in the order of the parts.
+    *Equation.* If part k has n_k of the n examples, and their mean loss is loss_k, the loss of the
+    batch is sum_k (n_k / n) loss_k. Process k adds (n_k / n) dloss_k/dw to a shared sum, in the
+    order of the parts.
 
-    *Workers.* The first call forks the calling process, once for each further part. The workers
-    wait between calls, and end with the object, with `close()` or with the program. Forking is
-    repeated if a parameter has moved to other memory, as by the first step of an optimizer, or if
-    a number, string or flag of a module has changed, as by `model.eval()`. Everything else is a
-    copy: a worker does not see later changes to global variables or lists, and the calling process
-    does not see what `loss_function` changes in a worker.
+    *Workers.* The calling process computes the first part. The first call forks one worker for each
+    other part. The workers wait between calls. They end when this object is deleted, when `close()`
+    is called, or when the program ends. A later call replaces the workers if a
+    parameter has moved to other memory (the first step of an optimizer moves parameters), or if a
+    number, string or flag of a module has changed (`model.eval()` changes a flag). A worker has its
+    own copies of all other objects. It does not see later changes to global variables or lists,
+    and the calling process does not see what `loss_function` changes in a worker.
 
     *Threads.* The call uses `ThreadSplit` instead of processes on systems other than Linux, on a
-    GPU, under autocast, in anomaly mode, during a recording or a checkpoint, if an input requires a
-    gradient, and if the model or a parameter has hooks. If the forward pass fails in a worker,
-    `ThreadSplit` repeats the call, and raises the error where it can be seen.
+    GPU, under autocast, in anomaly mode, and while operations are recorded, for example by
+    `mt.trace` or a checkpoint. It also does so if an input requires a gradient, or if the model or
+    a parameter has hooks. If the forward pass fails in a worker, `ThreadSplit` repeats the call, so
+    that the calling process raises the error.
 
-    *Memory.* The gradients use memory that the next call overwrites. A Tensor that refers to an old
-    gradient keeps it, but a NumPy array that shares memory with it does not.
+    *Memory.* The next call overwrites the memory of the gradients. A Tensor that is an old gradient
+    keeps its values, but a NumPy array that shares memory with an old gradient does not.
 
     Examples
     --------
@@ -114,7 +117,7 @@ class ProcessSplit(ThreadSplit):
         return super()._run(batch) if loss is None else loss
 
     def close(self):
-        """End the workers. The next call starts new ones."""
+        """End the workers. The next call starts new workers."""
         if self._workers is not None:
             self._workers.stop()
             self._workers = None
@@ -143,7 +146,7 @@ def _uses_processes(batch, modules, tensors):
 
 
 def _can_fork(tensors):
-    """Return True on Linux, for arrays of NumPy."""
+    """Return True if processes can share the tensors: NumPy arrays, on Linux, not in a dry run."""
     on_host = all(type(tensor.array) is np.ndarray for tensor in tensors)
     return sys.platform == "linux" and on_host and not is_dry_run()
 
@@ -158,7 +161,7 @@ def _move_to_shared_memory(tensors):
     """Move the arrays of tensors to shared memory, unless they are there already."""
     for tensor in tensors:
         if not is_shared(tensor.array):
-            # Each has memory of its own, because an optimizer moves only some of them again.
+            # A separate block for each array, because an optimizer later moves only some of them.
             (view,) = shared_arrays([(tensor.array.shape, tensor.array.dtype)])
             view[...] = tensor.array
             tensor.array = view

@@ -20,7 +20,7 @@ from ..tensor import wrap
 
 __all__ = ["LONG_WAIT", "SharedGradients"]
 
-_PAUSE = 5e-5  # seconds between two looks at the turns of the other processes
+_PAUSE = 5e-5  # seconds between two checks of whether it is this process's turn
 LONG_WAIT = 1.0  # seconds after which a process checks whether the others still exist
 _TOGETHER = 1 << 20  # bytes of small gradients that are added together
 
@@ -29,11 +29,11 @@ class SharedGradients:
     """Sums of the gradients of several processes, in memory that all of them use.
 
     The sum of each parameter's gradients does not depend on which process is faster: process k adds
-    its gradient after process k - 1. Two gradients are added in any order, because a + b = b + a
-    holds for rounded numbers, too. A process does not wait for its turn, except at the end of its
-    backward pass.
+    its gradient after process k - 1. A sum of only two gradients may be computed in any order,
+    because a + b = b + a also holds for rounded numbers. Until its turn has come, a
+    process continues its backward pass. It waits only at the end.
 
-    Create it before the processes are forked.
+    Create this object before the processes are forked.
 
     Parameters
     ----------
@@ -46,14 +46,14 @@ class SharedGradients:
     def __init__(self, parameters, lock):
         self.parameters, self.lock = parameters, lock
         self.views = shared_arrays([(p.array.shape, p.array.dtype) for p in parameters])
-        # For each parameter: the number of processes that have finished with it, whether its memory
-        # holds a gradient, whether a process is changing it, and whether the order does not matter.
+        # For each parameter: the number of processes that have added their gradient, whether the
+        # sum has begun, whether a process is changing it, and whether any order gives the same sum.
         count = (len(parameters),)
         self.turns, self.filled, self.busy, self.any_order = shared_arrays(
             [(count, "int64"), (count, "bool"), (count, "bool"), (count, "bool")]
         )
         self._grads = [wrap(view) for view in self.views]
-        self._given = {}  # index -> a gradient in other memory, to which this step adds
+        self._given = {}  # index -> earlier gradient in other memory, included in the sum
 
     def start(self, processes):
         """Prepare a backward pass, in process 0. The sums begin with the gradients in `.grad`."""
@@ -71,12 +71,12 @@ class SharedGradients:
         self.any_order[...] = processes + self.filled <= 2
 
     def _leave_to_others(self, i):
-        """Give an earlier gradient memory of its own if something still refers to it.
+        """Copy an earlier gradient to other memory if something else still refers to it.
 
-        The shared memory is about to be overwritten.
+        The shared memory, which contains this gradient, is about to be overwritten.
         """
         before = self._grads[i]
-        if getrefcount(before) > 3:  # the list, `before` and the argument of getrefcount
+        if getrefcount(before) > 3:  # references: the list, `before`, the argument of getrefcount
             before.array = before.array.copy()
             self._grads[i] = wrap(self.views[i])
 
@@ -90,7 +90,8 @@ class SharedGradients:
         rank : int
             Position of this process in the order of the sums.
         check_others : callable
-            Function that raises an error if another process has ended, so waiting is useless.
+            Function that raises an error if another process has ended, because waiting for
+            it would never end.
 
         Raises
         ------
@@ -107,7 +108,7 @@ class SharedGradients:
                 raise GraphError(
                     "ProcessSplit: a parameter received a gradient twice in one backward pass",
                     got=f"parameter {i}, of shape {parameter.shape}",
-                    expected="no call of backward() in the backward method of a Function",
+                    expected="one gradient per pass, without backward() in a Function's backward",
                     hint="use ThreadSplit",
                 )
             seen.add(i)
@@ -159,7 +160,11 @@ class SharedGradients:
 
     @contextmanager
     def _locked(self, check_others):
-        """Hold the lock. A process that is killed while it holds the lock never releases it."""
+        """Hold the lock inside the `with` block.
+
+        If a process is killed while it holds the lock, the lock is never released. `check_others`
+        then raises an error.
+        """
         while not self.lock.acquire(timeout=LONG_WAIT):
             check_others()
         try:
@@ -180,7 +185,7 @@ class SharedGradients:
         self._given.clear()
 
     def give_up(self):
-        """Leave an incomplete backward pass, in process 0. Sums in the shared memory are lost."""
+        """Abandon an incomplete backward pass, in process 0. Sums in the shared memory are lost."""
         for i, p in enumerate(self.parameters):
             p.grad = self._given.get(i)
         self._given.clear()

@@ -2,7 +2,7 @@
 
 For each batch, the calling process (rank 0) and a worker (rank k) exchange these messages:
 
-    rank 0 -> k   seed, first random number, weight n_k / n, part of the batch
+    rank 0 -> k   seed, first random counter, weight n_k / n, part of the batch
     k -> rank 0   the loss of the part, or the error of the forward pass
     rank 0 -> k   True: run the backward pass; False: another forward pass has failed
     k -> rank 0   None, or the error of the backward pass
@@ -42,7 +42,7 @@ class SplitWorkers:
     """
 
     def __init__(self, model, loss_function, processes):
-        from multiprocessing import get_context  # takes 10 ms, and few programs need it
+        from multiprocessing import get_context  # importing it takes 10 ms
 
         self.model, self.loss_function = model, loss_function
         context = get_context("fork")
@@ -159,7 +159,7 @@ class SplitWorkers:
 
     def _check_alive(self):
         """Raise an error if a worker has ended."""
-        options = os.WEXITED | os.WNOHANG | os.WNOWAIT  # do not change what `_ended` will see
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT  # leave the exit status for `_ended`
         for rank, pid in enumerate(self.pids, 1):
             if os.waitid(os.P_PID, pid, options) is not None:
                 raise self._ended(rank)
@@ -172,7 +172,7 @@ class SplitWorkers:
         return CommunicationError(
             "ProcessSplit: a worker process has ended",
             got=f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}",
-            hint="if it was SIGKILL, the memory may have been too small: use fewer processes",
+            hint="SIGKILL often means that the memory was too small: use fewer processes",
         )
 
 
@@ -188,7 +188,7 @@ def tensors_of(modules):
 
 
 def _settings(modules, tensors):
-    """Return the plain values of all modules, such as `training`, and which parameters train."""
+    """Return the plain values of all modules, such as `training`, and every `requires_grad`."""
     plain = [
         value for module in modules for value in module.__dict__.values() if type(value) in PLAIN
     ]
@@ -237,7 +237,7 @@ def _fork():
 def _become_worker(workers, rank, connection):
     """Serve the parent until it ends. This function does not return."""
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent handles Ctrl-C
         for own_end in workers.connections:
             own_end.close()
         gc.freeze()  # collecting the parent's objects would copy their memory

@@ -39,7 +39,7 @@ class _Split:
     rank, workers : int
         This worker's number, counted from 0, and the number of workers.
     stop_wanted, stop_agreed : bool
-        Whether this worker wants to stop, and whether any worker wanted to in the last step.
+        Whether this worker wants to stop, and whether any worker wanted to stop in the last step.
     """
 
     def __init__(self, model, optimizer, loss_function, count=None):
@@ -96,12 +96,13 @@ class _Split:
 class DataSplit(_Split):
     r"""Run loss.backward() for this worker's rows of a batch, and average over all workers.
 
-    If worker k has n_k of the n examples, loss = sum_k (n_k / n) loss_k, as in `ThreadSplit`. The
-    gradients of N workers are averaged, so worker k differentiates (N n_k / n) loss_k:
+    If worker k has n_k of the n examples, and their mean loss is loss_k, the loss of the batch is
+    sum_k (n_k / n) loss_k, as in `ThreadSplit`. The gradients of N workers are averaged, so worker
+    k differentiates (N n_k / n) loss_k:
 
         (1/N) sum_k (N n_k / n) dloss_k/dw = dloss/dw
 
-    The parameters and attributes are the same as for all splits.
+    For the parameters and attributes, see `_Split`.
     """
 
     def __init__(self, model, optimizer, loss_function, count=None):
@@ -146,7 +147,7 @@ class TensorSplit(_Split):
     The squared norm of all gradients is the squared norm for the unsplit parameters, counted once,
     plus the squared norms for the parts of all workers.
 
-    The parameters and attributes are the same as for all splits. The optimizer must update each
+    For the parameters and the other attributes, see `_Split`. The optimizer must update each
     element independently of the others, as AdamW does.
 
     Attributes
@@ -253,14 +254,15 @@ class SequenceSplit(_Split):
     r"""Run loss.backward() for this worker's tokens, by `nn.parallel.SequenceParallel`.
 
     The batch is (ids, targets), and the loss is a mean over tokens. If worker k has n_k of the n
-    targets, loss = sum_k (n_k / n) loss_k, so worker k differentiates (n_k / n) loss_k. This part
-    depends on the keys and values of all workers. The gradients are then summed. The split model
-    has its own attention and dropout layers, with the parameters of `model`.
+    targets, and their mean loss is loss_k, the loss is sum_k (n_k / n) loss_k. Worker k
+    differentiates (n_k / n) loss_k, which depends on the keys and values of all workers. The
+    gradients of all workers are then summed. The split model has its own attention and dropout
+    layers, with the parameters of `model`.
 
-    The tokens are in zigzag order if they can be cut into 2N equal chunks, else in contiguous
-    order.
+    With N workers, the tokens are in zigzag order if they can be cut into 2 N equal chunks, and in
+    contiguous order otherwise.
 
-    The parameters and attributes are the same as for all splits.
+    For the parameters and attributes, see `_Split`.
     """
 
     def __init__(self, model, optimizer, loss_function, count=None):

@@ -1,8 +1,8 @@
 """Training with several workers: processes that share the work of every step.
 
-Every worker draws the same batches, from the same seed, and computes some of the gradients.
-`worker_splits.py` contains the ways to divide the work. Up to rounding, N workers therefore give
-the same results as one process.
+Every worker draws the same batches, from the same seed, and computes some of the gradients. Up to
+rounding, N workers therefore give the same results as one process. `worker_splits.py` contains the
+ways to divide the work.
 """
 
 import os

@@ -32,7 +32,7 @@ def image_rows_figure(rows, labels, title="Images", captions=None, points=None):
     """
     columns = max(map(len, rows), default=0)
     if not columns:
-        raise ArgumentError("image_rows_figure: rows must hold at least one image")
+        raise ArgumentError("image_rows_figure: rows must contain at least one image")
     for image in (image for row in rows for image in row):
         check_axes(image, 2, "image_rows_figure", "rows", "(height, width)")
     height = 1.0 if captions is None else 1.3

@@ -26,7 +26,7 @@ def loss_figure(
     unit, what : str
         Unit and name of the loss for the axis label.
     highest : float, optional
-        Upper limit of the loss axis, for runs whose first losses are far larger than the others.
+        Upper limit of the loss axis, for runs whose first losses are far larger than later ones.
 
     Returns
     -------

@@ -13,7 +13,7 @@ from ..tensor import Tensor
 
 __all__ = ["COLOURS", "check_axes", "host", "new_figure", "save_figure"]
 
-# Okabe and Ito 2008. Color-blind readers can distinguish the colors; in gray, lightness differs.
+# Okabe and Ito 2008. Color-blind readers can tell the colors apart. They also differ in lightness.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 
 
@@ -74,7 +74,7 @@ def check_axes(values, count, where, name, shape):
     found = host(values)
     if found.ndim != count or found.dtype.kind not in "biuf":
         raise ShapeError(
-            f"{where}: {name} must hold arrays of numbers of shape {shape}",
+            f"{where}: {name} must contain arrays of numbers of shape {shape}",
             got=f"{found.dtype} of shape {found.shape}",
         )
 

@@ -8,7 +8,7 @@ from .style import COLOURS, check_axes, host, new_figure
 
 __all__ = ["dimensionality_figure", "feature_directions_figure", "superposition_figure"]
 
-# Dimensionality of each feature of the regular polytopes (section 4 of arXiv:2209.10652).
+# Dimensionality of a feature, and the shape that such features form (arXiv:2209.10652, section 4).
 _SHAPES = (
     (1, "own dimension"), (3 / 4, "tetrahedron"), (2 / 3, "triangle"), (1 / 2, "opposite pair"),
     (2 / 5, "pentagon"),
@@ -154,7 +154,7 @@ def _matrices(matrices, where, rows=None):
     matrices = [host(W).astype(float) for W in matrices]
     if not matrices or any(rows not in (None, len(W)) for W in matrices):
         raise ArgumentError(
-            f"{where}: matrices must hold at least one matrix"
+            f"{where}: matrices must contain at least one matrix"
             + (f" with {rows} rows" if rows else ""),
             got=f"{[W.shape for W in matrices]}",
         )
@@ -162,7 +162,7 @@ def _matrices(matrices, where, rows=None):
 
 
 def _blend(shares, low=COLOURS[0], high=COLOURS[1]):
-    """Return a color between `low` (0) and `high` (1) for each share, in shape (share, 3)."""
+    """Return an array (share, 3): for each share, a color between `low` (0) and `high` (1)."""
     low, high = (
         np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]) for color in (low, high)
     )

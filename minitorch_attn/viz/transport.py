@@ -34,7 +34,7 @@ def transport_figure(scenes, title="Transport plans"):
         if plan.shape != (len(words), len(boxes)):
             raise ShapeError(
                 "transport_figure: a plan does not match its words and boxes",
-                got=f"a plan {plan.shape} for {len(words)} words and {len(boxes)} boxes",
+                got=f"a plan of shape {plan.shape} for {len(words)} words and {len(boxes)} boxes",
             )
     rows = max(len(scenes), 1)
     figure = new_figure(6.0, 2.3 * rows + 0.5)

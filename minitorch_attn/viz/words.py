@@ -30,7 +30,9 @@ def word_map_figure(vectors, groups, title="Words and their neighbors"):
     """
     words = list(dict.fromkeys(w for word, near in groups.items() for w in (word, *near)))
     if len(words) < 2:
-        raise ArgumentError("word_map_figure: groups must hold at least two words", got=f"{words}")
+        raise ArgumentError(
+            "word_map_figure: groups must contain at least two words", got=f"{words}"
+        )
     table = np.stack([host(vectors[word]) for word in words]).astype(float)
     table /= np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)
     points = dict(zip(words, _scaled(np.sqrt(np.clip(2 - 2 * table @ table.T, 0, 4))), strict=True))
@@ -81,7 +83,7 @@ def meanings_figure(panels, names, title="Two meanings of a word"):
     matplotlib.figure.Figure
     """
     if not panels:
-        raise ArgumentError("meanings_figure: panels must hold at least one panel")
+        raise ArgumentError("meanings_figure: panels must contain at least one panel")
     columns = min(len(panels), 2)
     rows = -(-len(panels) // columns)
     figure = new_figure(5.4 * columns, 4.1 * rows + 0.6)

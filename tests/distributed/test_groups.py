@@ -138,7 +138,7 @@ def check_errors():
         dist.init_process_group("nccl")
     with pytest.raises(ArgumentError, match="world_size does not match the run"):
         dist.init_process_group(world_size=7)
-    with pytest.raises(ArgumentError, match="does not take an init_method"):
+    with pytest.raises(ArgumentError, match="does not support init_method"):
         dist.init_process_group("mpi", "env://")
     dist.init_process_group(world_size=2)
     rank = dist.get_rank()
@@ -158,7 +158,7 @@ def check_errors():
         (DTypeError, "group is not a ProcessGroup", lambda: dist.all_reduce(x, group=[0, 1])),
         (ArgumentError, "one tensor for each rank", lambda: dist.all_gather([x], x)),
         (ArgumentError, "one tensor for each rank", lambda: dist.all_gather(x, x)),
-        (ShapeError, r"list\[1\] does not have", lambda: dist.all_gather([x, mt.ones(3)], x)),
+        (ShapeError, r"list\[1\] has the wrong", lambda: dist.all_gather([x, mt.ones(3)], x)),
         (DTypeError, "different dtypes", lambda: dist.all_gather([integers, integers], x)),
         (ShapeError, "size of input times", lambda: dist.all_gather_into_tensor(mt.ones(3), x)),
         (ShapeError, "size of output times", lambda: dist.reduce_scatter_tensor(x, x)),

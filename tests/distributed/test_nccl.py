@@ -440,7 +440,7 @@ def test_refusals():
     )
     with pytest.raises(DeviceError, match="supports CUDA tensors only"):
         engine.check(np.zeros(3), "all_reduce")
-    with pytest.raises(ArgumentError, match="does not have tags"):
+    with pytest.raises(ArgumentError, match="does not support tags"):
         engine.send(np.zeros(3), 0, tag=3)
     with pytest.raises(ArgumentError, match="recv: src is missing"):
         engine.recv(np.zeros(3), None)

@@ -57,7 +57,7 @@ def test_rate_weights_transcripts_by_their_words():
 
 
 def test_arguments():
-    with pytest.raises(ArgumentError, match="2 transcripts, 1 expected ones with 1 words"):
+    with pytest.raises(ArgumentError, match="2 found and 1 expected transcripts, 1 expected words"):
         word_error_rate([[1], [2]], [[1]])
     for empty in ([], [[]]):
         with pytest.raises(ArgumentError, match="at least one word"):

@@ -143,7 +143,7 @@ def test_blocks_inside_a_resnet(block, make, device):
 
 @pytest.mark.parametrize("places", [{"layer3": [0]}, {"layer2": [3]}, {"fc": [0]}])
 def test_places_that_do_not_exist(places):
-    with pytest.raises(ArgumentError, match="does not have all of these blocks"):
+    with pytest.raises(ArgumentError, match="does not have all blocks in places"):
         add_non_local(small(BasicBlock, "cpu"), places)
 
 

@@ -288,7 +288,7 @@ def reversals(rng, count):
 
 
 def test_wrong_calls(device):
-    with pytest.raises(ArgumentError, match="multiple of num_heads"):
+    with pytest.raises(ArgumentError, match="not divisible by num_heads"):
         Transformer(3, embed_dim=6, num_heads=4)
     model = small(device)
     ids = mt.tensor([[1, 2]], device=device)

@@ -17,7 +17,7 @@ from ...files import read_error
 
 __all__ = ["count_words", "learn_merges"]
 
-_EDGE, _GONE = -1, -2  # mark the edge of a word, and a merged position
+_EDGE, _GONE = -1, -2  # markers for the edge of a word, and for a merged position
 _SHIFT = 32  # a pair is one integer: first << 32 | second
 
 
@@ -44,7 +44,7 @@ def count_words(path, segmenter):
         raise DataError(
             f"{os.fspath(path)} is not UTF-8",
             got=str(error), expected="text in UTF-8",
-            hint=f"iconv -f LATIN1 -t UTF-8 < {os.fspath(path)} > converted.txt",
+            hint=f"if it is Latin-1: iconv -f LATIN1 -t UTF-8 < {os.fspath(path)} > converted.txt",
         ) from None  # fmt: skip
     if not counts:
         raise DataError(f"{os.fspath(path)} is empty", expected="a file that contains text")

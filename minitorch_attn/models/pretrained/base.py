@@ -19,7 +19,7 @@ from .names import NameTable
 __all__ = ["IMAGES", "VIDEOS", "PretrainedModel", "missing_input"]
 
 # Hints of `missing_input`
-IMAGES = "pass pixel_values=processor(images) (mt.data.ImageProcessor)"
+IMAGES = "pass pixel_values=processor(images), where processor is an mt.data.ImageProcessor"
 VIDEOS = "pass the videos, (batch, frame, channel, height, width)"
 
 
@@ -238,7 +238,7 @@ class PretrainedModel(nn.Module):
         self._describe(fields, arrays)
         with saved_tensors(folder, arrays, max_shard_size):
             write_json(folder / "config.json", fields)
-            if self.generation_config:  # fields, or a GenerationConfig
+            if self.generation_config:  # a dict of fields, or a GenerationConfig
                 settings = self.generation_config
                 settings = settings if isinstance(settings, dict) else settings.to_dict()
                 write_json(folder / "generation_config.json", settings)

@@ -52,7 +52,7 @@ class BertPreTrainedModel(PretrainedModel):
                 [DecoderLayer(config) for _ in range(config.num_hidden_layers)]
             )
         elif config.add_cross_attention:
-            config.refuse(name, add_cross_attention=False)  # only a decoder may have it
+            config.refuse(name, add_cross_attention=False)  # decoders only
         if not self.pools:
             self.bert.pooler = None
         if self.predicts:

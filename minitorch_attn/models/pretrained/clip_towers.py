@@ -183,7 +183,7 @@ class CLIPTextModel(Tower):
         if isinstance(end, bool) or not isinstance(end, int):
             raise ArgumentError(
                 "CLIPTextModel: config.eos_token_id must be one id", got=repr(end),
-                expected="the id of the end token",
+                expected="an int, the id of the end token",
             )  # fmt: skip
         self.text = TextTower(
             config.vocab_size, config.max_position_embeddings, config.hidden_size,

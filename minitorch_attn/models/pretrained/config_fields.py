@@ -140,8 +140,8 @@ def check_config(config, defaults, where, error):
     """
     fields = config.to_dict()
     kinds = {name: _FIELDS.get(name) or like(defaults.get(name)) for name in fields}
-    kinds["num_heads"] = list_of(SIZE) if "depths" in defaults else SIZE  # only Swin has a list
-    if defaults.get("vocab_size", 0) is None:  # optional in these models
+    kinds["num_heads"] = list_of(SIZE) if "depths" in defaults else SIZE  # Swin: one per stage
+    if defaults.get("vocab_size", 0) is None:  # vocab_size is optional in these models
         kinds["vocab_size"] = optional(SIZE)
     check(fields, record({}, kinds), where, error, "restore the file from its source")
 

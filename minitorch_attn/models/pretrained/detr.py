@@ -27,7 +27,7 @@ _DEFAULTS = dict(
     mask_loss_coefficient=1, dice_loss_coefficient=1, bbox_loss_coefficient=5,
     giou_loss_coefficient=2, eos_coefficient=0.1,
 )  # fmt: skip
-# Parts of parameter names in files that transformers writes -> the same parts in its classes.
+# Parts of parameter names in the files of transformers -> the corresponding parts in its classes.
 _OLD = (
     (r"backbone\.conv_encoder\.", "backbone."),
     (r"(_attn)\.out_proj\.", r"\1.o_proj."),
@@ -80,7 +80,7 @@ class DetrPreTrainedModel(PretrainedModel):
         if self.is_base:
             self.detr.class_head = self.detr.box_head = None
         self.dropout = nn.Dropout(config.dropout)
-        for module in self.modules():  # as in Hugging Face
+        for module in self.modules():  # as Hugging Face initializes them
             if isinstance(module, nn.Linear):
                 init.normal_(module.weight, std=config.init_std)
                 init.zeros_(module.bias)
@@ -140,7 +140,7 @@ class DetrPreTrainedModel(PretrainedModel):
             features, mask = self.detr.backbone_features(pixel_values, pixel_mask)
             tokens = self.detr.projection(features).flatten(2).transpose(1, 2)
             positions = self.detr.positions(features, mask)
-        else:  # the embeddings are the positions of a square feature map
+        else:  # one embedding for each position of a square feature map
             tokens, side = inputs_embeds, int(inputs_embeds.shape[1] ** 0.5)
             features = ops.zeros(
                 len(tokens), 1, side, side, dtype=tokens.dtype, device=tokens.device
@@ -251,7 +251,7 @@ class DetrModel(DetrPreTrainedModel):
         encoder_outputs : Output or tuple, optional
             Output of `encode`. If given, the encoder does not run.
         inputs_embeds : Tensor of shape (batch, key, embed), optional
-            Encoder input to use instead of `pixel_values`. Its tokens must be the positions of a
+            Encoder input to use instead of `pixel_values`, with one token for each position of a
             square feature map, row by row.
         decoder_inputs_embeds : Tensor of shape (batch, query, embed), optional
             Decoder input. Default: zeros.

@@ -102,7 +102,7 @@ def _timm_backbone(fields):
     if not 1 <= last <= 4:
         raise ArgumentError(
             "config.backbone_config: the largest of out_indices must be a stage",
-            got=str(fields["out_indices"]), expected="a maximum from 1 to 4, the stage numbers",
+            got=str(fields["out_indices"]), expected="the number of a stage, from 1 to 4",
         )  # fmt: skip
     stride, depths = fields.get("output_stride") or 32, depths[:last]
     return FeatureExtractor(

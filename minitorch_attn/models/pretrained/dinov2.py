@@ -28,7 +28,7 @@ _DEFAULTS = dict(
 )  # fmt: skip
 
 
-# Parts of parameter names in published folders -> the same parts in the classes of transformers 5.
+# Parts of parameter names in published folders -> their names in the classes of transformers 5.
 _PUBLISHED = {
     ".attention.attention.query.": ".attention.q_proj.",
     ".attention.attention.key.": ".attention.k_proj.",
@@ -110,7 +110,7 @@ class Dinov2PreTrainedModel(VisionModel):
 
     def _own_tensors(self):
         own = super()._own_tensors()
-        if "num_register_tokens" not in self.config:  # an empty tensor that files do not have
+        if "num_register_tokens" not in self.config:  # files do not have the empty register_tokens
             own.pop("vision.register_tokens")
         return own
 
@@ -144,7 +144,7 @@ class Dinov2PreTrainedModel(VisionModel):
         count = weight.shape[0] - 1
         if grid[0] * grid[1] == count and height == width:
             return weight
-        # transformers assumes a square grid of positions, whatever config.image_size says.
+        # transformers assumes a square grid of positions, even if config.image_size is not square.
         side = math.isqrt(count)
         old = (side, side) if side * side == count else self.vision.grid
         table = weight[1:]

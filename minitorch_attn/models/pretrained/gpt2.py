@@ -114,7 +114,7 @@ class GPT2PreTrainedModel(DecoderModel):
         return x, {"past_key_values": cache if wanted else None, **vars(found)}
 
     def mask_of(self, attention_mask, position_ids, x, past):
-        """Return the mask to add to the causal mask, or None; see `decoder.attention_mask_of`."""
+        """Return the mask to use besides the causal mask, or None; see `attention_mask_of`."""
         return attention_mask_of(attention_mask, position_ids, x, past)
 
 

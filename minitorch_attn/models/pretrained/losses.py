@@ -30,7 +30,9 @@ def next_token_loss(logits, labels):
 
 
 def classification_loss(config, logits, labels):
-    """Return the loss for `config.problem_type`. If it is None, the labels determine the type.
+    """Return the loss for `config.problem_type`.
+
+    If it is None, `config.num_labels` and the dtype of the labels determine the type.
 
     Parameters
     ----------

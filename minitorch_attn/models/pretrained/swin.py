@@ -65,8 +65,9 @@ class SwinPreTrainedModel(SwinFamilyModel):
         )  # fmt: skip
         for stage in model.stages:
             for block in stage.blocks:
-                block.feed_forward.dropout.p = 0.0  # Hugging Face has dropout only at the end of
-                block.drop_path2.drop_prob = 0.0  # a branch, and DropPath only after attention
+                # Hugging Face has dropout only at a branch's end and DropPath only after attention.
+                block.feed_forward.dropout.p = 0.0
+                block.drop_path2.drop_prob = 0.0
         return model
 
     def _with_expected_names(self, arrays, expected, table):

@@ -32,7 +32,7 @@ class SwinFamilyModel(PretrainedModel):
     """Base class for the Swin and Swin V2 models with the Hugging Face interface."""
 
     aliases = {"num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"}
-    block_names = {}  # stored names within a block -> ours
+    block_names = {}  # stored names within a block -> our names
     classes = masks = False
 
     def build(self, config):
@@ -269,7 +269,7 @@ class MaskedImageHead:
         if isinstance(size, (list, tuple)) or isinstance(patch, (list, tuple)):
             raise ArgumentError(
                 f"{type(self).__name__}: the loss requires square images and patches",
-                got=f"image_size={size!r}, patch_size={patch!r}", expected="an int for each",
+                got=f"image_size={size!r}, patch_size={patch!r}", expected="one int for each",
             )  # fmt: skip
         side = size // patch
         mask = bool_masked_pos.reshape(-1, side, side)

@@ -109,7 +109,7 @@ class Swinv2Backbone(Backbone, Swinv2PreTrainedModel):
 
     def build(self, config):
         super().build(config)
-        self.model.norm = nn.Identity()  # Hugging Face's backbone ends with the last stage
+        self.model.norm = nn.Identity()  # Hugging Face's backbone does not have a final norm
 
     def names(self):
         table = super().names()

@@ -283,6 +283,6 @@ def _last_end(input_ids, end):
             "T5ForSequenceClassification: the number of </s> must be at least 1 and the same in "
             "all texts",
             got=f"texts with {sorted(counts)} tokens of id {end}",
-            hint="append config.eos_token_id to every text",
+            hint="end every text with exactly one config.eos_token_id",
         )
     return (ops.arange(ends.shape[1], device=ends.device) * ends).argmax(-1)

@@ -180,7 +180,7 @@ class T5PreTrainedModel(PretrainedModel):
                 raise ArgumentError(
                     f"{name}: config.{field} must be set to shift the labels",
                     got=f"config.{field}=None",
-                    expected="a token id; T5 uses 0, the padding id, for both fields",
+                    expected="a token id; for T5, the padding token (id 0) is also the start token",
                 )
         return shift_right(ids, config.decoder_start_token_id, config.pad_token_id)
 

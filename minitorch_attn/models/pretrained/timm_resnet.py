@@ -70,7 +70,7 @@ class ResNet(TimmModel):
             raise ArgumentError(
                 "ResNet: the value of an argument in model_args is not supported",
                 got=f"norm_layer={args.norm_layer!r}, output_stride={args.output_stride}",
-                expected="norm_layer batchnorm2d or frozenbatchnorm2d, output_stride 8, 16 or 32",
+                expected="norm_layer batchnorm2d or frozenbatchnorm2d; output_stride 8, 16 or 32",
             )
         if args.global_pool == "" and args.num_classes:
             raise ArgumentError(
@@ -96,7 +96,7 @@ class ResNet(TimmModel):
             Same("bn1", "model.bn1"),
             Same("layer{}", "model.layer{}"),
             Same("fc", "head.linear"),
-            Ignored("*.num_batches_tracked"),  # if the norms are frozen
+            Ignored("*.num_batches_tracked"),  # frozen norms do not have this buffer
         )
 
     def forward_features(self, x):

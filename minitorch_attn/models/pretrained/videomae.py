@@ -181,9 +181,9 @@ class VideoMAEForPreTraining(VideoMAEPreTrainedModel):
             video = video * deviation + mean
         elif not config.norm_pix_loss:
             raise ArgumentError(
-                "VideoMAEForPreTraining: config.norm_pix_loss must be True for this num_channels",
+                "VideoMAEForPreTraining: config.norm_pix_loss=False requires three channels",
                 got=f"num_channels={config.num_channels}, norm_pix_loss=False",
-                expected="norm_pix_loss=True, or three channels",
+                expected="norm_pix_loss=True, or num_channels=3",
             )
         cubes = cubes_of(video, config.tubelet_size, config.patch_size)
         return (normalised_cubes(cubes) if config.norm_pix_loss else cubes).flatten(2)

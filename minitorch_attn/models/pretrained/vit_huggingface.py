@@ -195,7 +195,7 @@ class MaskedImageModeling:
             raise ArgumentError(
                 "bool_masked_pos: patch_size must be equal to encoder_stride",
                 got=f"patch_size={config.patch_size}, encoder_stride={config.encoder_stride}",
-                expected="patch_size == encoder_stride",
+                expected="equal sizes, because each token reconstructs its own patch",
             )
 
     def reconstruct(self, tokens):

@@ -128,7 +128,7 @@ class ViTMAEForPreTraining(ViTMAEPreTrainedModel):
     def decode(self, encoded, restore, interpolate):
         """Predict the pixels of all patches, with shape (batch, patch, pixels)."""
         weight, count = self.decoder.positions.weight, restore.shape[1]
-        if interpolate:  # as in Hugging Face, along the list of positions and not in 2-D
+        if interpolate:  # in 1-D, along the sequence of patches, as in Hugging Face
             old = weight.shape[0] - 1
             patches = interpolate_positions(weight[1:], (1, old), (1, count))
             weight = ops.cat([weight[:1], patches], 0)

@@ -143,11 +143,11 @@ class Wav2Vec2ConformerPreTrainedModel(PretrainedModel):
         return lengths
 
     def frames_of(self, attention_mask, frames, add_adapter=False):
-        """Convert a sample mask to a frame mask (batch, frame), True for sound. None stays None."""
+        """Convert a sample mask to a frame mask (batch, frame), True for sound; None stays None."""
         if attention_mask is None:
             return None
         lengths = self.output_lengths((attention_mask != 0).sum(-1), add_adapter)
-        last = (lengths - 1) % frames  # if the length is 0, the last frame, as in Hugging Face
+        last = (lengths - 1) % frames  # the last frame if the length is 0, as in Hugging Face
         return ops.arange(frames, device=last.device) <= last.unsqueeze(-1)
 
     def hide(self, x, mask_time_indices, frames):

@@ -105,7 +105,7 @@ class SequenceParallel(Module):
         model.sum_gradients()
         optimizer.step()
 
-    The loss is the mean over the tokens of all ranks, L = (1/T) sum_r sum_{t on r} loss_t. Rank r
+    The loss is the mean over the T tokens of all ranks, L = (1/T) sum_r sum_{t on r} loss_t. Rank r
     backpropagates its own term. This term depends on keys and values of all ranks, whose gradients
     the ring sends back to their ranks. Every rank uses a parameter w only for its own tokens, so
     dL/dw is the sum of the gradients of all ranks. `sum_gradients` computes this sum.

@@ -59,7 +59,7 @@ class _SplitLinear(Module):
             Keyword arguments of the class, such as gather_output.
         """
         with no_grad():
-            layer = cls(0, 0, False, group=ALONE, **options)  # without parameters to draw
+            layer = cls(0, 0, False, group=ALONE, **options)  # without random initialization
         layer._take(linear, group)
         return layer
 
@@ -103,8 +103,8 @@ class ColumnParallelLinear(_SplitLinear):
 
     Notes
     -----
-    Shoeybi et al. 2019, arXiv:1909.08053v4, section 3. In this library, `weight` is A^T, so
-    the columns of A are rows of `weight`. X is equal on all ranks. Its gradient is the sum
+    Shoeybi et al. 2019, arXiv:1909.08053v4, section 3. Rank k has the columns A_k of A. Here,
+    `weight` is A^T, so they are rows of `weight`. X is equal on all ranks. Its gradient is the sum
 
         dL/dX = sum_k dL/dY_k A_k^T
 
@@ -153,16 +153,16 @@ class RowParallelLinear(_SplitLinear):
 
     Notes
     -----
-    Shoeybi et al. 2019, arXiv:1909.08053v4, section 3. A product of matrices is the sum of the
-    products of their blocks. With two layers and an activation f that acts on single elements,
+    Shoeybi et al. 2019, arXiv:1909.08053v4, section 3. A product X B is the sum of the products
+    X_k B_k, where X_k are columns of X, and B_k are the rows of B with the same indices. With two
+    layers and an activation f that acts on single elements,
 
         Y = f(X A) B = f(X [A_1 ... A_N]) [B_1; ...; B_N]
           = [f(X A_1) ... f(X A_N)] [B_1; ...; B_N] = sum_k f(X A_k) B_k.
 
-    A_k are columns of A, and B_k are the rows of B with the same indices. Rank k computes term k
-    without any message. The sum is one all-reduce (the paper's g, `reduce_from_ranks`). If A were
-    split by rows, another sum would be required before f, as in f(sum_k X_k A_k), because f(a + b)
-    is not f(a) + f(b).
+    A_k are the columns of A with the same indices. Rank k computes term k without any message. The
+    sum is one all-reduce (the paper's g, `reduce_from_ranks`). If A were split by rows, another sum
+    would be required before f, as in f(sum_k X_k A_k), because f(a + b) is not f(a) + f(b).
     """
 
     split_axes = {"weight": 1}
@@ -247,14 +247,17 @@ class SplitHeadsAttention(Attention):
             return super()._context(
                 query, key, value, mask, dropout_p, is_causal, scale, enable_gqa=enable_gqa
             )
-        return ring_attention(  # alone, but with the dropout masks that one process would draw
+        return ring_attention(  # without messages, but with the dropout masks of a single process
             query, key, value, mask, dropout_p, is_causal, scale, enable_gqa, group=ALONE,
             heads=self.part,
         )  # fmt: skip
 
 
 class _SplitGatedFeedForward(GatedFeedForward):
-    """Gated feed-forward network with split hidden features: Y = sum_k (f(X G_k) * X U_k) D_k."""
+    """Gated feed-forward network with split hidden features: Y = sum_k (f(X G_k) * X U_k) D_k.
+
+    G_k, U_k and D_k are the parts of the gate, up and down projections on rank k.
+    """
 
     def __init__(self, whole, group):
         Module.__init__(self)
@@ -269,7 +272,7 @@ class _SplitGatedFeedForward(GatedFeedForward):
 
 
 def _split_feed_forward(whole, group):
-    """Return a feed-forward network with split hidden features: Y = sum_k f(X A_k) B_k."""
+    """Return a feed-forward network with split hidden features; see `RowParallelLinear`."""
     network = FeedForward.__new__(FeedForward)
     Module.__init__(network)
     network.linear1 = ColumnParallelLinear.from_linear(whole.linear1, group)

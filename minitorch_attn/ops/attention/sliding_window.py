@@ -36,7 +36,7 @@ class SlidingWindowAttention(Function):
         grad_query = sum(ds * score'(query)) + ds @ relative^T, grad_bias = ds summed over o,
         grad_relative = query^T @ ds
 
-    Index o runs over the positions of the output, and w over the k * k entries of a window. Entry w
+    Index o runs over the positions of the output, and w over the entries of a window. Entry w
     of the window around o is the image position o + w; outside the image, keys and values are 0.
     For each image and head, with query q, key k, value v, bias b, relative r, features d and e:
         scores   s_ow = sum_d q_do k_d,o+w + sum_d q_do r_dw + b_w         for "product";
@@ -340,11 +340,11 @@ def _checked(query, key, value, bias, relative, kernel_size, stride, score, mask
         raise ArgumentError(
             f"{where}: score is not supported",
             got=f"score={score!r}{'' if relative is None else ' with relative'}",
-            expected=f"one of {', '.join(SCORES)}; 'product' with relative",
+            expected=f"one of {', '.join(SCORES)}; with relative, only 'product'",
         )
     if kernel_size < 1 or kernel_size % 2 == 0 or stride < 1:
         raise ArgumentError(
-            f"{where}: kernel_size must be odd, and both it and stride must be positive",
+            f"{where}: kernel_size must be odd and positive, and stride must be positive",
             got=f"kernel_size={kernel_size} and stride={stride}",
             hint="use kernel_size=7, for example, so that a window has a center",
         )

@@ -185,7 +185,8 @@ def fold_tile(s, value, keep, sums):
     keep : bool array of shape (..., row, column), or None
         Weights that dropout keeps.
     sums : (top, total, o)
-        Maximum m and sum l of shape (..., row, 1), and o of shape (..., row, value_dim).
+        Maximum m and sum l of the exponentials, of shape (..., row, 1), and sum o of the weighted
+        values, of shape (..., row, value_dim).
     """
     top, total, o = sums
     xp = array_module(s)
@@ -205,7 +206,7 @@ def fold_tile(s, value, keep, sums):
 
 @computes("attention", reveals=("softmax", "masked softmax"))
 def finish_rows(top, total, o, dropout_p):
-    """Divide o by the sum of each row, in place. Return the log-sum-exp of the rows."""
+    """Divide o, the sum of weighted values, by `total`, in place. Return each row's log-sum-exp."""
     xp = array_module(o)
     at_least_one = xp.maximum(total, 1.0)  # total is 0, or at least exp(0)
     o *= dropout_scale(dropout_p) / at_least_one

@@ -36,7 +36,7 @@ def _additive(inputs, outputs):
 def _sliding_window(inputs, outputs, kernel):
     # query (batch, heads, dim, *places)   value (batch, heads, value_dim, height, width)
     batch, heads, dim, *places = inputs[0].shape
-    dims = dim * (1 if inputs[4] is None else 2) + outputs[0].shape[2]  # 2: relative vectors, too
+    dims = dim * (1 if inputs[4] is None else 2) + outputs[0].shape[2]  # 2 with relative vectors
     return 2 * batch * heads * prod(places) * kernel**2 * dims
 
 

@@ -151,7 +151,7 @@ def _refuse_integer(entry, axis, shape):
     raise IndexRangeError(
         "x[index]: the index is out of range",
         got=f"{entry} for axis {axis} of a tensor of shape {shape}",
-        expected=f"from {-size} to {size - 1}" if size else "none: the size is 0",
+        expected=f"from {-size} to {size - 1}" if size else "no index: the size is 0",
         hint="compare the index with x.shape[axis]; negative indices count from the end",
     )
 

@@ -16,10 +16,10 @@ __all__ = ["mirrored", "mirrored_padding", "reads_columns"]
 def reads_columns(g, weight, stride, groups):
     """True if a transposed convolution is faster as a convolution of g with mirrored kernels.
 
-    Both work on columns: the transposed convolution adds up columns of the channels of x, and the
-    equivalent convolution reads columns of the channels of g. If g has at most as many channels as
-    x, the convolution takes 0.5 to 0.85 of the time. It is slower only if there are so few
-    positions that mirroring the kernels costs more than it saves.
+    Both methods work on columns: the transposed convolution adds up columns of the channels of x,
+    and the equivalent convolution reads columns of the channels of g. If g has at most as many
+    channels as x, the convolution takes 0.5 to 0.85 of the time. It is slower only if there are so
+    few positions that mirroring the kernels costs more than it saves.
     """
     positions, inputs = len(g) * math.prod(g.shape[2:]), weight.shape[1] * groups
     return math.prod(stride) == 1 and g.shape[1] <= inputs <= positions

@@ -17,7 +17,7 @@ _host = array_module()  # tables are made on the host, where the sizes are known
 
 @lru_cache(maxsize=256)
 def window_positions(size, kernel, stride, padding, dilation, places):
-    """Return the positions in each window, (window, kernel). Padding has the index `size`."""
+    """Return a table (window, kernel) of the positions in each window; padding has index `size`."""
     start = _host.arange(places)[:, None] * stride - padding
     index = start + _host.arange(kernel) * dilation
     return _host.where((index < 0) | (index >= size), size, index)
@@ -25,7 +25,7 @@ def window_positions(size, kernel, stride, padding, dilation, places):
 
 @lru_cache(maxsize=256)
 def shared_positions(size, places):
-    """Return the positions in the windows of `adaptive_avg_pool2d`, as `window_positions` does."""
+    """Return a table like that of `window_positions`, for the windows of `adaptive_avg_pool2d`."""
     o = _host.arange(places)
     start, stop = o * size // max(places, 1), -(-(o + 1) * size // max(places, 1))
     index = start[:, None] + _host.arange(int((stop - start).max(initial=1)))

@@ -22,19 +22,21 @@ class _Question(NamedTuple):
     name: str
     size: int
     lowest: int
-    bits: int  # width of the checked integers
+    bits: int  # number of bits of a checked integer
 
     def __call__(self, worst, position=None):
         """Return the error if `worst`, the largest `index - lowest`, is out of range, else None."""
         if worst < self.size - self.lowest or (worst == 0 and position is None):
             return None
         if worst >= 1 << (self.bits - 1):
-            worst -= 1 << self.bits  # it was negative
+            worst -= 1 << self.bits  # the index was less than `lowest`
         place = f" at position {position}" if position is not None else ""
         late = (
             None if place else "look at earlier operations: devices report errors at the next read"
         )
-        allowed = f"from {self.lowest} to {self.size - 1}" if self.size else "none: the size is 0"
+        allowed = (
+            f"from {self.lowest} to {self.size - 1}" if self.size else "no index: the size is 0"
+        )
         return IndexRangeError(
             f"{self.where}: {self.name} holds an index out of range",
             got=f"{worst + self.lowest}{place}",
@@ -100,7 +102,7 @@ class InvalidValue(NamedTuple):
     hint: str
 
     def __call__(self, found, got="a value on the device"):
-        """Return the error, or None if no element was found."""
+        """Return the error, or None if no invalid element was found."""
         return self.error(self.message, got=got, hint=self.hint) if found else None
 
 

@@ -43,7 +43,7 @@ class SequentialLR(LRScheduler):
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"]
         for schedule in _flat(self._schedulers):
-            schedule.last_epoch -= 1  # undo the step that the constructor took
+            schedule.last_epoch -= 1  # undo the first step, which the constructor took
         first = self._schedulers[bisect_right(self.milestones, 0)]
         first.first_step()
         self._last_lr = first.get_last_lr()
@@ -149,7 +149,8 @@ class ReduceLROnPlateau(LRScheduler):
     threshold_mode : {"rel", "abs"}
         Whether `threshold` is relative to the best value so far, or absolute.
     cooldown : int, default 0
-        Number of calls after a reduction during which bad values of the metric are not counted.
+        Number of calls after a reduction during which values without an improvement are
+        not counted.
     min_lr : float, or list of float, one for each group
         Lowest learning rate.
     eps : float, default 1e-8

@@ -68,7 +68,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     T_0 : int
         Number of steps before the first restart.
     T_mult : int, default 1
-        Factor by which each period is longer than the one before.
+        Length of each period, divided by the length of the previous period.
     eta_min : float, default 0
         Lowest learning rate.
 

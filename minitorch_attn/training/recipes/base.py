@@ -91,7 +91,7 @@ class Recipe:
     changeable : tuple of str
         Names of options that a resumed run may change.
     one_process : str
-        Why threads or processes cannot share a batch, as a clause; empty if they can.
+        Reason why threads or processes cannot share a batch, as a clause. Empty if they can.
     splits : tuple of str
         Ways to split the work among processes: "data", "tensor", "sequence"; see worker_splits.py.
     split : str
@@ -99,7 +99,7 @@ class Recipe:
     data : dict
         "name" and "sha256" of the data, used to detect changes before a run is resumed.
     vocabulary : str or None
-        Vocabulary, saved in every checkpoint so that it can be used without the data.
+        Vocabulary. Every checkpoint contains it, so that the model can be used without the data.
     model : Module
     """
 
@@ -144,7 +144,10 @@ class Recipe:
         raise NotImplementedError
 
     def count(self, batch):
-        """Return the number of terms in a batch's mean loss: the weight of a thread's part."""
+        """Return the number of terms in a batch's mean loss.
+
+        Threads weight the losses of their parts of the batch by this number.
+        """
         return batch[0].shape[0]
 
     def evaluate(self, model):

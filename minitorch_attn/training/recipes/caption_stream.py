@@ -15,8 +15,8 @@ __all__ = [
 PAD, START, END = PairTokenizer.PAD, PairTokenizer.START, PairTokenizer.END
 WORDS = ("", "", "", *scene_words())  # the ids of the special tokens come first
 IDS = {word: i for i, word in enumerate(WORDS) if word}
-LONGEST = 9  # start, "one above two , above three", end, and one more
-SIDE, GRID, DIGIT = 32, 8, 8  # per side: pixels of an image, positions, pixels of a digit
+LONGEST = 9  # ids: start, "one above two , above three", end, and padding
+SIDE, GRID, DIGIT = 32, 8, 8  # numbers per side: image pixels, positions, digit pixels
 
 
 class CaptionBatches(RecipeStream):
@@ -84,7 +84,7 @@ def as_text(words):
 
 
 def words_at_positions(scenes):
-    """For each position, return the word of the digit at its middle pixel, or `PAD`.
+    """For each position, return the word id of the digit at its middle pixel, or `PAD`.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def words_at_positions(scenes):
     int64 array of shape (scene, position)
     """
     found = np.full((len(scenes.images), GRID, GRID), PAD)
-    pixel = SIDE // GRID * np.arange(GRID) + SIDE // GRID // 2 - 1  # in the middle of a position
+    pixel = SIDE // GRID * np.arange(GRID) + SIDE // GRID // 2 - 1  # in the middle of each position
     for n, place in zip(*np.nonzero(scenes.digits >= 0), strict=True):
         row, column = [(pixel >= c) & (pixel < c + DIGIT) for c in scenes.corners[n, place]]
         found[n][np.ix_(row, column)] = IDS[scene_words()[scenes.digits[n, place]]]

@@ -335,10 +335,11 @@ class Captions(PhasedRecipe):
 
 
 def _digit_loss(model, batch):
-    """Compute the cross-entropy of the digit's word at each position (Eq. 7 with z alone).
+    """Compute the cross-entropy of the digit's word at each position.
 
-    The padding token means "no digit". Most positions do not contain a digit, so these
-    positions have a smaller weight.
+    The word is predicted by Eq. 7 with only the term L_z z, where z is the annotation of the
+    position. The padding token means "no digit". It has a smaller weight, because most positions
+    do not contain a digit.
     """
     decoder = model.soft
     logits = decoder.L_o(decoder.L_z(model.encoder(batch["images"])))  # (batch, position, word)

@@ -18,7 +18,7 @@ from .phases import RecipeStream
 
 __all__ = ["Clip"]
 
-SIDE, CELL, GRID = 30, 10, 3  # per side: pixels of an image, pixels of a patch, patches
+SIDE, CELL, GRID = 30, 10, 3  # numbers per side: image pixels, patch pixels, patches
 GALLERY = 100  # number of candidates in a retrieval test
 _BOTH = ("image_to_text", "text_to_image")
 
@@ -57,7 +57,10 @@ def pixels_of(scenes):
 
 
 def galleries(scenes, count, generator):
-    """Return `count` sets of scenes with different digits, as indices (count, `GALLERY`)."""
+    """Return `count` sets of scenes, as indices (count, `GALLERY`).
+
+    No two scenes in a set have the same digits.
+    """
     found = []
     for _ in range(count):
         chosen = {}
@@ -68,7 +71,7 @@ def galleries(scenes, count, generator):
 
 
 def ranked_first(logits):
-    """Return the fractions of correct texts and of correct images that have the largest logit."""
+    """Return the fractions of images and of texts whose correct partner has the largest logit."""
     correct = np.arange(len(logits))
     return (logits.argmax(1) == correct).mean(), (logits.argmax(0) == correct).mean()
 
@@ -82,7 +85,7 @@ class Clip(Recipe):
     prompts such as "image of seven". They also find a scene's sentence among 100 sentences, and a
     sentence's scene among 100 scenes. All test scenes show handwriting that does not occur in
     training. A second pair of towers is trained briefly on sentences that also name the places.
-    This pair finds sentences by their layout alone.
+    This pair can find a sentence by the places alone.
 
     Parameters
     ----------
@@ -156,7 +159,7 @@ class Clip(Recipe):
         return SentenceBatches(self)
 
     def loss(self, model, batch):
-        """Return the contrastive loss. As in CLIP, scenes with the same digits count as wrong."""
+        """Return the contrastive loss. As in CLIP, scenes with equal digits count as different."""
         return contrastive_loss(model(*batch))
 
     def after_step(self, step):

@@ -10,7 +10,7 @@ from .phases import RecipeStream
 __all__ = ["CLASSES", "GRID", "SIDE", "DetectionBatches", "as_targets", "digits_at_tokens"]
 
 CLASSES = 10
-SIDE, GRID = 64, 8  # per side: pixels of a scene, tokens
+SIDE, GRID = 64, 8  # numbers per side: scene pixels, tokens
 _CROWDED = 8  # more digits per scene in pretraining, because each trains the backbone
 
 
@@ -64,7 +64,7 @@ def as_targets(scenes, dtype="float32", device=None):
 
 
 def digits_at_tokens(scenes):
-    """Return the digit whose box contains the middle of each token, or `CLASSES`.
+    """Return the digit whose box contains the middle of each token, or `CLASSES` for none.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""DETR recipe: detect digits in cluttered scenes as a set."""
+"""DETR recipe: detect the digits in cluttered scenes as a set of boxes."""
 
 import math
 
@@ -82,7 +82,7 @@ class Detectors(nn.Module):
             detector.positions = SinePositions(dim, temperature=20, scale=8 * math.pi)
             setattr(self, name, detector)
         self.token_head = nn.Linear(dim, CLASSES + 1)
-        first_size = [0.0, 0.0, -1.0, -1.0]  # sigmoid(-1) = 0.27 of the scene
+        first_size = [0.0, 0.0, -1.0, -1.0]  # initial box: sigmoid(-1) = 0.27 of the scene
         self.reference.box_head.layers[-1].bias.data = tensor(first_size)
 
     def forward(self, images):

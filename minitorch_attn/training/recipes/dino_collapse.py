@@ -72,7 +72,7 @@ def collapse_runs(images, steps=300, seed=0):
 
 
 def _network():
-    # Batch normalization would keep the outputs of different images distinct by itself.
+    # No batch normalization, because it alone would keep the outputs of different images distinct.
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.GELU(), DINOHead(64, _OUTPUTS, 64, 16))
 
 

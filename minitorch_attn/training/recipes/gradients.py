@@ -16,9 +16,9 @@ _STEP = 2e-5
 def check_blocks(model, ids):
     """Check the gradients of every block of a trained GPT, on its actual inputs.
 
-    The check uses float64 and a step of 2e-5. A larger step is too inaccurate for layer norm. It is
-    very nonlinear early in training, when it divides by the activations' size, about 0.02. With a
-    smaller step, rounding errors dominate the query and key gradients, which are small while
+    The check uses float64 and a step of 2e-5. A larger step is too inaccurate, because layer
+    norm is very nonlinear early in training, when it divides by a standard deviation of about 0.02.
+    With a smaller step, rounding errors dominate the query and key gradients, which are small while
     attention is nearly uniform.
 
     Parameters

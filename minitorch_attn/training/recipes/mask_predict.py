@@ -61,8 +61,8 @@ class MaskPredict(PairRecipe):
 
     The models have the same size. One decodes token by token. The other decodes all tokens at once,
     in 1, 2, 4 or 10 passes. A seed determines the days, which are the same as in the recipe
-    `dates`. The answers in `dates` always have 10 characters, but these answers have 21 to 36. The
-    length must therefore be predicted, and the speedup is larger.
+    `dates`. In `dates`, all answers have 10 characters. Here, they have 21 to 36, so the length
+    must be predicted, and decoding all tokens at once saves more time.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ class MaskPredict(PairRecipe):
         return True
 
     def least_sure(self):
-        """Return the source with the least probable first pass, among some held-out sources."""
+        """Return the source whose first pass is least probable, among some held-out sources."""
         model = self.model.at_once.eval()
         sources = [source for source, _ in self.held_out[:_LOOKED_AT]]
         with no_grad():
@@ -312,7 +312,7 @@ class MaskPredict(PairRecipe):
         return steps
 
     def last_words(self, folder):
-        """Say where the recipe is and what the picture shows."""
+        """Return which figure to look at and where the recipe is."""
         return (
             f"Open {folder}/passes.png: the masked and predicted characters, with probabilities.\n"
             "The recipe is minitorch_attn/training/recipes/mask_predict.py."

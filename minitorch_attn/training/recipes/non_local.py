@@ -185,7 +185,7 @@ class NonLocal(Recipe):
         with no_grad():
             features = network.features(self._test_images(count))
             weights = to_host(network.block.attention(features).array)
-        side = SIDE // 2  # positions; the first convolution has stride 2
+        side = SIDE // 2  # positions per side; the first convolution has stride 2
         row, column = (self.test.corners[:count, 0] + SHAPE // 2).T // 2
         chosen = weights[np.arange(len(weights)), row * side + column]
         return chosen.reshape(-1, side, side)

@@ -12,8 +12,8 @@ __all__ = ["PhasedRecipe", "RecipeStream"]
 class PhasedRecipe(Recipe):
     """Base class for recipes in three phases, each with its own warm-up and cosine decay.
 
-    Two options have the names of the first and the last phase. Their values are the fractions of
-    the steps for these phases. A batch is a dict with "images".
+    Two options are named after the first and the last phase. Each is the fraction of the steps that
+    its phase takes. A batch is a dict with the key "images".
 
     Attributes
     ----------

@@ -28,9 +28,9 @@ class RecurrentDates(Dates):
     """Train four recurrent networks on the task of `dates`, one without attention.
 
     All have GRUs of the same width and are trained on the same batches. The network "one vector"
-    reads the source in reverse and passes the encoder's last state to the decoder [1]_. The others
-    have a bidirectional encoder and additive [2]_, dot-product or local attention with a predicted
-    window [3]_. The target applies to the worst of these three.
+    reads the source in reverse and passes the encoder's last state to the decoder [1]_. The other
+    three have a bidirectional encoder and different kinds of attention: additive [2]_, dot-product,
+    and local with a predicted window [3]_. The target applies to the worst of these three.
 
     Parameters
     ----------

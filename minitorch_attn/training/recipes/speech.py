@@ -179,7 +179,7 @@ class Speech(Recipe):
         return self.options["steps"] - round(self.options["decoder"] * self.options["steps"])
 
     def phase(self, step):
-        """Return the first step of a step's phase, and the first step after this phase."""
+        """Return the first step of the phase of `step`, and the first step after this phase."""
         first = self.ctc_steps
         return (0, first) if step < first else (first, self.options["steps"])
 
@@ -221,7 +221,7 @@ class Speech(Recipe):
         return lstm + wrong + self.options["helper"] * helper
 
     def parts(self, utterances, decoding=False):
-        """Yield batches of utterances in the form of training batches, without SpecAugment."""
+        """Yield utterances as batches with the same keys as in training, without SpecAugment."""
         for first in range(0, len(utterances), _AT_ONCE):
             some = utterances[first : first + _AT_ONCE]
             features, lengths = log_mel([one.waveform for one in some])
@@ -295,7 +295,7 @@ class Speech(Recipe):
         return to_host(found[-1][1].mean(1).array)
 
     def focus(self):
-        """Return the current word's share of the attention, and of the frames."""
+        """Return the shares of the attention and of the frames that belong to the current word."""
         weights, shares, place = [], [], 0
         for batch in self.parts(self.some):
             for rows in self.attention(batch):
@@ -380,7 +380,7 @@ class Speech(Recipe):
         page.save("alignment.png", figure, "where the decoder looks before each word")
 
     def last_words(self, folder):
-        """Say where the recipe is and what the pictures show."""
+        """Return which figures to look at and where the recipe is."""
         return (
             f"Open {folder}/alignment.png: the decoder finds each word in the sound.\n"
             f"Open {folder}/ctc.png: CTC predicts a word in a few frames, and blanks in between.\n"

@@ -13,12 +13,12 @@ __all__ = [
     "frame_centers", "labels_of", "log_mel", "padded_log_mel", "written",
 ]  # fmt: skip
 
-HOP, MELS = 80, 40  # samples between two frames (10 ms); mel bands
+HOP, MELS = 80, 40  # numbers of samples between two frames (10 ms), and of mel bands
 FEWEST, MOST = 3, 7  # number of digits in an utterance
 BLANK, CLASSES = 0, 11  # the label of digit d is d + 1
 START, END, TOKENS = 11, 12, 13  # further tokens of the decoder, for which 0 is padding
 _WINDOW, _FFT = 200, 256  # samples of a frame (25 ms) and of its Fourier transform
-_CHOICE = 4  # this many batches are sorted by length, and one is used
+_CHOICE = 4  # number of batches that are sorted by length; one of them is used
 _GROWTH = 0.5  # fraction of a phase in which utterances get longer
 
 

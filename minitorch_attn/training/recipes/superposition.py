@@ -35,7 +35,7 @@ class SparseFeatures(BatchStream):
     """Batches of sparse features for several groups of toy models.
 
     With probability p, the density of its model, a feature is uniform in [0, 1). Otherwise it is 0.
-    It is computed from one uniform number u: the feature is u / p if u < p, and 0 otherwise.
+    One uniform number u determines the feature, which is u / p if u < p, and 0 otherwise.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ class Superposition(Recipe):
         return True
 
     def _draw_matrices(self, page, with_relu, linear):
-        """Draw W'W and the norms of the linear model and of the models with a ReLU."""
+        """Draw W^T W and the norms of the linear model and of the models with a ReLU."""
         matrices = [linear[0], *with_relu]
         counts = map(represented, matrices)
         captions = ["linear model", *(f"sparsity {sparsity:g}" for sparsity in _SPARSITIES)]
@@ -241,7 +241,7 @@ class Superposition(Recipe):
             [f"{name}\n{n} of 20" for name, n in zip(captions, counts, strict=True)],
             "20 features in 5 dimensions: sparser features, more of them represented",
         )
-        page.save("superposition.png", figure, "W'W and the norms of the features, by sparsity")
+        page.save("superposition.png", figure, "W^T W and the norms of the features, by sparsity")
 
     def model_text(self):
         """Describe the toy models."""

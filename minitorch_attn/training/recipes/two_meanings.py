@@ -46,7 +46,7 @@ def probe_accuracy(vectors, words, meanings, paragraphs):
             if not test.any() or not all(map(len, parts)):
                 continue
             near = [((vectors[test] - part.mean(0)) ** 2).sum(1) for part in parts]
-            scale = 1e-9 * (vectors[test] ** 2).sum(1)  # rounding does not decide a tie
+            scale = 1e-9 * (vectors[test] ** 2).sum(1)  # rounding must not decide a tie
             is_right[test] = (near[0] - near[1] > scale) == meanings[test]
     by_word = {str(word): float(is_right[words == word].mean()) for word in np.unique(words)}
     return float(is_right.mean()), by_word

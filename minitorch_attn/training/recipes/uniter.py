@@ -119,7 +119,7 @@ class Uniter(PhasedRecipe):
             weight_decay=0.01, eval_every=600,
         ),
         Option("words", 0.65, "Fraction of pretraining that masks only words.", "share"),
-        Option("questions", 0.1, "Fraction of the steps for each fine-tuning.", "share"),
+        Option("questions", 0.1, "Fraction of the steps that each fine-tuning takes.", "share"),
         Option("labels", 3000, "Number of questions with labels."),
         Option("alignment", 0.5, "Weight of word-region alignment.", "from_zero"),
         Option("regression", 0.1, "Weight of the regression of masked regions.", "from_zero"),
@@ -185,7 +185,7 @@ class Uniter(PhasedRecipe):
         return batch["predicted"].sum().item() if "predicted" in batch else len(batch["ids"])
 
     def after_step(self, step):
-        """Start from the pretrained network when pretraining ends."""
+        """When pretraining ends, copy the encoder to the models that answer questions."""
         if step == self.phase(0)[2]:
             self.model.start("full", "tenth")
 
@@ -241,7 +241,8 @@ class Uniter(PhasedRecipe):
         Parameters
         ----------
         which : {"full", "tenth", "scratch"}
-            Trained on all or a tenth of the questions, or on a tenth without pre-training.
+            "full" was trained on all questions, "tenth" on a tenth of them, and "scratch" on this
+            tenth without pretraining.
         questions : Questions
 
         Returns

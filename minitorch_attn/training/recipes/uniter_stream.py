@@ -28,7 +28,7 @@ FEATURES, PLACES = 32, 19  # numbers that describe a region's content and locati
 GRID, MOST = 2, 4  # cells of a scene per side; maximum number of digits
 IGNORED = -100  # label of a word that is not masked
 _WAVES = 3  # number of frequencies of the location code
-_REPLACED = 0.8  # fraction of the words and regions to predict that are hidden
+_REPLACED = 0.8  # fraction of the words and regions to be predicted that are masked
 
 
 class Detector:
@@ -131,8 +131,8 @@ def mask_words(ids, generator):
     """Choose one or two words of each sentence to predict: one before and one after the comma.
 
     Four out of five of these words are replaced by [MASK]. The others are kept, similarly to
-    BERT. The network then has to represent a word that it reads, so that the word's vector can
-    be aligned with a region.
+    BERT, so the network must also represent words that it reads. The vectors of these words can
+    then be aligned with regions.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ class Vatt(Recipe):
 
     A handwritten digit moves in one of eight directions. A voice says the digit, and then the
     number of the key that lies in this direction from the middle of a keypad: "seven four" is a
-    seven that moves left. A sentence says the same in words, and a second sentence may be about
+    seven that moves left. A sentence describes the same movement. A second sentence may describe
     something else. VATT learns which sound and which sentences belong to which clip. In the test,
     it finds the sound of a clip among 50, and the sentence of a clip among 50, with handwriting and
     speakers not seen in training.
@@ -113,7 +113,7 @@ class Vatt(Recipe):
     )  # fmt: skip
 
     def prepare(self):
-        """Load the digits, let the speakers say each word, and draw the test clips."""
+        """Load the digits, synthesize words of many speakers, and draw the test clips."""
         images, labels, test_images, test_labels = digits_split()
         digits = enlarged_digits(images, _SIZES), labels
         options, generator = self.options, np.random.default_rng(0)

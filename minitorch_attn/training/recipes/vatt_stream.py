@@ -29,10 +29,10 @@ _VERBS = ("moves", "goes")
 LONGEST = 6  # "now the seven moves down left"
 _HOP, _WINDOW = 120, 240  # samples
 _GAP = (1, 7)  # number of silent frames before a word: minimum, and maximum + 1
-_HISS = 0.002  # standard deviation of the noise (of the words: 0.05)
+_HISS = 0.002  # standard deviation of the noise; that of the words is 0.05
 _SPEED = 1  # pixels per frame
 _NEAR_CENTER = 0.0  # fraction of the free space that the paths may use
-_MEAN, _SPREAD = -4.0, 2.5  # approximate statistics of the log-mel spectrograms
+_MEAN, _SPREAD = -4.0, 2.5  # approximate mean and standard deviation of log-mel spectrograms
 
 
 class Voices:
@@ -148,13 +148,13 @@ def draw_examples(count, digits, voices, generator, noise=0.0, others=None):
     """Draw clips with matching sounds and sentences.
 
     The sound is the digit, followed by the key that lies in the direction of movement on a keypad:
-    "seven four" is a seven that moves left. The sentences say the same in words.
+    "seven four" is a seven that moves left. The sentences describe the same movement.
 
     Parameters
     ----------
     count : int
     digits : (list of array, int array)
-        Enlarged digits and their labels, as `draw_clips` takes them.
+        Enlarged digits and their labels: the second and third arguments of `draw_clips`.
     voices : Voices
     generator : numpy.random.Generator
     noise : float, default 0

@@ -213,7 +213,7 @@ class Words(Recipe):
         untrained = self.build()["bilm"].elmo.to(self.layers.dtype).to(self.options["device"])
         static, neighbors = self._static_occurrences()
         kinds = {
-            "accuracy": self.layers.mean(0),  # equal weights: the start of a ScalarMix
+            "accuracy": self.layers.mean(0),  # equal weights, as in a new ScalarMix
             "word2vec: accuracy": static,
             "word2vec, mean of four neighbors: accuracy": neighbors,
             "untrained ELMo: accuracy": self.contextual_vectors(untrained.eval()).mean(0),
@@ -260,7 +260,7 @@ class Words(Recipe):
         """Print the words with two meanings and the perplexities of trigrams."""
         counts = {word: len(found) // 2 for word, found in self.text.occurrences.items()}
         listed = ", ".join(f"{word} {count}" for word, count in counts.items())
-        page.text(f"Words in two meanings, and occurrences of each meaning:\n  {listed}\n")
+        page.text(f"Words with two meanings, and occurrences of each meaning:\n  {listed}\n")
         page.text("Perplexity on the validation sentences, mean of both directions:\n")
         page.table([(f"{math.exp(v):.1f}", name) for name, v in page.baselines.items()])
         page.text("")

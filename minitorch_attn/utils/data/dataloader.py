@@ -69,7 +69,8 @@ class DataLoader(NamedErrors):
             raise ArgumentError(
                 "DataLoader: worker processes are not supported",
                 got=f"num_workers={num_workers}",
-                hint="use num_workers=0; reading from memory is faster than sending to a process",
+                hint="use num_workers=0: reading from memory is faster than sending examples "
+                "between processes",
             )
         self.dataset, self.num_workers, self.generator = dataset, 0, generator
         self.batch_size, self.drop_last = batch_size, drop_last
@@ -102,11 +103,14 @@ class DataLoader(NamedErrors):
             raise ArgumentError(
                 "DataLoader: these arguments cannot be combined",
                 got=" and ".join(names) + (" with an IterableDataset" if iterable else ""),
-                expected="one of shuffle, sampler and batch_sampler; "
-                "none of them for an IterableDataset, which has its own order",
+                expected="at most one of shuffle, sampler and batch_sampler (none of them for an "
+                "IterableDataset, which has its own order); batch_sampler without batch_size and "
+                "drop_last",
             )
         if self.batch_size is None and self.drop_last:
-            raise ArgumentError("DataLoader: drop_last=True requires a batch_size", got="None")
+            raise ArgumentError(
+                "DataLoader: drop_last=True requires a batch_size", got="batch_size=None"
+            )
 
     def __iter__(self):
         if isinstance(self.dataset, IterableDataset):

@@ -68,7 +68,7 @@ def test_what_is_out_of_range_is_named(number, dtype, device):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_nothing_is_in_range_of_an_empty_axis(device):
-    with pytest.raises(IndexRangeError, match="none: the size is 0"):
+    with pytest.raises(IndexRangeError, match="no index: the size is 0"):
         check([0], 0, device=device)
 
 
