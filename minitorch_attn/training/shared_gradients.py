@@ -3,11 +3,13 @@
     dL/dw = sum_k dL_k/dw        L_k: the loss of process k
 
 Each process adds its gradient of a parameter as soon as the backward pass has completed it, and
-frees its own copy. All processes together therefore need little more memory than one.
+frees its own copy. All processes together therefore need little more memory than one. A large
+gradient is added in pieces, so that two processes can add different pieces at the same time.
 """
 
 import time
 from contextlib import contextmanager
+from itertools import accumulate
 from sys import getrefcount
 
 import numpy as np
@@ -22,16 +24,17 @@ __all__ = ["LONG_WAIT", "SharedGradients"]
 
 _PAUSE = 5e-5  # seconds between two checks of whether it is this process's turn
 LONG_WAIT = 1.0  # seconds after which a process checks whether the others still exist
-_TOGETHER = 1 << 20  # bytes of small gradients that are added together
+_TOGETHER = 1 << 20  # bytes that a process adds at a time
 
 
 class SharedGradients:
     """Sums of the gradients of several processes, in memory that all of them use.
 
     The sum of each parameter's gradients does not depend on which process is faster: process k adds
-    its gradient after process k - 1. A sum of only two gradients may be computed in any order,
-    because a + b = b + a also holds for rounded numbers. Until its turn has come, a
-    process continues its backward pass. It waits only at the end.
+    each piece of its gradient after process k - 1. A sum of only two gradients may be computed in
+    any order, because a + b = b + a also holds for rounded numbers. Until its turn has come, a
+    process continues its backward pass. It waits in two cases: at the end, and if a large gradient
+    stays in memory only because another process is changing one piece of the sum.
 
     Create this object before the processes are forked.
 
@@ -46,9 +49,12 @@ class SharedGradients:
     def __init__(self, parameters, lock):
         self.parameters, self.lock = parameters, lock
         self.views = shared_arrays([(p.array.shape, p.array.dtype) for p in parameters])
-        # For each parameter: the number of processes that have added their gradient, whether the
-        # sum has begun, whether a process is changing it, and whether any order gives the same sum.
-        count = (len(parameters),)
+        self._pieces = [_pieces_of(view) for view in self.views]
+        numbers = accumulate(map(len, self._pieces), initial=0)
+        self._first = [*numbers]  # number of each parameter's first piece, and of all pieces
+        # For each piece: the number of processes that have added their gradient, whether the sum
+        # has begun, whether a process is changing it, and whether any order gives the same sum.
+        count = (self._first[-1],)
         self.turns, self.filled, self.busy, self.any_order = shared_arrays(
             [(count, "int64"), (count, "bool"), (count, "bool"), (count, "bool")]
         )
@@ -60,7 +66,7 @@ class SharedGradients:
         self.turns[...] = 0
         self._given.clear()
         for i, p in enumerate(self.parameters):
-            self.filled[i] = p.grad is not None
+            self.filled[self._first[i] : self._first[i + 1]] = p.grad is not None
             if p.grad is self._grads[i]:
                 continue
             self._leave_to_others(i)
@@ -112,7 +118,7 @@ class SharedGradients:
                     hint="use ThreadSplit",
                 )
             seen.add(i)
-            pending.append((i, None if parameter.grad is None else parameter.grad.array))
+            pending.extend(self._pieces_to_add(i, parameter.grad))
             parameter.grad = None
             waiting += parameter.array.nbytes
             if waiting >= _TOGETHER:
@@ -135,28 +141,62 @@ class SharedGradients:
             check_others()
             self._take_turns(pending, rank, check_others)
 
+    def _pieces_to_add(self, i, grad):
+        """Return (number, sum, own piece) for each piece of a gradient; None adds nothing."""
+        pieces = enumerate(self._pieces[i], self._first[i])
+        if grad is None or grad.array is self.views[i]:
+            return [(number, None, None) for number, _ in pieces]
+        view, own = self.views[i], grad.array
+        return [(number, view[piece], own[piece]) for number, piece in pieces]
+
     def _take_turns(self, pending, rank, check_others):
-        """Add the gradients whose turn has come, and remove them from the list `pending`."""
-        with self._locked(check_others):
-            possible = ((self.turns == rank) | self.any_order) & ~self.busy
-            ready = [item for item in pending if possible[item[0]]]
-            for i, _ in ready:
-                self.busy[i] = True
-        if not ready:
-            return
-        pending[:] = [item for item in pending if not possible[item[0]]]
-        for i, grad in ready:
-            if grad is None or grad is self.views[i]:
-                continue
-            if self.filled[i]:
-                self.views[i] += grad
-            else:
-                self.views[i][...] = grad
-                self.filled[i] = True
-        with self._locked(check_others):
-            for i, _ in ready:
-                self.turns[i] += 1
-                self.busy[i] = False
+        """Add the pieces whose turn has come, and remove them from the list `pending`."""
+        ready = []
+        while True:
+            with self._locked(check_others):
+                for number, _, _ in ready:
+                    self.turns[number] += 1
+                    self.busy[number] = False
+                ready = self._next_pieces(pending, rank)
+                wait = not ready and self._is_almost_done(pending, rank)
+            if wait:
+                time.sleep(_PAUSE)
+                check_others()
+            elif not ready:
+                return
+            for number, total, own in ready:
+                if own is None:
+                    continue
+                if self.filled[number]:
+                    total += own
+                else:
+                    total[...] = own
+                    self.filled[number] = True
+
+    def _is_almost_done(self, pending, rank):
+        """Return True if another process's change of a sum is all that keeps a large gradient."""
+        return any(
+            self.busy[number] and (self.any_order[number] or self.turns[number] == rank)
+            for number, total, own in pending
+            if own is not None and own.base is not None and own.base.nbytes > _TOGETHER
+        )
+
+    def _next_pieces(self, pending, rank):
+        """Remove pieces whose turn has come from `pending`, mark them as busy and return them."""
+        possible = ((self.turns == rank) | self.any_order) & ~self.busy
+        ready, size = [], 0
+        for item in pending:
+            number, total, _ = item
+            if possible[number]:
+                ready.append(item)
+                size += 0 if total is None else total.nbytes
+                if size >= _TOGETHER:
+                    break
+        for number, _, _ in ready:
+            self.busy[number] = True
+        taken = {number for number, _, _ in ready}
+        pending[:] = [item for item in pending if item[0] not in taken]
+        return ready
 
     @contextmanager
     def _locked(self, check_others):
@@ -178,7 +218,7 @@ class SharedGradients:
             if i in self._given:
                 p.grad = self._given[i]
                 p.grad.array[...] = self.views[i]
-            elif self.filled[i]:
+            elif self.filled[self._first[i]]:
                 p.grad = self._grads[i]
             if p.grad is not None:
                 p.grad.changed_in_place()
@@ -189,3 +229,11 @@ class SharedGradients:
         for i, p in enumerate(self.parameters):
             p.grad = self._given.get(i)
         self._given.clear()
+
+
+def _pieces_of(array):
+    """Return indices that divide an array into pieces of about `_TOGETHER` bytes."""
+    if array.nbytes <= _TOGETHER or array.ndim == 0:
+        return [...]
+    rows = max(1, len(array) * _TOGETHER // array.nbytes)
+    return [slice(start, start + rows) for start in range(0, len(array), rows)]

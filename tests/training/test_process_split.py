@@ -12,7 +12,7 @@ import pytest
 
 import minitorch_attn as mt
 from minitorch_attn.errors import CommunicationError, DTypeError, GraphError, ShapeError
-from minitorch_attn.training import ProcessSplit, ThreadSplit
+from minitorch_attn.training import ProcessSplit, ThreadSplit, shared_gradients
 from minitorch_attn.training.shared_gradients import SharedGradients
 
 pytestmark = [
@@ -81,7 +81,10 @@ def test_equals_threads_bit_by_bit(parts, dtype):
 
 @pytest.mark.parametrize("slow", range(3))
 @pytest.mark.parametrize("parts", [2, 3])
-def test_the_sum_does_not_depend_on_the_fastest_process(parts, slow):
+@pytest.mark.parametrize("together", [1 << 20, 100, 1])
+def test_the_sum_does_not_depend_on_the_fastest_process(parts, slow, together, monkeypatch):
+    """`together`: bytes of a piece; the gradients are 24 to 440 bytes large."""
+    monkeypatch.setattr(shared_gradients, "_TOGETHER", together)
     rows = np.array_split(batch_of().numpy(), parts)  # the first part has the most rows
     first_numbers = [part[0, 0] for part in rows]
 
@@ -92,6 +95,18 @@ def test_the_sum_does_not_depend_on_the_fastest_process(parts, slow):
         return y.square().mean()
 
     compare(parts, loss_function=loss)
+
+
+def test_pieces_of_gradients_in_any_order_in_memory(monkeypatch):
+    """Each row of a weight is a piece, and the gradient of the weight is a transposed product."""
+    monkeypatch.setattr(shared_gradients, "_TOGETHER", 1)
+
+    def loss(model, x):
+        weights = model[0].weight.transpose(0, 1), model[3].weight.transpose(0, 1)
+        return (x @ weights[0] @ weights[1]).square().mean()
+
+    compare(2, loss_function=loss)
+    compare(3, loss_function=loss)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
