@@ -183,6 +183,24 @@ def test_which_sizes_are_computed_in_blocks(make, monkeypatch):
         assert [step.op for step in steps] == [name]
 
 
+@pytest.mark.parametrize("rows, large, trained, fused", [
+    (1, True, True, False), (2, True, True, True), (0, True, True, True),
+    (1, False, True, True), (1, True, False, True),
+])  # fmt: skip
+def test_large_weights_and_few_rows_use_the_composed_version(
+    rows, large, trained, fused, make, monkeypatch
+):
+    monkeypatch.setattr(module, "LARGE", 9 * 11 if large else 9 * 11 + 1)
+    x, weight1, weight2 = make(rows, 9), make(11, 9, requires_grad=trained), make(9, 11)
+    with mt.autograd.op_log() as steps:
+        y = mt.feed_forward(x, weight1, None, weight2, None)
+    assert (len(steps) == 1) is fused
+    with mt.no_grad(), mt.autograd.op_log() as steps:
+        again = mt.feed_forward(x, weight1, None, weight2, None)
+    assert len(steps) == 1
+    np.testing.assert_allclose(y.numpy(), again.numpy(), rtol=1e-12)
+
+
 def test_a_few_rows_are_kept_however_wide(make, monkeypatch):
     monkeypatch.setattr(module, "KEPT", 8 * HIDDEN)
     for rows, name in ((8, "FeedForward"), (9, "FeedForwardInBlocks")):
