@@ -1,0 +1,90 @@
+"""Columns of a convolution: a copy of all windows of the images as one matrix per group.
+
+A convolution is then one product of matrices per group, of the kernels (out, in * kernel) and the
+columns (in * kernel, item). There is one item for each output position of each image.
+"""
+
+import math
+
+from numpy import ndarray
+
+from ...backend import array_module
+from .spatial import enlarge, windows
+
+__all__ = ["columns_of", "places_of"]
+
+
+def places_of(x, kernel, stride, padding, dilation):
+    """Return the number of output positions along each spatial axis.
+
+    Parameters
+    ----------
+    x : array of shape (batch, in, *space)
+    kernel, stride, dilation : tuple of int
+    padding : sequence of (int, int)
+        Number of zeros before and after each spatial axis.
+    """
+    axes = zip(x.shape[2:], kernel, stride, padding, dilation, strict=True)
+    return tuple([(n + a + b - d * (k - 1) - 1) // s + 1 for n, k, s, (a, b), d in axes])
+
+
+def columns_of(x, kernel, stride, padding, dilation, groups):
+    """Return the windows of images as a matrix of columns (group, in * kernel, item).
+
+    Parameters
+    ----------
+    x : array of shape (batch, in, *space)
+    kernel, stride, dilation : tuple of int
+    padding : sequence of (int, int)
+    groups : int
+
+    Notes
+    -----
+    The inner loop of the copy runs over the output positions. If windows do not overlap, it runs
+    over the kernel positions, which are contiguous in x, and the matrix is stored transposed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> columns_of(np.arange(4.0).reshape(1, 1, 4), (3,), (1,), [(0, 0)], (1,), 1)
+    array([[[0., 1.],
+            [1., 2.],
+            [2., 3.]]])
+    """
+    count = len(kernel)
+    places = places_of(x, kernel, stride, padding, dilation)
+    rows, items = x.shape[1] // groups * math.prod(kernel), len(x) * math.prod(places)
+    if 1 < kernel[-1] <= stride[-1] and groups == 1:
+        view = windows(enlarge(x, padding), kernel, stride, dilation)
+        axes = (0, *range(2, 2 + count), 1, *range(2 + count, 2 + 2 * count))
+        return view.transpose(axes).reshape(1, items, rows).swapaxes(1, 2)
+    if type(x) is ndarray and count > 1 < kernel[-1] and math.prod(stride) == 1:
+        view = _windows_of_shifted_rows(x, kernel, padding, dilation, places[-1])
+    else:
+        view = windows(enlarge(x, padding), kernel, stride, dilation)
+        view = view.transpose((1, *range(2 + count, 2 + 2 * count), 0, *range(2, 2 + count)))
+    return view.reshape(groups, rows, items)
+
+
+def _windows_of_shifted_rows(x, kernel, padding, dilation, width):
+    """Return all windows with stride 1 as a view (in, *kernel, batch, *places).
+
+    The copy of all windows has short inner loops: one for each row of each window position. Here
+    the images are copied only once for each position on the last axis of the kernel. A shift along
+    the other axes keeps whole rows together, so the windows are views in which all rows of an image
+    are one contiguous piece. With both copies, the columns take 0.6 of the time (3 x 3, 128
+    channels, 20 x 20).
+    """
+    count, columns = len(kernel), kernel[-1]
+    x = enlarge(x, [*padding[:-1], (0, 0)]).swapaxes(0, 1)  # (in, batch, *space)
+    shifted = array_module(x).zeros((len(x), columns, *x.shape[1:-1], width), dtype=x.dtype)
+    for j in range(columns):
+        start = j * dilation[-1] - padding[-1][0]  # column of x at output column 0
+        low, high = max(0, -start), min(width, x.shape[-1] - start)
+        if low < high:
+            shifted[:, j, ..., low:high] = x[..., low + start : high + start]
+    # (in, column of the kernel, batch, *places, width, *other kernel axes, 1)
+    ones = (1,) * count
+    view = windows(shifted, (*kernel[:-1], 1), ones, (*dilation[:-1], 1))[..., 0]
+    others = range(3 + count, 2 + 2 * count)
+    return view.transpose((0, *others, 1, 2, *range(3, 3 + count)))
