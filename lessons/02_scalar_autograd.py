@@ -147,8 +147,9 @@ print(f"loss = a b + a a = {loss.data}   d loss/d a = b + 2 a = {by_hand[loss, a
 #
 # Write `slope_by_paths(end, source)`. Both arguments are Values. It returns the number
 # $\partial\,\mathrm{end} / \partial\,\mathrm{source}$: 1 if they are the same Value, and
-# otherwise the sum over all paths from `end` to `source`. `end.edges` contains pairs (input,
-# slope). If no path leads to `source`, the result is 0.
+# otherwise the sum over all paths from `end` to `source`, where each path contributes the product
+# of its slopes. `end.edges` contains pairs (input, slope). If no path leads to `source`, the
+# result is 0.
 #
 # *Hint:* Let the function call itself. If you know the result for each input of `end`, what is the
 # result for `end`?

@@ -380,12 +380,12 @@ print("one block, three nodes:", residual_graph(1), " visits", visits_by_walking
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: count the paths without following them
 #
-# Write `count_paths(inputs)`. It returns the same list as `visits_by_walking(inputs)`, the number
-# of paths from the last node to each node, but it processes each node only once. Count one path
-# from the last node to itself.
+# Write `count_paths(inputs)`. It returns the same list as `visits_by_walking(inputs)`: for each
+# node, the number of paths from the last node to it. But it processes each node only once. Count
+# one path from the last node to itself.
 #
-# *Hint:* In which order must you process the nodes? If 5 paths lead to a node, how many do they add
-# to each node that it reads?
+# *Hint:* In which order must you process the nodes? If 5 paths lead to a node, how many paths
+# does this add to the count of each node that it reads?
 
 
 # %% tags=["answer"]

@@ -58,8 +58,8 @@ assert abs(result - 20) < 1e-9
 #
 # A query and a key have the same number of entries, $d_k$; here $d_k = 4$.
 #
-# * $W_q$ defines what a word looks for. A noun looks for adjectives (4) and a little for verbs (1).
-#   A verb looks for nouns (4), and prefers dark ones (1).
+# * $W_q$ (its entries in brackets) defines what a word looks for. A noun looks for adjectives (4)
+#   and a little for verbs (1), a verb for nouns (4) and dark words (1), a dark word for nouns (1).
 # * $W_k$ defines how a word can be found: by its own features. The feature "verb" counts twice.
 # * $W_v$ defines what a word passes on: its darkness, and 1 for a noun or -1 for a verb.
 
@@ -475,7 +475,7 @@ assert verdicts.count("truncated") == 2
 # ## What goes wrong when the softmax is applied twice
 #
 # Third finding: **the deck takes a softmax of a softmax**. Is that bad? Each row still sums to 1,
-# and the larger weight is still the larger one.
+# and the order of its weights does not change.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run

@@ -4,7 +4,7 @@
 # Attention divides its scores by the square root of the width of queries and keys. What happens
 # without this division, and why do we divide by the square root and not by $d$ itself?
 #
-# *Prerequisites:* softmax and its backward (lesson 5), query, key, value (lesson 8).
+# *Prerequisites:* the softmax and its backward pass (lesson 5), query, key, value (lesson 8).
 
 # %%
 import numpy as np
@@ -108,9 +108,10 @@ check(
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the norm of a matrix that you do not build
 #
-# For 2000 rows of 32 keys, `jacobian(p)` builds 2000 matrices of 32 x 32. The norm can be computed
-# without them. Write `jacobian_norm(p)` for `p` of shape (row, key). Use only sums over the keys.
-# Return an array of shape (row,) with the norm for each row:
+# For 2000 rows of weights over 32 keys, `jacobian(p)` builds 2000 matrices of 32 x 32. The norms of
+# these matrices can be computed without building them. Write `jacobian_norm(p)` for `p` of shape
+# (row, key). Use only sums over the keys. Return an array of shape (row,) with the norm for each
+# row:
 #
 # $$\lVert J \rVert = \sqrt{\sum_{ij} (\delta_{ij}\,p_i - p_i p_j)^2} .$$
 #
@@ -321,8 +322,8 @@ assert shares[16, "1"] > 0.5  # the problem grows with d: a small width still wo
 
 # %% [markdown]
 # Adam divides each step by the size of the gradient. Does that help? It does not help where the
-# slopes are 0, or where the gradient is smaller than `eps`, the constant that Adam adds to its
-# divisor.
+# slopes of the softmax are 0, or where the gradient is smaller than `eps`, the constant that Adam
+# adds to its divisor.
 
 # %%
 adam = {}
@@ -388,11 +389,11 @@ where(
 #
 # In real attention a query is computed: $q = W^Q x$, and all queries share $W^Q$. Replace the
 # independent queries of `found` by `x @ W`, with fixed random `x` of shape (64, 32) and a trained
-# `W` of shape (32, d) with entries of variance 1/32. Predict whether sharing helps the variant
-# without a divisor at $d = 256$. Then print its row and the row for the square root, with rates
-# from 0.001 to 100. You are done when you can explain both rows by the spread of the gradients
-# above: what happens to `W`, whose gradient is a sum over 64 queries, if the terms of a few queries
-# are huge and most others are almost 0?
+# `W` of shape (32, d), whose initial entries have variance 1/32. Predict whether sharing helps the
+# variant without a divisor at $d = 256$. Then print the table's rows for this variant and for the
+# square root, with learning rates from 0.001 to 100. You are done when you can explain both rows by
+# the spread of the gradients above: what happens to `W`, whose gradient is a sum over 64 queries,
+# if the terms of a few queries are huge and most others are almost 0?
 #
 # Then practice:
 #

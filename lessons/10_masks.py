@@ -203,9 +203,10 @@ check(
 # | `attn_mask` of `scaled_dot_product_attention` | visible: the query may attend to the key |
 # | `attn_mask` and `key_padding_mask` of `nn.MultiheadAttention` | hidden |
 #
-# Both rows are PyTorch's conventions, and the library follows them. (The deck FLOW, "PADDING",
-# warns of the second one.) The next cell passes the same triangle to both. All tokens are zero
-# vectors, so all scores are equal, and the weights show directly which keys are visible.
+# Both conventions in the table are PyTorch's, and the library follows them. (The deck FLOW,
+# "PADDING", warns of the second one.) The next cell passes the same triangular mask to both
+# functions. All tokens are zero vectors, so all scores are equal, and the weights show directly
+# which keys are visible.
 
 # %%
 sdpa = mt.nn.functional.scaled_dot_product_attention
@@ -518,9 +519,8 @@ where(
 #    writes nonsense. What happens?
 # 2. Is it correct to mask the weights after the softmax and then to divide each row by its sum?
 #    (Compare with what the softmax does with $-\infty$.)
-# 3. The lesson compares three ways to treat a row without any key left. One of them stops the
-#    training at once, and one is never noticed. Which two are these, and which printed numbers show
-#    it?
+# 3. The lesson compares three ways to treat a row without any key left. Which one stops the
+#    training at once, which one is never noticed, and which printed numbers show it?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

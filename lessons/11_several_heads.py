@@ -166,7 +166,8 @@ assert difference < 1e-5
 #
 # Write `grouped_weights(query, key)`, which returns the attention weights of all query heads. The
 # query has shape (batch, heads, query, piece) and the key (batch, groups, key, piece), where
-# `heads` is a multiple of `groups`.
+# `groups` is the number of key heads, `heads` is a multiple of `groups`, and `piece` is the width
+# of one head.
 #
 # *Hint:* Give each query head its own copy of its key head. `mt.tensor([7, 8]).repeat(3)` is 7, 8,
 # 7, 8, 7, 8, and `mt.tensor([7, 8]).repeat_interleave(3)` is 7, 7, 7, 8, 8, 8. Which one do you
@@ -208,9 +209,10 @@ check(
 #
 # $$\mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_h)\,W^O = \sum_i \mathrm{head}_i\,W^O_i.$$
 #
-# Write `contributions(context, weight)`, which returns the $h$ terms separately. The context has
-# shape (batch, heads, token, piece). The weight has shape (width, width), as in `nn.Linear`, so the
-# output is `merge(context) @ weight.T` (without a bias).
+# Write `contributions(context, weight)`, which returns the $h$ terms of this sum separately. The
+# context has shape (batch, heads, token, piece), where `piece` is the width of one head. The weight
+# has shape (width, width), as in `nn.Linear`, so the output is `merge(context) @ weight.T` (without
+# a bias).
 #
 # *Hint:* Which rows of `weight.T` are multiplied by the features of head 0? Split `weight.T` into
 # one block of rows for each head. One batched product with the context does the rest.

@@ -151,8 +151,8 @@ print("sinusoidal continues:", mt.nn.sinusoidal_positions(17, 8)[16, :4])
 # ## 2-D positions: half of the vector for the row, half for the column
 #
 # Image patches have two coordinates. With one table for rows and one for columns, two patches in
-# the same column share half of their vector. The dot product is the similarity of the rows plus the
-# similarity of the columns.
+# the same column share half of their position vector. The dot product of two position vectors is
+# the similarity of the rows plus the similarity of the columns.
 
 # %%
 height, width, d2 = 3, 5, 8
@@ -202,10 +202,10 @@ print(bias(5).detach().numpy())
 # key), and returns the gradient of the `2 * farthest + 1` numbers. The first one belongs to the
 # distance `-farthest`.
 #
-# *Hint:* A number that is used several times gets the **sum** of all gradients, like a row of a
-# table that is looked up several times (lesson 3). Careful: if a place occurs twice in `index`,
-# `numbers[index] += gradient` adds only one of its two gradients.
-# `np.add.at(numbers, index, gradient)` adds every time.
+# *Hint:* A number that is used several times gets the **sum** of the gradients from all its uses,
+# like a row of a table that is looked up several times (lesson 3). Careful: if the same place in
+# `numbers` occurs twice in `index`, `numbers[index] += gradient` adds only one of the two gradients
+# for this place. `np.add.at(numbers, index, gradient)` adds every time.
 
 
 # %% tags=["answer"]
@@ -482,8 +482,8 @@ where(mt.nn.RotaryEmbedding, mt.ops.apply_rotary, mt.models.rotary.rotary_freque
 #
 # 1. With the causal mask, the permutation test at the beginning fails. What does a token learn from
 #    the mask that it could not know otherwise?
-# 2. The dot product of two sinusoidal rows depends only on their distance. Why does the model with
-#    sinusoids still lose accuracy at 48 tokens?
+# 2. The dot product of two rows of the sinusoidal table depends only on the distance between their
+#    positions. Why does the model with sinusoids still lose accuracy at 48 tokens?
 # 3. The model with learned positions had a table of 48 rows and raised no error on 48 tokens. Why
 #    does it fail there?
 
@@ -493,8 +493,10 @@ where(mt.nn.RotaryEmbedding, mt.ops.apply_rotary, mt.models.rotary.rotary_freque
 # 1. The mask tells the token how many tokens come before it: the first token sees only itself, and
 #    the second sees two tokens. So the outputs change with the order, as the printed difference
 #    shows.
-# 2. The score is computed from token plus position, multiplied by two matrices: the printed scores
-#    at distance 5 differ between p = 0, 10 and 50. The matrices were fitted to 16 positions. In the
-#    figure the diagonal breaks off outside the orange square.
-# 3. Rows 16 to 47 received no gradient, so they still hold their random initial values. The figure
-#    shows attention without a pattern for these rows, and the table shows the resulting accuracy.
+# 2. The scores are not these dot products: token and position are added, and the sum is multiplied
+#    by $W^Q$ and $W^K$. So the printed scores at distance 5 differ between p = 0, 10 and 50. The
+#    matrices were fitted to 16 positions. In the figure the diagonal breaks off outside the orange
+#    square.
+# 3. The training texts have 16 tokens, so rows 16 to 47 of the position table received no gradient
+#    and still hold their random initial values. The figure shows attention without a pattern at
+#    these positions, and the printed results show the accuracy.

@@ -175,8 +175,8 @@ assert abs(ratio - math.sqrt(511 / 512)) < 1e-5  # only d - 1 instead of d makes
 # %% [markdown]
 # The place of eps matters for tokens whose features are nearly constant, such as the embedding of
 # padding. The derivative of the square root at 0 is infinite, and only an eps inside the root keeps
-# its argument away from 0. The next cell prints the largest entry of the gradient of $y \cdot g$,
-# with a random vector $g$, for a token with standard deviation $s$:
+# its argument away from 0. For a token $x$ with standard deviation $s$ and a random vector $g$, the
+# next cell prints the largest absolute entry of the gradient of $y \cdot g$ with respect to $x$:
 
 # %%
 direction = mt.randn(1, 512, dtype="float64")
@@ -530,8 +530,8 @@ where(mt.models.encoder_decoder.Residual, mt.models.gpt.Block, mt.models.bert.En
 # 1. Multiplying by 1000 does not change the result: in the first example, one token is ten times
 #    another, and their outputs are equal. After multiplying by 0.000001 the variance is far below
 #    eps, so eps dominates: the table of variances shows that the result is then far below 1.
-# 2. The gradient of that token explodes. See the two printed gradients of a constant token, and the
-#    table, where "outside" grows far beyond 1/sqrt(eps).
+# 2. The gradient with respect to that token explodes. See the two printed gradients of a constant
+#    token, and the table, where "outside" grows far beyond 1/sqrt(eps).
 # 3. In the last blocks, post-norm's gradient is several times as large as pre-norm's (left panel),
 #    and the last table shows that it shrinks with depth for pre-norm but not for post-norm. Warm-up
 #    keeps the first steps small until the blocks have adapted.

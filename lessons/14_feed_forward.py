@@ -242,10 +242,10 @@ print(f"difference of the results: {difference:.1e}")
 assert difference < 1e-10
 
 # %% [markdown]
-# Second, we remove the whole network. The vector of a token holds two numbers, $a$ and $b$, between
-# -1 and 1. Do they have the same sign, $ab > 0$? A linear map cannot answer this question (it is
-# XOR). We train a block with a ReLU network, one with a linear network, and one with attention
-# alone.
+# Second, we remove the whole feed-forward network. The vector of a token holds two numbers, $a$ and
+# $b$, between -1 and 1. Do they have the same sign, $ab > 0$? A linear map cannot answer this
+# question (it is XOR). We train a block with a ReLU network, one with a linear network, and one
+# with attention alone.
 
 
 # %%

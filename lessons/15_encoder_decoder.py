@@ -389,7 +389,7 @@ assert other == own[::-1]
 # %% [markdown]
 # ## What goes wrong if the decoder is connected to the encoder incorrectly
 #
-# Here are three ways to break the connection in the trained model:
+# Here are three mistakes that we make in the trained model:
 #
 # * **No memory**: the decoder receives zeros. It still writes something that looks like a date.
 # * **Layer by layer**: decoder layer $i$ receives the output of encoder layer $i$. The third

@@ -226,8 +226,8 @@ assert np.abs(drawn - p).max() < 0.015
 # Write `min_p(logits, share)`, which returns the distribution to draw from. The logits and the
 # result have shape (text, vocabulary).
 #
-# *Hint:* Compute the probabilities, compare each with `share` times the largest of its row, and
-# rescale the kept probabilities so that they sum to 1 again.
+# *Hint:* Compute the probabilities, compare each with `share` times the largest probability in its
+# row, and rescale the kept probabilities so that they sum to 1 again.
 
 
 # %% tags=["answer"]

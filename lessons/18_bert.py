@@ -432,9 +432,10 @@ where(masked_stream.hide_words)
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The words that determine the number are to the right, and the causal mask hides them: the table
-#    shows an accuracy of less than one third for this model. The best possible accuracy is one
-#    third, since three words for each number are equally likely.
+# 1. The words that show whether the sentence is singular or plural are to the right, and the causal
+#    mask hides them: the table shows an accuracy of less than one third for this model. The best
+#    possible accuracy is one third, since the singular and the plural have three equally likely
+#    words each.
 # 2. The column "hidden words correct" shows it: the model has learned to copy, and it fails where a
 #    word is missing.
 # 3. The model does not know which words are unchanged and which were replaced. It has to check the

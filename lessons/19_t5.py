@@ -110,7 +110,7 @@ check(
 )
 
 # %% [markdown]
-# The second property in the check shows a trick of the published code: called with `~hidden`,
+# The second property in the check shows a trick of T5's published code: called with `~hidden`,
 # `replace_spans` gives the target, in which each run of *visible* tokens becomes a sentinel and the
 # hidden tokens stay.
 #

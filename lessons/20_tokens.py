@@ -265,7 +265,7 @@ check(
 # text. If tokens are bytes (a vocabulary of 256), its loss is 3.25 nats per token, and there is
 # about one character per token. With a vocabulary of 4,096, a token stands for more than two
 # characters. Will the loss per *token* be smaller, about equal or larger? And the loss per
-# *character*? Write down two numbers, then run the next cell.
+# *character*? Estimate both in nats: write down two numbers, then run the next cell.
 
 # %%
 print("vocabulary   nats per token   nats per character")

@@ -298,9 +298,9 @@ assert accuracy > 0.8
 # linear layers have biases, and the block has two LayerNorms. The result is compared with the sum
 # of `p.numel()` over the library's block.
 #
-# *Hint:* Go through the block in order and write down each layer's weight and bias: first norm,
-# four projections, second norm, two linear layers. For `hidden` $= 4D$ the sum must be
-# $12D^2 + 13D$.
+# *Hint:* Go through the block in order and write down how many numbers each layer's weight and bias
+# have: first norm, four projections, second norm, two linear layers. For `hidden` $= 4D$ the sum
+# must be $12D^2 + 13D$.
 
 
 # %% tags=["answer"]
@@ -358,11 +358,11 @@ for name, (width, layers, patch) in SIZES.items():
 print(f"B/16 in multiply-adds: {count(768, 12, 16)[1] / 2e9:.1f} G")
 
 # %% [markdown]
-# Our counts and the library's, both without a head, agree exactly. Compare with the tables of the
-# lectures. In the deck TAPASWI ("ViT sizes") B/16 has the same 86 M and 35.1 GFLOPs. B/32 has
-# *more* parameters than B/16, because its $E$ is larger. But its cost is only about a quarter,
-# because it has a quarter of the tokens. For ViT-Large, TAPASWI gives 303 M and the deck GRID ("ViT
-# – in Numbers") 307 M:
+# Our counts and the library's, both without the classification head, agree exactly. Compare with
+# the tables of the lectures. In the deck TAPASWI ("ViT sizes") B/16 has the same 86 M and 35.1
+# GFLOPs. B/32 has *more* parameters than B/16, because its $E$ is larger. But its cost is only
+# about a quarter, because it has a quarter of the tokens. For ViT-Large, TAPASWI gives 303 M and
+# the deck GRID ("ViT – in Numbers") 307 M:
 
 # %%
 with mt.nn.init.skip_init():
@@ -373,8 +373,8 @@ print(f"ViT-L/32 with 1000 classes {millions:.1f} M")
 assert round(millions) == 307 and round(count(1024, 24, 16)[0] / 1e6) == 303
 
 # %% [markdown]
-# The number of parameters means little unless you also know the patch size and whether it includes
-# the head.
+# A number of parameters means little unless you also know the patch size, and whether the
+# classification head is counted.
 #
 # ## At what image size does the quadratic cost of attention dominate?
 #
@@ -405,9 +405,9 @@ print(f"224 -> 384 px: {(384 / 224) ** 2:.2f} times the pixels, {growth:.2f} tim
 
 # %% [markdown]
 # At 224 px, less than 5 % of the operations depend on the square of the number of tokens. The two
-# terms are equal only at $N = 6D$. For ViT-B that is 4,608 tokens, or an image of about 1,086
-# pixels on each side. Up to 512 px, ViT-B spends most of its operations on products with weight
-# matrices, and its cost is nearly proportional to the number of pixels.
+# terms, $12ND^2$ and $2N^2D$, are equal only at $N = 6D$. For ViT-B that is 4,608 tokens, or an
+# image of about 1,086 pixels on each side. Up to 512 px, ViT-B spends most of its operations on
+# products with weight matrices, and its cost is nearly proportional to the number of pixels.
 
 # %% tags=["plot"]
 figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
@@ -451,9 +451,9 @@ print("word 1 as patch:", extent(place[:, :16, :16].numpy().ravel()))
 print("word 1 reshaped:", extent(place.reshape(196, 768)[0].numpy()))
 
 # %% [markdown]
-# The reshaped word is a strip of a little more than three rows, from the red channel only. You can
-# also find the mistake without looking at pixels: move the image by one patch to the right. Every
-# word must move by one position in its row of the grid and stay unchanged.
+# After the reshape, word 1 is a strip of a little more than three rows, from the red channel only.
+# You can also find the mistake without looking at pixels: move the image by one patch to the right.
+# Every word must move by one position in its row of the grid, and its contents must not change.
 
 
 # %%
@@ -505,9 +505,9 @@ where(
 # Write `overlapping(image, patch, stride)`. It uses two loops to cut patches with a stride smaller
 # than the patch, and projects them with `kernel`. You are done when its result agrees with
 # `F.conv2d(batch, kernel, bias, stride=stride)` to within `1e-5`, for example with stride 8. How
-# many words does a 224 x 224 image have at stride 8, and how many GFLOPs does ViT-B need for that
-# many tokens? (Change `words` in `count`; at stride 16 it must still return the numbers in the
-# table above.)
+# many words (patches) does a 224 x 224 image have at stride 8, and how many GFLOPs does ViT-B need
+# for them and the class token? (Change `words` in `count`; at stride 16 it must still return the
+# numbers in the table above.)
 #
 # ## Three questions
 #
@@ -525,9 +525,10 @@ where(
 # 1. The matrix $E$ has $3p^2$ inputs, four times as many for $p = 32$: the table shows 87 instead
 #    of 86 million parameters. But there are only 50 tokens instead of 197, and the operations are
 #    nearly proportional to the number of tokens: 8.8 instead of 35.1 GFLOPs.
-# 2. It would save at most the operations of this part, which are less than 5 % of the total at
-#    224 px. At 2048 px they are more than half of all operations, so it would be worth trying
-#    there.
-# 3. First, its first word covers rows 0 to 3 and all columns of one channel, instead of 16 x 16
-#    pixels in three channels. Second, its words change when the image moves by one patch, while
-#    correct patches do not change at all. The trained model also reads fewer digits from strips.
+# 2. It would save at most the operations of the scores and the weighted sums, which are less than
+#    5 % of the total at 224 px. At 2048 px they are more than half of all operations, so it would
+#    be worth trying there.
+# 3. First, after this reshape, word 1 covers rows 0 to 3 and all columns of one channel, instead of
+#    16 x 16 pixels in three channels. Second, when the image moves by one patch, the contents of
+#    the reshaped words change, while correct patches only move in the grid. The trained model also
+#    reads fewer digits from strips.

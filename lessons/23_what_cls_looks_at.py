@@ -94,11 +94,12 @@ rng = np.random.default_rng(4)  # for examples
 # Every layer has attention weights of shape (heads, query, key). The row of query 0 contains the
 # class token's weights for all tokens.
 #
-# * **Last layer**: average that row over the heads.
+# * **Last layer**: average the class token's row of the last layer over the heads.
 # * **Rollout** (Abnar and Zuidema 2020): after the first layer, a token contains information from
 #   other patches as well as its own. So rollout treats half of each layer as the residual path,
-#   $A_l = \frac12 I + \frac12 \bar W_l$ with the weights $\bar W_l$ averaged over the heads, and
-#   follows all paths: $R = A_L \cdots A_2 A_1$. Row 0 of $R$ is the map over the *input* patches.
+#   $A_l = \frac12 I + \frac12 \bar W_l$ with the weights $\bar W_l$ averaged over the heads. Along
+#   a path through the layers, the entries of the $A_l$ are multiplied, and the product
+#   $R = A_L \cdots A_2 A_1$ sums over all paths. Row 0 of $R$ is the map over the *input* patches.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: rollout
@@ -108,7 +109,8 @@ rng = np.random.default_rng(4)  # for examples
 # of shape (token, token).
 #
 # *Hint:* Start with the identity: before the first layer, each token is its own patch. Matrix
-# products do not commute. On which side of the product so far does the next layer belong?
+# products do not commute. On which side must you multiply the product so far by the matrix of the
+# next layer?
 
 
 # %% tags=["answer"]
@@ -335,8 +337,8 @@ show(draw(curves), "The lower a curve is, the better its order finds the patches
 # pixels, of shape (image, patch).
 #
 # *Hint:* The score of an image depends only on that image, so the gradient of the *sum* of all
-# scores contains all of these gradients at once. Start from a detached copy of the pictures with
-# `requires_grad_()`. `F.avg_pool2d` averages over patches.
+# scores contains the gradients of all images at once. Start from a detached copy of the pictures
+# with `requires_grad_()`. `F.avg_pool2d` averages over patches.
 
 
 # %% tags=["answer"]
@@ -420,7 +422,7 @@ where(mt.nn.watch_attention, mt.viz.attention_rollout, mt.viz.class_attention_fi
 # %% [markdown]
 # ## Exercise
 #
-# Weight the last layer's map by the values: multiply the weight of token $j$ by the length of its
+# Weight the last layer's map by the values: multiply the weight of token $j$ by the norm of its
 # value vector (`v_proj` of `model.blocks[-1].attention`, on the normalized tokens). Plot its curve
 # with the others. Use the same test as above: the map is better than the plain last layer if fewer
 # pictures are read correctly with two patches erased. You are done when your table has a row for

@@ -50,8 +50,8 @@ assert (merge(windows, 4, 8, 8) == places).all()
 # %% [markdown]
 # Each window has its own small attention matrix of $M^2 \times M^2$. There are $HW / M^2$ windows,
 # so together they have $M^2 HW$ scores: linear in the size of the image for a fixed $M$. The deck
-# COMP541 takes Swin's first stage as its example: it has 56 x 56 tokens and $M = 7$. Eq. 1 and 2 of
-# arXiv:2103.14030 give the number of multiply-adds for $h \times w$ tokens with $C$ channels:
+# COMP541 takes Swin's first stage as its example: it has 56 x 56 tokens and $M = 7$. Eqs. 1 and 2
+# of arXiv:2103.14030 give the number of multiply-adds for $h \times w$ tokens with $C$ channels:
 # $4hwC^2$ for the projections, plus $2(hw)^2C$ for full attention or $2M^2hwC$ for attention in
 # windows.
 

@@ -148,8 +148,8 @@ assert abs(peaks[30][1] - peaks[1][1]) < 1e-4
 #
 # Write `cosine_attention(query, key, value, tau, bias)`, as V2 computes it: query, key and value
 # have shape (heads, token, dim). Each head has its own temperature in `tau`, of shape (heads,).
-# Values below 0.01 count as 0.01. `bias` has shape (heads, query, key) and is added to the scores.
-# Return the context of shape (heads, token, dim).
+# Temperatures below 0.01 count as 0.01. `bias` has shape (heads, query, key) and is added to the
+# scores. Return the context of shape (heads, token, dim).
 #
 # *Hint:* `F.normalize(x, dim=-1)` divides each vector by its length. Give `tau` two more axes, so
 # that it lines up with (heads, query, key). `clamp(min=...)` bounds it.

@@ -91,7 +91,7 @@ check(
 # The decoder needs all patches in their original order. Write
 # `fill_gaps(visible, mask_token, restore)` with tensors. `visible` has shape (batch, seen, dim) and
 # holds the first patches after the shuffle. `mask_token` has shape (dim,) and takes the place of
-# every other patch. `restore` has shape (batch, patch). Return the patches in order, with shape
+# each hidden patch. `restore` has shape (batch, patch). Return the patches in order, with shape
 # (batch, patch, dim).
 #
 # *Hint:* Do the same as in the example with letters, but for a batch of vectors: append one mask
@@ -364,9 +364,9 @@ show(
 # ## Predict, then run
 #
 # We train the same model with the loss on visible patches. How large are its errors on the visible
-# and on the hidden patches? Compare the second one with the error of the mean image, which needs no
-# training at all: will it be smaller, about the same or larger? Write down your answers, then run
-# the next cell.
+# and on the hidden patches? Will its error on the hidden patches be smaller than, about the same as
+# or larger than that of the mean image, which needs no training at all? Write down your answers,
+# then run the next cell.
 
 # %%
 copyist = train("visible", pick(400, 150))
@@ -398,8 +398,8 @@ show(
 )
 
 # %% [markdown]
-# (In the middle row of the figure, the visible patches are wrong instead: the loss on hidden
-# patches does not include them, but they are known anyway.)
+# (In the middle row of the figure, the model was trained on hidden patches, so its predictions for
+# the visible patches are wrong. This does no harm, because the visible patches are known.)
 #
 # **The wrong order.** Without `[rows, restore]`, the visible patches are put at the first four
 # positions, wherever they came from. All shapes stay the same.

@@ -25,7 +25,7 @@ mt.manual_seed(0)
 # Row $i$ of the result is $o_i = \sum_j e^{s_{ij} - m_i} v_j \,/\, \sum_j e^{s_{ij} - m_i}$ with
 # the scores $s_{ij}$ and $m_i = \max_j s_{ij}$. Subtracting the maximum prevents $e^{s}$ from
 # overflowing, but you know the maximum only after the last key. So it seems necessary to store the
-# row and read it twice.
+# whole row of scores and read it twice.
 #
 # But one pass is enough if the sums can be *corrected*. Suppose the keys so far gave a maximum $m$,
 # a sum $l$ and a weighted sum of values $o$, both computed with $m$. The next keys have a larger
@@ -69,8 +69,8 @@ assert abs(o / total - weights @ values) < 1e-12
 # together. The result must not depend on which machine comes first. With this function, a long
 # context can be spread over several GPUs (lesson 53).
 #
-# *Hint:* The new maximum is the larger one. Both parts must be corrected: each by its own factor,
-# as in the formula above.
+# *Hint:* The new maximum is the larger of the two maxima. The sums of each machine must be
+# corrected by that machine's own factor, as in the formula above.
 
 
 # %% tags=["answer"]

@@ -364,7 +364,8 @@ show(
 # ordered head by head.
 #
 # *Hint:* Three numbers identify a column: query, key or value (0 to 2), the head, and the index
-# within the head. Give the columns three axes in this order. Which two of them must be swapped?
+# within the head. Reshape the last axis of `weight` into three axes in this order. Which two of
+# them must be swapped?
 
 
 # %% tags=["answer"]
@@ -445,6 +446,6 @@ where(
 #    the loss is far higher.
 # 2. The logits come from the transposed token embeddings, `wte.weight`: input and output are tied,
 #    and the list of tensors does not contain `lm_head`.
-# 3. Your code may still contain the other GELU. Its loss is then correct to about two digits, but
-#    the largest error of a logit is far above round-off. A comparison of logits, not losses, with
-#    the original finds it.
+# 3. Your code may still use the wrong one of the two formulas for GELU. Its loss is then correct to
+#    about two digits, but the largest error of a logit is far above round-off. To find the mistake,
+#    compare the logits, not the losses, with those of the original.

@@ -381,10 +381,11 @@ print(f"ones.sum()        {ones.sum().item()}: the library adds in float32 and r
 assert total == 2048 and weight == 1 and ones.sum().item() == 4096
 
 # %% [markdown]
-# From 2,048 on, the spacing is 2. So 2,048 + 1 lies halfway between two float16 numbers, and is
-# rounded to the one whose last bit is even, 2,048. Just below 1 the spacing is 0.0005, so the
-# float16 number nearest to 0.9999 is 1. An update that is smaller than half the spacing is lost,
-# however often it is repeated. A learning rate of 0.0001 causes such updates.
+# From 2,048 on, the spacing is 2. So 2,048 + 1 lies halfway between two float16 numbers, 2,048 and
+# 2,050. Such a sum is rounded to the number whose last bit is 0, here 2,048. Just below 1 the
+# spacing is 0.0005, so the float16 number nearest to 0.9999 is 1. An update that is smaller than
+# half the spacing is lost, however often it is repeated. A learning rate of 0.0001 causes such
+# updates.
 #
 # ## What goes wrong without master weights
 #
@@ -448,8 +449,8 @@ print("in float32:", " ".join(op_lists.OPERATIONS["float32"].split()[:9]), "..."
 # same curve for each parameter of the model separately: `model.named_parameters()` gives their
 # names. You are done when you can name two parameters: the one whose gradients are lost first when
 # the scale decreases, and the one whose gradients become infinite first when it increases. Then
-# divide the loss by 1,024, as a larger batch does, and predict how the curves move before you run
-# it.
+# divide the loss by 1,024. (In a mean over 1,024 times as many tokens, the loss of each token is
+# divided in this way.) Predict how the curves move before you run it.
 #
 # ## Three questions
 #

@@ -203,8 +203,8 @@ assert np.allclose(h.numbers, mt.gelu(mt.tensor((product + bias_values).ravel())
 
 # %% [markdown]
 # The first kernel writes `v` to memory, and the other two read it again. A kernel that computes all
-# three results keeps it in a *register*, a variable of the thread. Here is the one that this
-# library runs on a GPU, in CUDA C++, read from the package:
+# three results keeps `v` in a *register*, a variable of the thread. Here is the fused kernel that
+# this library runs on a GPU, in CUDA C++, read from the package:
 
 
 # %%
@@ -272,7 +272,8 @@ for launches, arrays in ((3, 6), (1, 3)):  # arrays read or written; the bias is
           f"memory: {1e-6 * nbytes:3.1f} MB, {1e6 * nbytes / BANDWIDTH:.1f} us")  # fmt: skip
 
 # %% [markdown]
-# At this size, the launches matter most. With much larger arrays, the memory matters most.
+# At this size, the launches take most of the time. With much larger arrays, reading and writing
+# memory does.
 #
 # An activation without a bias has its own kernel, whose threads divide the elements in a different
 # way:
@@ -287,8 +288,8 @@ print(source_of(gelu.SOURCE.code, "activation_forward"))
 # of the elements `i` that one thread computes. `block` is `blockIdx.x`, `thread` is `threadIdx.x`,
 # and `threads` is `blockDim.x`, the number of threads of a block. (`4LL` is the number 4.)
 #
-# *Hint:* Translate literally the two lines that contain `i`. The loop ends after four steps, or at
-# the end of the array.
+# *Hint:* Translate the kernel's two lines that contain `i` literally into Python. The loop ends
+# after four steps, or at the end of the array.
 
 
 # %% tags=["answer"]
@@ -337,7 +338,8 @@ print(source_of(code, "warp_sum"))
 # %% [markdown]
 # `__shfl_xor_sync(mask, value, step)` gives each lane the value of the lane whose number differs
 # from its own in one bit: with step 16, lane 3 reads from lane 19, and lane 19 from lane 3. An
-# array with one number for each lane is a good model of a warp, because all lanes do the same.
+# array with one number for each lane is a good model of a warp, because all lanes execute the same
+# instruction.
 # After the first step, each sum covers 2 lanes, then 4, 8, 16 and 32:
 
 # %%
@@ -600,8 +602,8 @@ where(
 # one row. Print its source with `source_of`. Use a block of 64 threads: each thread reads every
 # 64th element, and `block_reduce` adds up the results of the threads. You are done when the result
 # agrees with `mt.nn.functional.layer_norm` to `1e-6` for rows of 5, 64 and 1000 numbers, in
-# float32. How many launches do NumPy's functions need for the same result, and how often do they
-# read or write the row?
+# float32. Suppose that the layer norm is written with CuPy's functions instead. How many launches
+# does it need, and how often does it read or write the row?
 #
 # ## Three questions
 #

@@ -166,8 +166,8 @@ for choice, row in right.items():
 
 # %% [markdown]
 # All three scores that read the keys solve the task, even the plain dot product, which has no
-# parameters. The score "location" is closer to the model without attention. Both models have to
-# pass the positions of the blanks through one vector, the bottleneck of lesson 6.
+# parameters. The accuracy with the score "location" is closer to the accuracy without attention: in
+# both cases, the positions of the blanks must pass through one vector, the bottleneck of lesson 6.
 
 # %%
 longest = {choice: row[-1] for choice, row in right.items()}
@@ -287,10 +287,10 @@ show(figure, "Scores that read the keys (blue) solve the task, even in a predict
 # Luong's decoder the state $h_t$ is computed before attention, from the written words alone. The
 # paper therefore feeds $\tilde h_{t-1}$ into the next step, together with the word (section 3.3).
 #
-# This is needed when the written words do not show where the decoder looked. Consider a treasure
-# hunt: each of six places holds one bit and the number of the next place. The decoder starts at
-# place 0, writes its bit, goes on to the next place, and so on. A bit does not say which place it
-# came from. Only the attention has seen the number of the next place.
+# Input feeding is needed when the written words do not show where the decoder looked. Consider a
+# treasure hunt: each of six places holds one bit and the number of the next place. The decoder
+# starts at place 0, writes its bit, goes on to the next place, and so on. A bit does not say which
+# place it came from. Only the attention has seen the number of the next place.
 
 
 # %%

@@ -50,13 +50,13 @@ ids = as_ids(test.captions())
 print(len(WORDS), "words; the last of these captions, as ids:", as_ids([caption])[0].tolist())
 
 # %% [markdown]
-# Show, attend and tell (Xu et al. 2015, arXiv:1502.03044) works in two parts. An *encoder* turns
-# the image into $L$ vectors $a_1, \dots, a_L$, the *annotations*, one for each place. A *decoder*
+# Show, attend and tell (Xu et al. 2015, arXiv:1502.03044) has two parts. An *encoder* turns the
+# image into $L$ vectors $a_1, \dots, a_L$, the *annotations*, one for each place. A *decoder*
 # writes the caption word by word, and computes a context $z_t$ from the annotations for each word.
 #
 # The encoder of the paper is a large convolutional network. For nine cells, two layers are
-# enough: a convolution that reads each cell of 10 x 10 pixels, and a linear layer. A learned vector
-# for each place is added.
+# enough: a convolution that reads each cell of 10 x 10 pixels, and a linear layer. To the
+# annotation of each place, we add a learned vector for this place.
 
 
 # %%
@@ -160,8 +160,8 @@ assert (context - beta * mean).abs().max().item() < 1e-5
 # ## Your turn: the doubly stochastic penalty
 #
 # Write `penalty(alphas, targets)` for weights (batch, word, position) and target ids (batch, word).
-# Steps whose target is 0 (padding) do not count. Return the sum over the places, averaged over the
-# captions.
+# Steps whose target is 0 (padding) do not count. Return $\sum_i (1 - \sum_t \alpha_{ti})^2$,
+# averaged over the captions.
 #
 # *Hint:* Set the weights of the padded steps to 0 before you add them up. `targets != 0` needs
 # another axis.
@@ -277,7 +277,8 @@ assert share > pick(0.7, 0.4)
 # integers (batch, word): the position of the digit that the word names, or -1 for words that do not
 # name a digit. Average over the words that name a digit. Uniform attention must give 1.
 #
-# *Hint:* `mt.nonzero(named >= 0, as_tuple=True)` gives the batch and word indices of these words.
+# *Hint:* `mt.nonzero(named >= 0, as_tuple=True)` gives the batch and word indices of the words that
+# name a digit.
 
 
 # %% tags=["answer"]
@@ -430,10 +431,10 @@ where(SoftAttention, ShowAttendTell, caption_loss, ConvEncoder, draw_scenes)
 #
 # ## Exercise
 #
-# Train with `penalty=0` and with `penalty=3` instead of 0.1, and compare the focus, the largest
-# weight before a digit, and the exact captions. A caption has at most 7 words, an image has 9
-# places, and the words of a caption name at most 3 of these places. Which of the two penalties do
-# you expect to make the captions worse, and why?
+# Train with `penalty=0` and with `penalty=3` instead of 0.1. Compare the focus, the largest weight
+# before a digit, and the share of captions without a mistake. A caption has at most 7 words, an
+# image has 9 places, and the words of a caption name at most 3 of these places. Which of the two
+# penalties do you expect to make the captions worse, and why?
 #
 # ## Three questions
 #

@@ -325,9 +325,10 @@ assert spreads[1] < spreads[0] / 10 and spreads[3] < spreads[2] / 10  # the base
 assert spreads[2] < spreads[0] and spreads[3] < spreads[1]  # the reward to go
 
 # %% [markdown]
-# All four estimators have the same expectation, to ten digits. The baseline helps most. Dividing
-# the variance by ten has the same effect as drawing ten times as many samples. The reward to go
-# helps little here, because a caption has only three words. It helps more in longer captions.
+# All four estimators have the same expectation, to ten digits. The baseline reduces the variance
+# most. Dividing the variance by ten has the same effect as drawing ten times as many samples. The
+# reward to go reduces it only a little here, because a caption has only three words. In longer
+# captions, the reward to go helps more.
 #
 # ## Does it matter for learning?
 #
@@ -491,7 +492,8 @@ where(hard_attention, reinforce_loss, update_baseline, ShowAttendTell.sample)
 # 1. Rewards are log probabilities, so without a baseline they are all negative. What does a
 #    training step then do to the probability of the place that was drawn, even if this place is the
 #    best one?
-# 2. Soft attention does not need any of this. What does it cost instead, for a large image?
+# 2. Soft attention needs neither samples nor a baseline. What does it cost instead, for a large
+#    image?
 # 3. An entropy term is often added to the objective. The model looks where it expects a reward, and
 #    learns only about the places where it looks. What can go wrong without the entropy term?
 

@@ -421,11 +421,11 @@ where(SkipGram, negative_sampling_loss, ELMo, BiLM, ScalarMix, mt.models.BERTMas
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. They have the same neighbors: the same adjectives and places. Words with the same neighbors
-#    must make the same predictions, so their vectors become similar.
-# 2. Because it must also predict the place at the end of the sentence. If the adjective fits only
-#    one meaning, the place often fits only this meaning, too, and the LSTM can only predict the
-#    place if it remembers the adjective.
+# 1. Both words have the same neighbors: the same adjectives and places. Words with the same
+#    neighbors must make the same predictions, so their vectors become similar.
+# 2. Because the LSTM must also predict the place at the end of the sentence. If the adjective fits
+#    only one meaning, the place often fits only this meaning, too. The LSTM can predict such a
+#    place only if it remembers the adjective.
 # 3. BERT can compute anything that depends on the left and the right context together, such as
 #    whether the two contexts agree. ELMo combines its two directions only at the end, in a linear
 #    mixture.

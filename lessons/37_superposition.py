@@ -318,9 +318,9 @@ show(
 # %% [markdown]
 # ## What goes wrong for dense features, and without the ReLU
 #
-# Superposition is not always better. We store dense features in a pentagon that we set by hand,
-# with the best bias we can find. The pentagon has a larger loss than two features that are stored
-# alone.
+# Superposition is not always better. We store five dense features in a pentagon that we set by
+# hand, with the best bias we can find. The loss is larger than if we store only two of the five
+# features, each in its own dimension.
 
 # %%
 pentagon, alone = polygon(5), mt.eye(2, 5)
@@ -375,8 +375,8 @@ from minitorch_attn.models import ToyModel
 where(ToyModel, ToyModels, feature_dimensionality, interference, phase_losses)
 
 # %% [markdown]
-# `mta train superposition` repeats the experiments with seven sparsities, and adds the dimensions
-# per feature for many features of the same importance.
+# `mta train superposition` repeats the experiments with seven sparsities. It also measures the
+# number of dimensions per stored feature, for many features of the same importance.
 #
 # ## Exercise
 #
@@ -398,8 +398,8 @@ where(ToyModel, ToyModels, feature_dimensionality, interference, phase_losses)
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. Below $p = 4/7$. At this density both cost the same, $p/3 - p^2/4 = p^2/3$, and below it
-#    sharing costs less.
+# 1. Below $p = 4/7$. At this density, dropping and sharing have the same loss,
+#    $p/3 - p^2/4 = p^2/3$. At lower densities, sharing has the smaller loss.
 # 2. This model has only five features. With more features, each new corner moves the others closer
 #    together, so the interference grows, and the bias must remove more of each feature's own value.
 #    Sparser features allow more corners.

@@ -53,8 +53,8 @@ assert joint[at_once] == 0
 #
 # $$C = \sum_y p(y) \log \frac{p(y)}{\prod_t p(y_t)}.$$
 #
-# It is called *total correlation*. No model that treats the tokens as independent can have a
-# cross-entropy below the entropy of $p$ plus $C$.
+# This divergence is called *total correlation*. No model that treats the tokens as independent can
+# have a cross-entropy below the entropy of $p$ plus $C$.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the cost of independence
@@ -109,8 +109,8 @@ check(
 #
 # 1. First pass, $t = 0$: all $N$ tokens are masked, and all are predicted.
 # 2. Later passes, $t = 1, \dots, T - 1$: mask the $n = \lfloor N (T - t) / T \rfloor$ tokens with
-#    the smallest probability, and predict them again, given the other tokens. These keep their
-#    probabilities.
+#    the smallest probability, and predict them again, given the other tokens. The other
+#    tokens keep their probabilities.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: which tokens are masked again?
@@ -186,16 +186,16 @@ assert words == ["danke", "schön"]
 # The first of $T$ passes keeps $k = N - \lfloor N (T - 1) / T \rfloor = \lceil N / T \rceil$
 # tokens, and these were written independently. Suppose that there are two equally probable targets
 # that differ in every token, such as the same word in uppercase and in lowercase letters. The $k$
-# kept tokens agree with probability $2^{1 - k}$. If they do not agree, a later pass may still mask
-# the wrong ones.
+# kept tokens *agree* if they all belong to the same target. The probability of this is $2^{1 - k}$.
+# If they do not agree, a later pass may still mask the wrong ones.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# A text has 8 tokens and two equally probable targets. The model is perfect, apart from a tiny
-# random number that breaks ties. What fraction of the texts is equal to one of the two targets,
-# rather than a mixture of both, after 1, 2, 4 and 8 passes? Write down four numbers, then run the
-# next cell.
+# A text has 8 tokens and two equally probable targets. The model is perfect, except that we break
+# ties by adding small random numbers to its logits. What fraction of the texts is equal to one of
+# the two targets, rather than a mixture of both, after 1, 2, 4 and 8 passes? Write down four
+# numbers, then run the next cell.
 
 
 # %%
@@ -479,8 +479,9 @@ where(
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. $19 \log 2$, about 13.2 nats. The first of 10 passes keeps 2 of 20 tokens, which agree in half
-#    of the texts. Later passes repair others, so the share is larger than one half.
+# 1. $19 \log 2$, about 13.2 nats. The first of 10 passes keeps 2 of 20 tokens. In half of the
+#    texts, both belong to the same target. Later passes repair some of the other texts, so the
+#    share is larger than one half.
 # 2. All tokens are written at once, and a masked token must also see the tokens that are already
 #    written after it. A causal mask would hide them.
 # 3. Yes. There is one correct target, so each character is certain given the source, and the

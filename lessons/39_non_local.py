@@ -250,9 +250,10 @@ show(
 # %% [markdown]
 # ## What do they cost?
 #
-# We count the multiply-adds per position for $C$ channels, where each group of $m$ channels shares
-# its weights. A 3 x 3 convolution needs $9C^2$. A local relation layer needs $2C^2/m$ for query and
-# key, $k^2 C/m$ for the scores, $k^2 C$ for the sums and $C^2$ for its last 1 x 1 convolution.
+# We count the multiply-adds per position for $C$ channels. A 3 x 3 convolution needs $9C^2$. A
+# local relation layer has windows of $k \times k$, and each group of $m$ channels shares its
+# attention weights. It needs $2C^2/m$ for query and key, $k^2 C/m$ for the scores, $k^2 C$ for the
+# weighted sums and $C^2$ for its last 1 x 1 convolution.
 
 
 # %%
@@ -342,5 +343,5 @@ where(NonLocalBlock, non_local.add_non_local, LocalRelation, SlidingWindowAttent
 # 2. The layer compares only the positions of one window. It has many groups, and each group
 #    compares one feature. The geometry term adds what depends on the offset.
 # 3. Each position has its own weights, so the weighted sums cannot be computed as one matrix
-#    product. They read all the overlapping windows, so the time depends more on memory than on
-#    arithmetic.
+#    product. The layer reads all the overlapping windows, so its time depends more on memory
+#    traffic than on arithmetic.

@@ -368,8 +368,8 @@ assert seen < pick(0.3, 1.0) and honest > tables["left"]
 
 # %% [markdown]
 # The loss falls to almost nothing within seconds, because the model has learned to copy. As a model
-# of images it is worse than a table with a single neighbor. If a loss is too good, look for a leak
-# from the targets to the inputs.
+# of images it is worse than a table that uses a single neighbor of each pixel. If a loss is too
+# good, look for a leak from the targets to the inputs.
 #
 # ## In the library
 

@@ -160,7 +160,7 @@ assert tokens_changed("space") == 16 and tokens_changed("divided") == 64
 # The result must equal full attention with the "time" mask. You may use
 # `mt.nn.functional.scaled_dot_product_attention`, which treats leading axes as batch axes.
 #
-# *Hint:* The tokens of a place follow each other. One reshape turns the places into a batch axis.
+# *Hint:* The tokens of a place are consecutive. One reshape turns the places into a batch axis.
 
 
 # %% tags=["answer"]
@@ -257,7 +257,8 @@ for kind, flops in counted.items():
     assert abs(flops / formula(kind, pick(4, 2)) - 1) < 1e-9
 
 # %% [markdown]
-# The formula agrees with the count, so we can use it for clips that would take minutes to run.
+# The formula agrees with the count, so we can use it for long clips, for which the model would take
+# minutes.
 
 # %%
 print("GFLOPs of one block      space    joint  divided")
@@ -398,9 +399,9 @@ assert change < 1e-4
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: a tube mask
 #
-# Write `tubes(noise, frames, hidden)`. `noise` has shape (place,). The `hidden` places with the
-# largest noise are hidden in all frames. Return a bool tensor of shape (frame, place), True where a
-# patch is hidden.
+# Write `tubes(noise, frames, hidden)`. `noise` has shape (place,). `hidden` is the number of hidden
+# places: those with the largest noise, the same in all frames. Return a bool tensor of shape
+# (frame, place), True where a patch is hidden.
 #
 # *Hint:* `mt.argsort` of an argsort gives the rank of each number. Which ranks are hidden?
 
@@ -503,7 +504,7 @@ where(
 # `over_rows(query, key, value, frames, width)` and compare it with masked attention, as in the
 # second task. How many blocks does a change of one patch need to reach all tokens?
 #
-# Then train a model that reads both digit and direction: `mta train mvit`.
+# Then train a model that recognizes both the digit and its direction: `mta train mvit`.
 #
 # ## Three questions
 #

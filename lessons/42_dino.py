@@ -372,8 +372,8 @@ show(
 # ## What goes wrong if the teacher gets a gradient
 #
 # The loss must treat the teacher's output as a constant. Otherwise training also changes the
-# teacher, so that its output becomes easy to predict. The gradient of the loss with respect to the
-# teacher's output shows this.
+# teacher, so that its output becomes easy to predict. The next cell prints the gradient that
+# reaches the teacher's output, with this mistake and without it.
 
 # %%
 s, t = mt.randn(4, 5, requires_grad=True), mt.randn(4, 5, requires_grad=True)

@@ -196,10 +196,10 @@ show(
 # %% [markdown]
 # ## MViT or Swin?
 #
-# Both reduce the number of scores of a large map. Swin lets a token attend to the 49 tokens of its
-# window. MViT lets it attend to the *whole* map at a coarser resolution. What does that cost? The
-# library counts operations (`mt.profile`) and memory (`mt.memory.track`) while both models read an
-# image.
+# MViT and Swin both reduce the number of scores of a large map. Swin lets a token attend to the 49
+# tokens of its window. MViT lets it attend to the *whole* map at a coarser resolution. What does
+# that cost? The library counts operations (`mt.profile`) and memory (`mt.memory.track`) while both
+# models read an image.
 
 
 # %%
@@ -226,9 +226,9 @@ assert 0.9 < found["MViTv2-T"][1] / found["Swin-T"][1] < 1.2
 assert found["MViTv2-T"][2] > 3 * found["Swin-T"][2]
 
 # %% [markdown]
-# The papers report half as many FLOPs, because they count a multiply-add as one operation. Overall,
-# the two models cost about the same. MViT spends several times as much on attention, keeps more
-# tensors for the backward pass, and has fewer parameters.
+# The papers report half of these FLOPs, because they count a multiply-add as one operation, and the
+# library counts it as two. Overall, the two models cost about the same. MViT spends several times
+# as much on attention, keeps more tensors for the backward pass, and has fewer parameters.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run

@@ -343,8 +343,8 @@ assert np.ptp(found["Hungarian"]) < 1e-5 < 0.1 < np.ptp(found["by order"])
 #
 # The encoder reads the feature map of the image, as a ViT does. The decoder starts from $N$ learned
 # vectors, the *object queries*. There is no causal mask: the queries attend to each other and to
-# the image, and each becomes one prediction. They are a set, too. If you permute the queries, the
-# predictions are permuted in the same way.
+# the image, and each query becomes one prediction. Like the targets, the queries are a set: if you
+# permute them, the predictions are permuted in the same way.
 
 # %%
 backbone = mt.nn.Conv2d(1, 5, kernel_size=8, stride=8)  # a map of 8 x 8
@@ -371,11 +371,11 @@ assert np.ptp(equal.numpy(), 1).max() < 1e-6 < np.ptp(before.numpy(), 1).max()
 #
 # ## What goes wrong if targets are matched by order
 #
-# Train the decoder alone. In place of an image, each of the 12 scenes has four learned vectors that
-# the queries attend to. So the model can memorize the scenes, and the runs differ only in their
-# loss. An annotation has no order, so we shuffle the targets in every step. DETR also computes the
-# loss for the output of every decoder layer, each with its own matching ("auxiliary decoding
-# losses", section 3.2). The third run uses only the loss of the last layer.
+# We train the decoder alone. In place of an image, each of the 12 scenes has four learned vectors
+# that the queries attend to. So the model can memorize the scenes, and the runs differ only in
+# their loss. An annotation has no order, so we shuffle the targets in every step. DETR also
+# computes the loss for the output of every decoder layer, each with its own matching ("auxiliary
+# decoding losses", section 3.2). The third run uses only the loss of the last layer.
 
 
 # %%
@@ -478,14 +478,14 @@ show(
 # gradients contradict each other.
 #
 # The auxiliary losses hardly change the loss of the last layer here. But without them the first two
-# layers predict nothing useful, because no loss asks them to. In DETR with its six layers, the
-# auxiliary losses help the model output the right number of objects of each class (section 3.2).
-# They also make it possible to remove the last layers of a trained model.
+# layers predict nothing useful, because no loss depends on their predictions. In DETR with its six
+# layers, the auxiliary losses help the model output the right number of objects of each class
+# (section 3.2). They also make it possible to remove the last layers of a trained model.
 #
-# AP50 is the average precision at an IoU of 0.5, the usual measure: predictions are sorted by their
-# score. A prediction is correct if it has the right class and an IoU of at least 0.5 with a target
-# that no earlier prediction has taken. So AP50 matches greedily, in the order of the scores. The
-# loss matches with the Hungarian method, because it needs a pair for every target.
+# AP50, the average precision at an IoU of 0.5, is a common measure of a detector. Predictions are
+# sorted by their score. A prediction is correct if it has the right class and an IoU of at least
+# 0.5 with a target that no earlier prediction has taken. So AP50 matches greedily, in the order of
+# the scores. The loss matches with the Hungarian method, because it needs a pair for every target.
 #
 # ## In the library
 

@@ -156,8 +156,8 @@ assert logits.argmax(1).tolist() == [0, 1, 2] and logits.argmax(0).tolist() == [
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the gradient of the logits
 #
-# Write `logit_gradient(logits)`, the derivative of the loss with respect to the logits, of shape
-# (pair, pair). Do not call `backward`.
+# Write `logit_gradient(logits)`, the gradient of `pair_loss(logits)` with respect to the logits, of
+# shape (pair, pair). Do not call `backward`.
 #
 # *Hint:* Each row contributes its softmax, minus 1 on the diagonal, divided by the number of rows.
 # The columns do the same with their softmax. `mt.eye(n, dtype=logits.dtype)` is the identity.

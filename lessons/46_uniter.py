@@ -402,9 +402,9 @@ with fails(ArgumentError):
     transport_plan(example[None], beta=0.0)
 
 # %% [markdown]
-# `mta train uniter` pretrains one stream on captions. Then the model learns from few labels to
-# answer questions such as "what is left of the seven?", and is compared with the same network
-# without pretraining.
+# `mta train uniter` pretrains UNITER on scenes and their captions. Then the model learns from few
+# labels to answer questions such as "what is left of the seven?", and is compared with the same
+# network without pretraining.
 #
 # ## Exercise
 #

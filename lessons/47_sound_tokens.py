@@ -144,8 +144,9 @@ assert [len(found) for found in peaks.values()] == [1, 1, 2, 2]
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: triangles
 #
-# Write `triangles(frequency, points)`. `frequency` has shape (frequency,), `points` has shape
-# (mel + 2,), both in Hz. Return the values of all triangles, of shape (frequency, mel).
+# Write `triangles(frequency, points)`. `frequency` has shape (frequency,). `points` has shape
+# (mel + 2,) and contains the edges $p_i$. Both are in Hz. Return the values of all triangles at all
+# frequencies, of shape (frequency, mel).
 #
 # *Hint:* Compute the rising line through $(p_i, 0)$ and $(p_{i+1}, 1)$ and the falling line, for
 # all $i$ at once. A triangle is the smaller of the two, but never below 0.

@@ -29,10 +29,10 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## Clips with sound and text
 #
-# In our clips a square moves in one of eight directions. A voice names the key that points in this
-# direction on a keypad: "nine" for up right, "four" for left. A sentence describes the direction.
-# Video, voice and sentence belong together because they come from the same clip. There are no
-# labels.
+# In our clips a square moves in one of eight directions. A voice names the key that lies in this
+# direction from the middle of a computer's numeric keypad: "nine" for up right, "four" for left. A
+# sentence describes the direction. Video, voice and sentence belong together because they come from
+# the same clip. There are no labels.
 
 # %%
 KEYS = np.array([8, 9, 6, 3, 2, 1, 4, 7])  # up, up right, right, ... as in DIRECTIONS
@@ -168,9 +168,9 @@ for sense, n in counts.items():
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: DropToken
 #
-# Write `kept(noise, rate)` for random numbers (batch, token). For each row, it returns the indices
-# of the `max(1, int(token * (1 - rate)))` tokens with the smallest noise. The indices are in
-# ascending order.
+# Write `kept(noise, rate)`. `noise` contains a random number for each token, and has shape
+# (batch, token). For each row, return the indices of the `max(1, int(token * (1 - rate)))` tokens
+# with the smallest noise, in ascending order.
 #
 # *Hint:* `argsort` sorts by noise. Sort again after the cut, because the tokens keep their order.
 
@@ -205,7 +205,8 @@ assert half < full / 2
 # %% [markdown]
 # The number of multiply-adds falls by more than half: the cost of the linear layers is halved, and
 # the cost of attention falls to a quarter. The number of parameters stays the same, because all
-# tokens use the same matrices. At test time all tokens are read again.
+# tokens use the same matrices. DropToken is used only in training: at test time, the model reads
+# all tokens.
 #
 # ## Two common spaces
 #
@@ -222,8 +223,8 @@ assert half < full / 2
 #
 # Sentences are less reliable than sounds: someone may talk about something else while the clip
 # runs. *MIL-NCE* (MIL: multiple instance learning, Eq. 6) uses several sentences that were spoken
-# near the clip. The loss asks only that the *sum* over these sentences is large compared with the
-# sum over the sentences of the other clips.
+# at about the time of the clip. The loss asks only that the *sum* over these sentences is large
+# compared with the sum over the sentences of the other clips.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: MIL-NCE
@@ -370,8 +371,8 @@ where(VATT, VideoTokens, AudioTokens, TextTokens, drop_token, nce_loss, mil_nce_
 # ## Exercise
 #
 # Train `make(shared=False)` and `make(shared=True, drop_rate=0.0)` with the same number of steps.
-# Compare their hit rates and times with those of the network above. Which of the differences are
-# larger than the difference between two random seeds?
+# Compare their retrieval accuracies and training times with those of the network above. Which of
+# the differences are larger than the difference between two random seeds?
 #
 # ## Three questions
 #

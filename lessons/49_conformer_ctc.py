@@ -315,12 +315,12 @@ for name, part in block.named_children():
     print(f"{name:16} {sum(p.numel() for p in part.parameters()):7,} parameters")
 
 # %% [markdown]
-# Its attention uses **relative positions**: a score depends on the distance $i - j$ between query
-# and key (Dai et al. 2019, arXiv:1901.02860v3). The product of all queries with all distances has
-# rows in which the distances run from $T - 1$ down to $-(T - 1)$. Key $j$ of query $i$ is in column
-# $T - 1 - i + j$, so each row has to move by one more than the row below it. `relative_shift` does
-# this with one padding and two reshapes. To test it, we fill the table with the distances
-# themselves. The result must be $i - j$:
+# The Conformer's attention uses **relative positions**: a score depends on the distance $i - j$
+# between query and key (Dai et al. 2019, arXiv:1901.02860v3). The product of all queries with all
+# distances has rows in which the distances run from $T - 1$ down to $-(T - 1)$. Key $j$ of query
+# $i$ is in column $T - 1 - i + j$, so each row has to move by one more than the row below it.
+# `relative_shift` does this with one padding and two reshapes. To test it, we fill the table with
+# the distances themselves. The result must be $i - j$:
 
 # %%
 distances = mt.arange(3, -4, -1).expand(4, 7)

@@ -391,9 +391,9 @@ show(
 )
 
 # %% [markdown]
-# A bucket of 0.02 MiB has room for one and a half of these layers, so each bucket is full after
-# every second layer. `backward()` waits for the messages only at its very end, when all buckets are
-# on their way. PyTorch's buckets hold 25 MiB (Li et al. 2020, arXiv:2006.15704v1, section 3.2).
+# A bucket of 0.02 MiB has room for one and a half of these layers, so it takes two layers to fill
+# one. `backward()` waits for the messages only at its very end, when all buckets are on their way.
+# PyTorch's buckets hold 25 MiB (Li et al. 2020, arXiv:2006.15704v1, section 3.2).
 #
 # ## The same training as one process
 #
@@ -501,8 +501,8 @@ where(
 # 4 ranks with two rounds instead of six: in round $k$, rank $r$ exchanges its whole tensor with the
 # rank whose number differs in bit $k$ (`dist.get_rank() ^ 2**k`), and both add. Start a
 # `dist.isend` of a copy before `dist.recv`, and `wait()` for it afterwards. Run it with `run_ranks`
-# on the digits above, and plot its messages. How many bytes does a rank send? Above how many
-# numbers is the ring faster, if a message takes 10 microseconds and a byte takes a nanosecond?
+# on the tensors of `digits()`, and plot its messages. How many bytes does a rank send? Above how
+# many numbers is the ring faster, if a message takes 10 microseconds and a byte takes a nanosecond?
 #
 # ## Three questions
 #

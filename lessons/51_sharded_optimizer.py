@@ -59,13 +59,14 @@ assert 0 <= kinds["optimizer state"] - 8 * parameters < 1000  # the rest counts 
 
 # %% [markdown]
 # The tensors saved for the backward pass (the *activations*) grow with the batch. They can also be
-# computed again instead of being saved. The first three lines do not depend on the batch: 16 bytes
-# for each parameter, of which Adam's two averages take 8.
+# computed again instead of being saved. The first three lines of the output do not depend on the
+# batch: 16 bytes for each parameter, of which Adam's two averages take 8.
 #
-# With half precision (lesson 31), the sum is also 16 bytes: 2 for the weights, 2 for the gradients,
-# and 12 for the optimizer, which keeps the two averages and a float32 copy of the weights. This is
-# the starting point of Rajbhandari et al. (2020, arXiv:1910.02054v3, section 3.1). A GPT-2 with 1.5
-# billion parameters has weights of 3 GB, but training needs 24 GB even without any activations.
+# With half precision (lesson 31), a parameter also takes 16 bytes: 2 for the weight, 2 for the
+# gradient, and 12 for the optimizer, which keeps the two averages and a float32 copy of the
+# weight. This is the starting point of Rajbhandari et al. (2020, arXiv:1910.02054v3, section 3.1).
+# A GPT-2 with 1.5 billion parameters has weights of 3 GB, but training needs 24 GB even without any
+# activations.
 #
 # ## Three stages
 #
@@ -290,9 +291,10 @@ show(
 # | 1, 2 | $2 (N - 1) / N$ | reduce-scatter of the gradients, all-gather of the weights |
 # | 3 | $3 (N - 1) / N$ | the weights twice, forward and backward, and the gradients |
 #
-# Stage 2 frees a gradient as soon as its bucket has been sent to its owner. In stage 3, a rank does
-# not have the weights either. It collects the weights of a layer just before it needs them, in the
-# forward pass and once more in the backward pass, so it sends 1.5 times as many bytes.
+# Stage 2 frees a gradient as soon as the bucket that contains it has been sent to the rank that
+# owns it. In stage 3, a rank does not have all weights either. It collects the weights of a layer
+# just before it needs them, in the forward pass and once more in the backward pass, so it sends 1.5
+# times as many bytes as in stages 1 and 2.
 #
 # ## The library's optimizer
 #
@@ -472,8 +474,8 @@ for name, clipped in (("one norm", together), ("a norm per rank", mt.cat(alone_c
 # %% [markdown]
 # Clipping each part by its own norm changes the direction of the step. The result then depends on
 # how the parameters were assigned to ranks, and therefore on the number of ranks. `clip_grad_norm_`
-# is safe with `ZeroRedundancyOptimizer`, which is stage 1: every rank has all gradients when it is
-# called.
+# is safe with `ZeroRedundancyOptimizer`, which is stage 1: every rank has all gradients at the time
+# of clipping.
 #
 # ## In the library
 

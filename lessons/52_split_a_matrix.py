@@ -6,8 +6,8 @@
 # machines send as few messages as possible, and still compute the same numbers as a single machine,
 # forward and backward?
 #
-# *Prerequisites:* several heads (lesson 11), the feed-forward block (lesson 14), GPT (lesson 17),
-# ranks and the all-reduce (lesson 50).
+# *Prerequisites:* multi-head attention (lesson 11), the feed-forward block (lesson 14), GPT
+# (lesson 17), ranks and the all-reduce (lesson 50).
 
 # %%
 import numpy as np
@@ -145,7 +145,7 @@ check(
 # | $f$, where $X$ enters: `copy_to_ranks` | identity | sum over the ranks |
 # | $g$, where the terms meet: `reduce_from_ranks` | sum over the ranks | identity |
 #
-# They are **conjugate**: the backward pass of one is the forward pass of the other.
+# $f$ and $g$ are **conjugate**: the backward pass of one is the forward pass of the other.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: a rank's share of the gradient of X
@@ -288,8 +288,8 @@ assert difference.abs().max() < 1e-12
 # Many models store query, key and value projections as one matrix of shape (3 * embed, in). The
 # first rows compute all queries (head 0, head 1, ...), the next rows all keys, and the last rows
 # all values. Write `qkv_part(weight, rank, ranks)`: the matrix of shape (3 * embed / ranks, in)
-# that computes the queries, keys and values of this rank's heads, in the same order. `ranks`
-# divides the heads.
+# that computes the queries, keys and values of this rank's heads, in the same order. The number of
+# heads is a multiple of `ranks`.
 #
 # *Hint:* With 3 ranks, the part of rank 0 is not the first third of the rows. Give the matrix an
 # axis for query, key and value, and one for the ranks.
@@ -323,8 +323,8 @@ check(
 # `tensor_parallel(model)` replaces the attention layers and feed-forward blocks of a model. Each
 # has one $f$ and one $g$, so a block of two layers has **four all-reduces** in a training step, two
 # forward and two backward. Each one carries a tensor of shape (batch, token, embed), which is
-# $B\,T\,E$ numbers. Embeddings, norms and the output layer are not split: every rank computes all
-# of them.
+# $B\,T\,E$ numbers. Embeddings, layer norms and the output layer are not split: every rank computes
+# all of them.
 
 
 # %%
@@ -365,7 +365,8 @@ for ranks, row in found.items():
 # %% [markdown]
 # The losses equal those of one process, even with dropout: each rank draws the entries of the
 # dropout masks that belong to its heads and columns. Each rank holds a little more than $1/N$ of
-# the parameters, because norms and the biases of the second matrices are on every rank.
+# the blocks' parameters, because the layer norms and the biases of the row-split matrices are on
+# every rank.
 #
 # ## When is it worth it?
 #
@@ -431,9 +432,9 @@ assert apart > 0.1 and (total - compare(results)["gradient of X"][1]).abs().max(
 
 # %% [markdown]
 # The output and the gradients of this block are correct. Only the gradient for earlier layers is
-# wrong: each rank passes on its own term instead of the sum. Embeddings and norms should be equal
-# on all ranks, but they receive different gradients, and the copies drift apart. A test that checks
-# only the weights of one block does not find this.
+# wrong: each rank passes on its own term instead of the sum. The parameters of embeddings and layer
+# norms should be equal on all ranks, but they receive different gradients, and the copies drift
+# apart. A test that checks only the weights of one block does not find this.
 #
 # ## In the library
 

@@ -377,11 +377,11 @@ for number, (order, causal) in enumerate((o, c) for o in positions for c in (Fal
 # Write `visit(q, log_sum, g, a, block, carried)`. The rank's queries `q` (query, dim) already
 # include the scale. `log_sum` and `a`, both of shape (query, 1), are $L_i$ and $a_i$, and `g`
 # (query, dim) is the gradient of the context. `block` (2, key, dim) contains the keys and the
-# values, and `carried`, of the same shape, is the sum from the previous ranks. Return the sum after
-# this visit.
+# values. `carried`, of the same shape, contains the sums $dk$ and $dv$ over the queries of the
+# previous ranks. Return both sums after this visit.
 #
 # *Hint:* Compute the tile $p$ of shape (query, key) first, then $ds$. Both formulas above are
-# products with a transposed tile. `mt.stack` puts two tensors into one.
+# products with a transposed tile. `mt.stack` joins two tensors along a new axis.
 
 
 # %% tags=["answer"]

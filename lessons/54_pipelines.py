@@ -570,9 +570,11 @@ print("losses of the second step", tables[:, :, 0].mean(0).round(5))
 # * data: the gradients, $2 \frac{N-1}{N} P$ numbers,
 # * sharded: the same for the gradients, and half as many numbers for the updated parameters,
 # * tensor: $4L$ all-reduces of $BTE$ numbers, each $2 \frac{N-1}{N} BTE$,
-# * sequence: $L (3N - 2)$ blocks of $2BTE / N$ numbers, and the gradients,
-# * pipeline: $BTE$ to the next stage and $BTE$ back, **whatever the number of layers**. The rest is
-#   a shape, a loss, and the tied embedding that the first and the last stage share.
+# * sequence: $L (3N - 2)$ blocks of $2BTE / N$ numbers, and as much for the gradients as in data
+#   parallelism,
+# * pipeline: $BTE$ to the next stage and $BTE$ back, **whatever the number of layers**. The shape
+#   and the loss add a few bytes. The first and the last stage also add up their gradients of the
+#   tied embedding.
 
 # %%
 P, L, N, BTE = int(tables[0, 0, 3]), layers, 4, 8 * 64 * 32
