@@ -149,7 +149,7 @@ class TiledAttentionKernel(_Kernel):
 
 
 def _blocks(x):
-    """Return the number of blocks for the rows of x (..., token, feature)."""
+    """Return the number of blocks of threads for the rows of x (..., token, feature)."""
     return math.prod(x.shape[:-2]) * -(-x.shape[-2] // OWN)
 
 
@@ -190,7 +190,7 @@ def _sizes(query, key, value, is_causal):
 def _reserve_mask(query, key, rows, dropout_p):
     """Reserve counters for a dropout mask. Return (seed, offset, rows), or None without dropout.
 
-    The mask is drawn for `rows` queries at a time, each time from a whole number of counters.
+    The mask is drawn for `rows` queries at a time. Each of these draws starts at a new counter.
     """
     if not dropout_p:
         return None

@@ -5,7 +5,7 @@ With m = max(x), s = sum_c exp(x_c - m), label t, C classes, class weights w and
     loss = w_t (1 - e) (log s - (x_t - m)) + e / C sum_c w_c (log s - (x_c - m))
     grad_x_c = p_c g sum_k q_k - g q_c,   p_c = exp(x_c - m - log s),
 
-where g is the gradient of the row's loss and q is the target, as in `ops.cross_entropy`.
+where g is dL/dloss and q is the target distribution, as in `ops.cross_entropy`.
 
 Launches: 2 forward and 1 backward. The array operations need 18 and 19. The first launch computes
 the loss of each row, and the second adds up the losses and divides by the total weight. The sums
@@ -143,7 +143,7 @@ def forward_rows(logits, labels, weight, ignore_index, smoothing):
 def sum_of_rows(loss, label_weight, mean):
     """Launch the kernel that adds up the losses of all rows.
 
-    Return their sum or mean, and the total weight, as 0-d arrays.
+    Return the sum or mean of the losses, and the total weight, as 0-d arrays.
     """
     xp = array_module(loss)
     result, total_weight = xp.empty((), loss.dtype), xp.empty((), loss.dtype)

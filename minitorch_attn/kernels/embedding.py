@@ -1,13 +1,13 @@
-"""Gradient of an embedding on a GPU: the sum of the rows of each id, bitwise reproducible.
+"""Gradient of an embedding on a GPU: bitwise reproducible sums of the rows with the same id.
 
     y[r] = sum of x[i] over the positions i with ids[i] = r,   optionally divided by their number
 
 The order of atomic additions changes from run to run, so a resumed run could differ from an
 uninterrupted one. Here, one thread adds up each element of y in the order of the positions. For a
-table with few rows, one launch is enough: each row has a block, which compares all ids with the
-number of the row. For a large table, comparing every row number with every id would take too
-long. In this case, a stable sort of the ids comes first, and each segment of equal ids in the
-sorted list has its own block.
+table with few rows, one launch is enough: each row of y has its own blocks, which compare all ids
+with the number of the row. For a large table, comparing every row number with every id would take
+too long. In this case, a stable sort of the ids comes first, and each segment of equal ids in the
+sorted list has its own blocks.
 """
 
 import math
@@ -69,7 +69,7 @@ template <typename T, typename A> __global__ void sum_of_segment(
 
 @register(RowSum)
 class RowSumKernel:
-    """CUDA kernels of `RowSum`: one launch. Unless rows and ids are few, a sort comes first."""
+    """CUDA kernels of `RowSum`: one launch, after a sort if there are many rows and ids."""
 
     backward = RowSum.backward
 

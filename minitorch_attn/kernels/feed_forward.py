@@ -6,7 +6,7 @@
 
 `backend.matmul` computes the products. In the forward pass, one kernel adds b1 to the product, and
 computes h and the slope f'(u) from the sum u. h overwrites u in memory. In the backward pass, one
-kernel multiplies dL/dh by the slope, in place, and adds up the columns for dL/db1.
+kernel multiplies dL/dh by the slope, in place, and sums each column of the result for dL/db1.
 
 Launches besides the products: 2 forward and 2 backward. With GELU, the array operations need 13 and
 3. The slope of ReLU is not stored: it is 1 where h > 0. For a few rows that do not need a gradient,
@@ -14,7 +14,7 @@ as in generation, the forward pass takes two launches and no product (`few_rows`
 
 On a GPU, `FeedForwardInBlocks` runs the same kernels. Dividing the rows into blocks helps only a
 CPU, and recomputing the hidden layer in the backward pass would add a product to the six of a
-training step. The kernels keep h and the slope instead, two arrays of the hidden layer's size. If
+training step. The kernels keep two arrays of the hidden layer's size instead: h and the slope. If
 there is not enough memory for them, use `checkpoint`.
 """
 
@@ -97,7 +97,7 @@ def bias_and_activation(u, bias, activation, with_slope):
 
 
 def through_activation(grad_h, h, slope, need_bias):
-    """Return dL/du = dL/dh * slope and, with `need_bias`, its column sums (otherwise None).
+    """Return dL/du = dL/dh * slope and, with `need_bias`, the column sums of dL/du (else None).
 
     dL/du is in the memory of `grad_h`.
     """

@@ -6,7 +6,7 @@
     SiLU:         h = 1 / (1 + e^-x),   h' = h (1 - h)
     ReLU:         h = 1 for x > 0, else 0,   h' = 0
 
-The backward kernel recomputes h from x, so h is not kept in memory. The composed operations
+The backward kernel recomputes h from x, so h is not kept in memory. The array operations
 take 5 to 8 launches forward and 4 to 8 backward (ReLU: 2 and 2).
 """
 

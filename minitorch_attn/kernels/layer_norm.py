@@ -7,9 +7,9 @@ RMSNorm is the same formula without m and bias. With h = grad_y * weight and x_h
     grad_x = r (h - mean(h) - x_hat mean(h x_hat)),   for RMSNorm without mean(h)
     grad_weight = sum over rows of grad_y x_hat,   grad_bias = sum over rows of grad_y
 
-as derived in `ops.layer_norm`. The sums over rows are computed as in `columns`, and all sums in the
-same order in every run, so the gradients are bitwise reproducible. Launches: 1 forward and 2
-backward. The array operations need 12 and 17.
+as derived in `ops.layer_norm`. The sums over rows are computed as in `columns`. All sums are added
+up in the same order in every run, so the gradients are bitwise reproducible. Launches: 1 forward
+and 2 backward. The array operations need 12 and 17.
 """
 
 import math

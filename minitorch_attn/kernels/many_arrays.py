@@ -147,10 +147,11 @@ def tables(arrays):
     Yields
     ------
     table : numpy.void
+        The struct `Table` of the group.
     n : int
-        Number of elements.
+        Number of elements of the group's arrays.
     start : int
-        Total number of elements of the preceding arrays.
+        Number of elements of the preceding groups.
     """
     before = 0
     arrays = [array for array in arrays if array.size]
@@ -276,7 +277,7 @@ class AdamKernel:
             `updates()` returns the number of the current update, counted from 1. In a CUDA graph,
             each replay calls it again.
         value, m, v, largest : arrays of shape (n,)
-            Range of the buffers of parameters and state.
+            The range in each flat buffer: parameters, m, v and, with AMSGrad, the largest v.
         grads : list of arrays
             Gradients of the parameters in this range, n elements in all.
         """

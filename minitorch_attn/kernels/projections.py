@@ -1,11 +1,11 @@
-"""Several linear layers of one input on a GPU, such as the projections of an attention layer.
+"""Several linear layers with the same input on a GPU, such as the projections of attention.
 
     y_i = x @ weight_i^T + bias_i
     grad_x = sum over i of g_i @ weight_i,   grad_bias_i = column sums of g_i,   with g_i = dL/dy_i
 
 `backend.matmul` computes the products. If the weights lie side by side in memory, and so do the g_i
 (see `side_by_side`), one batched product computes all layers. One launch adds all biases in place,
-one computes the column sums of all g_i, and one adds up the products for grad_x.
+one computes the column sums of all g_i, and one adds up the products g_i @ weight_i for grad_x.
 
 The three projections of attention take 1 product and 1 launch forward, and 2 products and 2
 launches backward. Separate layers take 3 products and 3 launches forward, and 6 products and 5
@@ -78,7 +78,7 @@ template <typename T, typename A> __global__ void add_all(const Table<T> table, 
 
 
 def products(lefts, rights):
-    """Return the products of pairs of matrices, in one batched product if their layout allows it.
+    """Return the products of pairs of matrices, by one batched product if possible.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def add_all(products):
 
 @register(Projections)
 class ProjectionsKernel:
-    """CUDA kernels of linear layers with one input: one launch forward and two backward."""
+    """CUDA kernels of linear layers with the same input: one launch forward and two backward."""
 
     @staticmethod
     def accepts(x, *parameters):

@@ -1,4 +1,4 @@
-"""Range check of indices on a GPU: the largest index, in one launch and without waiting.
+"""Range check of indices on a GPU: find the largest index in one launch; the host does not wait.
 
     here = max(here, max over i of (index_i - lowest)),   as unsigned integers
 

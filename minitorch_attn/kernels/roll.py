@@ -2,8 +2,8 @@
 
     y[i_1, ..., i_k] = x[(i_1 - shift_1) mod n_1, ..., (i_k - shift_k) mod n_k]
 
-CuPy's `roll` along two axes copies four rectangles with one launch each, and a backward pass with
-it takes four more launches.
+CuPy's `roll` along two axes copies four rectangles, with one launch each. The backward pass would
+take four more launches.
 """
 
 import numpy as np

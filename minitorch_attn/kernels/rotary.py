@@ -2,10 +2,10 @@
 
     y_a = a cos t - b sin t,   y_b = b cos t + a sin t
 
-for each pair (a, b) of features of x and its angle t. The backward pass is the same with -sin t.
-The composed operations take 8 launches forward and 9 backward. The queries and keys of an attention
-layer are transposed views, and the angles broadcast over batch and heads. The kernel takes the
-strides of all arrays, so none of them is copied.
+for each pair (a, b) of features of x, where t is the angle of the pair. The backward pass is the
+same with -sin t. The array operations take 8 launches forward and 9 backward. The queries and keys
+of an attention layer are transposed views, and the angles broadcast over batch and heads. The
+kernel takes the strides of all arrays, so none of them is copied.
 """
 
 import numpy as np

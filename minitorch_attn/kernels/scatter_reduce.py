@@ -60,7 +60,7 @@ template <typename T, typename A> __global__ void extreme_at(
 
 @register(extreme_at)
 class ExtremeKernel:
-    """CUDA kernel of `ops.scatter_reduce.extreme_at`: one launch, plus a few for the indices."""
+    """CUDA kernel of `ops.scatter_reduce.extreme_at`: one launch, and a few to prepare indices."""
 
     @staticmethod
     def accepts(y, grid, src, largest):

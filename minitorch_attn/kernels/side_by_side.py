@@ -28,7 +28,7 @@ def as_one(arrays):
 
     Returns
     -------
-    CuPy array of shape (count, ...), a view of all of them, or None
+    CuPy array of shape (count, ...), which is a view of all `arrays`; or None
     """
     first = arrays[0]
     kinds = {(a.shape, a.dtype, a.data.mem.ptr, a.flags.c_contiguous) for a in arrays}
@@ -52,7 +52,7 @@ def parts_of(array):
 
 
 def empty_side_by_side(arrays):
-    """Return new arrays like `arrays`, side by side if shape, dtype and memory order are equal.
+    """Return new arrays like `arrays`, side by side if shapes, dtypes and strides are equal.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ combined.
     log-softmax: grad_x = grad_y - exp(y) sum(grad_y)
 
 Launches: 1 forward and 1 backward. The array operations need 5 to 8 forward and 4 backward. The
-kernels support only the last axis; other axes use the composed operations.
+kernels support only the last axis; other axes use the array operations.
 """
 
 import math

@@ -346,7 +346,7 @@ def _initialize(module):
 
 
 def _build(embed_dim, num_layers, settings):
-    """Build a BERT with head_dim 64 and the size of the uncased vocabulary, where [PAD] is id 0."""
+    """Build a BERT with head_dim 64, and the vocabulary size and [PAD] id (0) of uncased BERT."""
     size = {"embed_dim": embed_dim, "num_layers": num_layers, "num_heads": embed_dim // 64}
     return BERT(**{"vocab_size": 30522, "padding_idx": 0, **size, **settings})
 

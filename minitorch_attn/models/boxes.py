@@ -123,7 +123,7 @@ def generalized_box_iou(boxes1, boxes2):
     Raises
     ------
     ArgumentError
-        If a box's right or bottom is less than its left or top, or NaN.
+        If a box has right < left or bottom < top, or contains NaN.
 
     Notes
     -----
@@ -149,7 +149,7 @@ def generalized_box_iou(boxes1, boxes2):
         if not (boxes[:, 2:] >= boxes[:, :2]).all():
             raise ArgumentError(
                 f"generalized_box_iou: {name} must be in corner format",
-                got="a box whose right or bottom is less than its left or top, or NaN",
+                got="a box with right < left or bottom < top, or with NaN",
                 expected="left <= right and top <= bottom",
                 hint="convert centers with center_to_corners_format(boxes)",
             )

@@ -29,7 +29,7 @@ class ConvEncoder(nn.Module):
     grid : int
         Height and width of the last feature map, which has one annotation per position.
     annotation_dim : int
-        Number of channels of the last feature map, the size of an annotation.
+        Size of an annotation: the number of channels of the last feature map.
 
     Notes
     -----

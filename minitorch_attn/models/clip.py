@@ -66,7 +66,7 @@ def contrastive_loss(logits):
     Parameters
     ----------
     logits : Tensor of shape (pair, pair)
-        Entry (i, i) belongs to the pair i.
+        Entry (i, j) is the logit of image i and text j. Image i and text i are a pair.
 
     Returns
     -------
@@ -104,7 +104,7 @@ class ImageTower(VisionTransformer):
     image_size, patch_size : int or (int, int)
     embed_dim, num_layers, num_heads, mlp_dim : int
     output_dim : int, default 512
-        Size of the projection, which both towers share. 0: no projection.
+        Size of the projected vectors, the same in both towers. 0: no projection.
     in_channels : int, default 3
     attention_dropout : float, default 0
     activation : str or callable, default "quick_gelu"
@@ -178,7 +178,7 @@ class TextTower(nn.Module):
         Maximum number of tokens, including the start and end tokens.
     embed_dim, num_layers, num_heads, mlp_dim : int
     output_dim : int, default 512
-        Size of the projection, which both towers share. 0: no projection.
+        Size of the projected vectors, the same in both towers. 0: no projection.
     end_id : int, optional
         Id of the end token. Default: the largest id in each text, as in the published code.
     attention_dropout : float, default 0
@@ -393,7 +393,7 @@ def _projection(embed_dim, output_dim):
 
 
 def _initialize(tower, width, factor):
-    """Initialize the matrices of a tower's blocks and its projection, as in the published code."""
+    """Initialize a tower's projection and its blocks' matrices, as in the published code."""
     deep = (2 * max(len(tower.blocks), 1)) ** -0.5  # each block adds two terms to the residual path
     for block in tower.blocks:
         attention, hidden = block.attention, block.feed_forward

@@ -202,7 +202,7 @@ class ConvSubsampling(nn.Module):
     Parameters
     ----------
     input_dim : int
-        Features of an input frame, such as mel bands.
+        Number of features of an input frame, for example of mel bands.
     embed_dim : int
     channels : int, optional
         Channels of the convolutions. Default: `embed_dim`.
@@ -281,7 +281,7 @@ class ConformerEncoder(nn.Module):
     Parameters
     ----------
     input_dim : int, default 80
-        Features of an input frame, such as mel bands.
+        Number of features of an input frame, for example of mel bands.
     embed_dim, num_heads, num_layers : int
     kernel_size, expansion, dropout
         See `ConformerBlock`.
@@ -357,7 +357,7 @@ def padding_of(subsampling, lengths, frames):
 def conformer_s(**changes):
     """Conformer (S) encoder: 16 blocks, width 144, 4 heads (Table 1): 8,690,112 parameters.
 
-    The paper counts 10.3 million, including a decoder: an LSTM with 320 units.
+    The paper counts 10.3 million parameters, including a decoder (an LSTM with 320 units).
     """
     return ConformerEncoder(**{"embed_dim": 144, "num_heads": 4, "num_layers": 16, **changes})
 
@@ -365,7 +365,7 @@ def conformer_s(**changes):
 def conformer_m(**changes):
     """Conformer (M) encoder: 16 blocks, width 256, 4 heads (Table 1): 27,261,952 parameters.
 
-    The paper counts 30.7 million, including a decoder: an LSTM with 640 units.
+    The paper counts 30.7 million parameters, including a decoder (an LSTM with 640 units).
     """
     return ConformerEncoder(**{"embed_dim": 256, "num_heads": 4, "num_layers": 16, **changes})
 
@@ -373,6 +373,6 @@ def conformer_m(**changes):
 def conformer_l(**changes):
     """Conformer (L) encoder: 17 blocks, width 512, 8 heads (Table 1): 114,849,280 parameters.
 
-    The paper counts 118.8 million, including a decoder: an LSTM with 640 units.
+    The paper counts 118.8 million parameters, including a decoder (an LSTM with 640 units).
     """
     return ConformerEncoder(**{"embed_dim": 512, "num_heads": 8, "num_layers": 17, **changes})

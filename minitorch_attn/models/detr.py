@@ -305,13 +305,13 @@ def detr_resnet50(num_classes=91, **changes):
 
     Notes
     -----
-    arXiv:2005.12872v3, Table 1, lists 41M and 86 GFLOPs (multiply-adds) for COCO's images.
+    arXiv:2005.12872v3, Table 1: 41M parameters, and 86 GFLOPs (multiply-adds) on COCO's images.
     """
     return _detr((3, 4, 6, 3), num_classes, changes)
 
 
 def detr_resnet50_dc5(num_classes=91, **changes):
-    """DETR-DC5 with ResNet-50: its feature map is twice as high and wide. See `detr_resnet50`."""
+    """DETR-DC5 with ResNet-50: `detr_resnet50`, but the feature map is twice as high and wide."""
     return _detr((3, 4, 6, 3), num_classes, changes, dilated=(False, False, True))
 
 
@@ -321,7 +321,7 @@ def detr_resnet101(num_classes=91, **changes):
 
 
 def detr_resnet101_dc5(num_classes=91, **changes):
-    """DETR-DC5 with ResNet-101: its feature map is twice as high and wide. See `detr_resnet101`."""
+    """DETR-DC5 with ResNet-101: `detr_resnet101`, but the feature map is twice as high and wide."""
     return _detr((3, 4, 23, 3), num_classes, changes, dilated=(False, False, True))
 
 

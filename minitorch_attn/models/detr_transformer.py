@@ -1,8 +1,8 @@
 """Transformer of DETR: positions are added to queries and keys in every attention layer.
 
 Carion et al. 2020, arXiv:2005.12872v3, section 3.2 and Figure 10. The encoder's input is a feature
-map, with one token per position. The decoder's input is a set of object queries, which it processes
-in parallel.
+map, with one token per position. The decoder processes its input, a set of object queries, in
+parallel.
 """
 
 from .. import nn, ops

@@ -135,7 +135,7 @@ def dino_loss(student, teacher, center, student_temperature=0.1, teacher_tempera
     center : Tensor of shape (K,)
         Running mean of the teacher's outputs, from `update_center`.
     student_temperature, teacher_temperature : float
-        Divisors of the outputs. The teacher's divisor is smaller, which sharpens its distribution.
+        Temperatures that divide the outputs. The teacher's is lower: its distribution is sharper.
 
     Returns
     -------
@@ -178,7 +178,7 @@ def _check_views(student, teacher, center):
             "dino_loss: the shapes of student, teacher and center do not match",
             got=f"student {student.shape}, teacher {teacher.shape}, center {center.shape}",
             expected="(view, batch, K), (global view, batch, K) and (K,), with at least two views",
-            hint="pass the student's outputs for the teacher's views first, then the others",
+            hint="pass the student's outputs for the teacher's views first, then for the others",
         )
 
 

@@ -242,7 +242,7 @@ class ScalarMix(nn.Module):
     Parameters
     ----------
     num_layers : int
-        Number of layers to mix: L + 1, including the layer of word vectors.
+        Number of layers to mix. In ELMo: L LSTM layers and the layer of word vectors.
 
     Attributes
     ----------
@@ -266,7 +266,7 @@ class ScalarMix(nn.Module):
         self.gamma = nn.Parameter(ops.ones(()))
 
     def forward(self, layers):
-        """Mix layers: a tensor (layer, ...), or a list of tensors (...). Returns shape (...)."""
+        """Mix the layers, a tensor (layer, ...) or a list of tensors (...), to one tensor (...)."""
         if not isinstance(layers, Tensor):
             layers = ops.stack(layers)
         if layers.shape[:1] != (self.num_layers,):

@@ -21,8 +21,8 @@ class Residual(nn.Module):
     """Residual connection: `norm(x + f(x))`, or `x + f(norm(x))` with `norm_first`.
 
     Here f is a sub-layer with dropout. Vaswani et al. use the first form (section 3.1). In the
-    second form, the path from the embeddings to the output is a plain sum, and training does not
-    need warm-up (Xiong et al. 2020, arXiv:2002.04745v2, Figure 1).
+    second form, the path from the embeddings to the final norm contains only additions, and
+    training does not need warm-up (Xiong et al. 2020, arXiv:2002.04745v2, Figure 1).
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class DecoderLayer(nn.Module):
             True where a token may attend to the memory. Broadcasts to (batch, heads, target,
             source).
         cache, cross_cache : layers of a KVCache, optional
-            Caches with the keys and values of earlier tokens and of the memory.
+            Keys and values of earlier tokens (`cache`) and of the memory (`cross_cache`).
         """
 
         def attend(y):

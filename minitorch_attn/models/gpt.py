@@ -23,8 +23,8 @@ __all__ = ["GPT", "gpt2", "gpt2_large", "gpt2_medium", "gpt2_xl"]
 class Block(nn.Module):
     """Pre-norm decoder block: `x + attention(norm(x))`, then `x + feed_forward(norm(x))`.
 
-    The residual path from the first embedding to the logits is a plain sum (Xiong et al. 2020,
-    arXiv:2002.04745v2, Figure 1b; GPT-2, section 2.3).
+    The residual path from the embeddings to the last norm contains only additions (Xiong et al.
+    2020, arXiv:2002.04745v2, Figure 1b; GPT-2, section 2.3).
 
     Parameters
     ----------

@@ -119,8 +119,8 @@ def reinforce_loss(
     reward_weight, entropy_weight : float
         The paper's lambda_r and lambda_e.
     reward : Tensor of shape (sample, batch), optional
-        Reward in place of `log_p_y`, for example one that depends only on the words after each
-        choice.
+        Reward used instead of `log_p_y`. For example, the reward of a sampled position may count
+        only the current and later words.
 
     Returns
     -------
@@ -178,7 +178,7 @@ def update_baseline(baseline, log_p_y, decay=0.9):
     Parameters
     ----------
     baseline : float
-        Average before this batch.
+        Average reward before this batch.
     log_p_y : Tensor
         Rewards of this batch.
     decay : float, default 0.9

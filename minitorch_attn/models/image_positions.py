@@ -20,7 +20,7 @@ def sine_code(positions, embed_dim, temperature=10000.0):
     ----------
     positions : Tensor of shape (...)
     embed_dim : int
-        Number of features for each number, which must be even.
+        Number of features that encode one position. Must be even.
     temperature : float, default 10000
 
     Returns
@@ -53,13 +53,13 @@ class SinePositions(nn.Module):
         Number of features, a multiple of 4.
     temperature : float, default 10000
     scale : float, default 2 pi
-        Number assigned to the last row and column without padding, for images of any size.
+        Position of the last row and of the last column, not counting padding, in every image.
 
     Notes
     -----
     The rows without padding are numbered y = 1, 2, ..., H. The first half of the features of row y
-    consists of sines and cosines of the number scale y / (H + 1e-6). The second half encodes the
-    column in the same way.
+    consists of sines and cosines of scale * y / (H + 1e-6). The second half encodes the column in
+    the same way.
 
     Examples
     --------

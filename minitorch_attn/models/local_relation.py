@@ -156,7 +156,7 @@ class LocalSelfAttention(nn.Module):
     query, key, value : Conv2d
         1 x 1 convolutions.
     row_embedding, column_embedding : Parameter of shape (heads, head_dim / 2, kernel_size)
-        The two halves of r.
+        Embeddings of the row offset and of the column offset: the two halves of r.
 
     References
     ----------

@@ -1,8 +1,8 @@
 """MAE, the masked autoencoder: hides three quarters of the patches and predicts their pixels.
 
 He et al. 2021, "Masked Autoencoders Are Scalable Vision Learners", arXiv:2111.06377v3. The
-encoder reads only the visible patches. A small decoder reads the encoder's output with a mask token
-for each masked patch and predicts pixels (Figure 1, section 3).
+encoder reads only the visible patches. A small decoder reads the encoder's output and a mask token
+for each masked patch, and predicts pixels (Figure 1, section 3).
 """
 
 from .. import nn, ops

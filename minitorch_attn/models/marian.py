@@ -145,7 +145,7 @@ class Marian(EncoderDecoder):
 
 
 def marian_base(**changes):
-    """Build a Marian model with the sizes of the OPUS-MT models and of the base Transformer.
+    """Build a Marian model with the sizes of the OPUS-MT models, which are the base Transformer's.
 
     With OPUS-MT's English-German vocabulary, the model has 73,886,208 parameters.
 

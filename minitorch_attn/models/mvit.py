@@ -2,7 +2,7 @@
 
 Fan et al. 2021, "Multiscale Vision Transformers", arXiv:2104.11227v1. Each attention layer pools
 its queries, keys and values (section 3.1). Pooling the keys and values makes the layer cheaper.
-Pooling the queries makes its output shorter, so the model has stages like a convolutional
+Pooling the queries makes the layer's output shorter, so the model has stages like a convolutional
 network (section 3.2, Table 2). The same classes process videos (three axes) and images (two
 axes).
 """
@@ -39,7 +39,7 @@ class MultiscaleBlock(nn.Module):
     ----------
     embed_dim, output_dim, num_heads : int
     mlp_ratio : float, default 4.0
-        Hidden size of the feed-forward network as a multiple of its input.
+        Hidden size of the feed-forward network as a multiple of its input size.
     widen_in_attention : bool, default False
         Whether the attention layer changes the number of channels, as in MViTv2. If False, the
         feed-forward network does, as in MViT.

@@ -29,7 +29,7 @@ def plan_blocks(
         See `MViT`.
     widens_early : bool
         Whether the number of channels changes in the first block of a stage, as in MViTv2. If
-        False, it changes in the last block of the stage before, as in MViT.
+        False, it changes in the last block of the previous stage, as in MViT.
     pools_every_query : bool
         Whether the queries are pooled in every block, as in MViTv2. If False, they are pooled only
         where the map shrinks.
@@ -82,7 +82,8 @@ def plan_blocks(
 def shrinking_strides(first, steps):
     """Return the strides of keys and values in each stage, given those of the first stage.
 
-    In a stage that pools its queries, the stride is divided by the stride of the queries.
+    In a stage that pools its queries, the strides of the previous stage are divided by the strides
+    of the queries.
 
     Examples
     --------

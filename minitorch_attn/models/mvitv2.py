@@ -29,7 +29,7 @@ _CACHED = 64  # maximum number of tables; a model needs one for each pair of map
 
 @lru_cache(_CACHED)
 def relative_distances(queries, keys, device=None):
-    """Return the row of the relative position table for each query and key along one axis.
+    """Return the row index in the relative position table, for each query and key along an axis.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def relative_distances(queries, keys, device=None):
 
 @lru_cache(_CACHED)
 def place_units(size, dtype, device):
-    """Return the one-hot vectors of each map position along all axes, concatenated.
+    """For each position of a map, return the one-hot vectors of its coordinates, concatenated.
 
     Returns
     -------
@@ -82,12 +82,13 @@ def place_units(size, dtype, device):
 class RelativePoolingAttention(PoolingAttention):
     r"""Pooling attention with relative positions and residual pooling.
 
-    Query i and key j are at positions p(i) and p(j) of two maps. Their score is
+    Query i is at position p(i) of the map of queries, and key j is at position p(j) of the map of
+    keys. Their score is
 
         s_ij = q_i k_j / sqrt(head_dim) + q_i R_{p(i), p(j)},   R = R^h + R^w (+ R^t),
 
-    where the tables R^h, R^w and, for videos, R^t depend only on the distance along one axis:
-    height, width or time (Eqs. 3 and 4). The pooled queries are added to the context:
+    where R^h, R^w and, for videos, R^t are learned vectors that depend only on the distance along
+    one axis: height, width or time (Eqs. 3 and 4). The pooled queries are added to the context:
     Z = Attn(Q, K, V) + Q (Eq. 6).
 
     Parameters
@@ -104,7 +105,8 @@ class RelativePoolingAttention(PoolingAttention):
     ----------
     rel_pos_h, rel_pos_w, rel_pos_t : Parameter of shape (distance, head_dim)
         Tables of relative positions. The table of an axis has 2 max(query, key) - 1 rows, where
-        query and key are the lengths of the axis. `rel_pos_t` is for videos only.
+        query and key are the lengths of the axis in the maps of the queries and the keys.
+        `rel_pos_t` is for videos only.
 
     Notes
     -----
@@ -148,11 +150,11 @@ class RelativePoolingAttention(PoolingAttention):
 
     @computes("relative position bias")
     def with_positions(self, query, key, query_size, key_size):
-        r"""Append features to queries and keys, so that their products include relative scores.
+        r"""Append features to queries and keys, so that their dot products include the term q_i R.
 
         A query is extended by q_i R^h_i, a vector that contains q_i R^h_{p(i), row} for each row of
-        the keys' map. A key is extended by e_row(j), the one-hot vector of its own row. The same is
-        done for the other axes. Then
+        the keys' map. A key is extended by e_row(j), the one-hot vector of its own row. Both are
+        extended in the same way for the other axes. For an image, the dot product is then
 
             [q_i, q_i R^h_i, q_i R^w_i] [k_j, e_row(j), e_column(j)]
                 = q_i k_j + q_i R^h_{p(i), p(j)} + q_i R^w_{p(i), p(j)},
@@ -175,7 +177,7 @@ class RelativePoolingAttention(PoolingAttention):
         return ops.cat([query, scores], -1), ops.cat([key, units], -1)
 
     def axis_scores(self, maps, i, keys):
-        """Return the products of queries (batch, heads, *size, head_dim) with one axis's table.
+        """Return the dot products of queries (batch, heads, *size, head_dim) and one axis's table.
 
         Returns
         -------
@@ -203,8 +205,8 @@ class MViTv2(MViT):
     relative_positions, residual_pooling : bool, default True
         See `RelativePoolingAttention`.
     widens_early : bool, default True
-        Whether the attention layer of a stage's first block changes the number of channels.
-        Otherwise, the feed-forward network of the stage's last block does, as in MViT.
+        Whether the attention layer of a stage's first block changes the number of channels. If
+        False, the feed-forward network of the previous stage's last block does, as in MViT.
     **options
         Arguments of `MViT`, with the defaults of MViTv2-S on images.
 

@@ -48,9 +48,9 @@ class NonLocalBlock(nn.Module):
     Attributes
     ----------
     theta, phi, g, W_z : Conv1d, Conv2d or Conv3d
-        Convolutions of size 1. "gaussian" has neither theta nor phi. W_z starts at zero.
+        Convolutions of size 1. The mode "gaussian" has neither theta nor phi. W_z starts at zero.
     w_f : Linear
-        For "concatenation": layer that maps a pair to its score.
+        For the mode "concatenation": layer that maps [theta_i; phi_j] to one number.
 
     References
     ----------
@@ -180,7 +180,7 @@ def add_non_local(model, places, **settings):
     DTypeError
         If `model` is not a ResNet, or `places` is not a dict.
     ArgumentError
-        If the model does not have one of these stages or blocks.
+        If the model does not have one of the stages or blocks in `places`.
 
     Examples
     --------
@@ -192,7 +192,7 @@ def add_non_local(model, places, **settings):
     """
     if not isinstance(model, ResNet) or not isinstance(places, dict):
         raise DTypeError(
-            "add_non_local: model must be a ResNet, and places a dict",
+            "add_non_local: model must be a ResNet, and places must be a dict",
             got=f"{type(model).__name__} and {type(places).__name__}",
             hint='for example, add_non_local(resnet50(), {"layer2": (1, 3)})',
         )

@@ -25,7 +25,7 @@ def pool_tokens(tokens, size, pool, num_prefix=0):
     Parameters
     ----------
     tokens : Tensor of shape (batch, prefix + position, channel)
-        The prefix, such as a class token, and the positions of the map in row-major order.
+        Prefix tokens, such as a class token, followed by the tokens of the map in row-major order.
     size : tuple of int
         Size of the map, (time, height, width) or (height, width).
     pool : callable
@@ -78,7 +78,7 @@ class PoolingAttention(nn.Attention):
     kernel_q, kernel_kv : tuple of int, default (1, 1, 1)
         Pooling windows of the queries, and of the keys and values: one number for each map axis.
     stride_q, stride_kv : tuple of int, default (1, 1, 1)
-        Steps from window to window. Where kernel and stride are all 1, there is no pooling.
+        Strides from window to window. Where kernel and stride are all 1, there is no pooling.
     qkv_bias : bool, default True
     class_token : bool, default True
         Whether the first token is a class token.

@@ -259,7 +259,7 @@ def _conv3x3(in_channels, out_channels, stride, dilation, groups=1):
 
 
 def _stage(block, in_channels, width, stride, dilations, drop_paths, shared):
-    """Build a stage. The first block has the stride, and the dilation of the previous stage."""
+    """Build a stage. Its first 3 x 3 convolution has `stride` and the previous stage's dilation."""
     out_channels, (before, dilation) = width * block.expansion, dilations
     blocks = []
     for i, drop_path in enumerate(drop_paths):
@@ -286,5 +286,5 @@ def _check(layers, channels, dilated):
         raise ArgumentError(
             "ResNet: the lengths of channels or replace_stride_with_dilation do not match layers",
             got=f"{len(layers)} stages, {len(channels)} widths and {len(dilated)} dilation flags",
-            expected="one width for each stage, and one dilation flag for each after the first",
+            expected="one width for each stage; one dilation flag for each stage after the first",
         )

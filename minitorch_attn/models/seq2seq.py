@@ -33,7 +33,7 @@ class RecurrentEncoder(nn.Module):
     Parameters
     ----------
     vocab_size : int
-        Number of source words.
+        Size of the source vocabulary.
     embed_dim, hidden_dim : int
         Size of a word embedding, and of the state of one direction.
     num_layers : int, default 1
@@ -118,7 +118,7 @@ class RecurrentDecoder(nn.Module):
     Parameters
     ----------
     vocab_size : int
-        Number of target words.
+        Size of the target vocabulary.
     embed_dim, hidden_dim : int
         Size of a word embedding and of the state.
     attention : AdditiveAttention or LuongAttention, optional
@@ -394,7 +394,7 @@ def _check_attention(attention, hidden_dim, input_feeding, additive):
     """Raise an error if the attention layer does not match the decoder."""
     if attention is not None and attention.query_dim != hidden_dim:
         raise ShapeError(
-            "RecurrentDecoder: query_dim of attention must be hidden_dim",
+            "RecurrentDecoder: query_dim of attention must be equal to hidden_dim",
             got=f"query_dim {attention.query_dim} and hidden_dim {hidden_dim}",
         )
     if input_feeding and (additive or attention is None):

@@ -1,4 +1,4 @@
-"""Set loss of DETR: match predictions with targets, then compute class and box losses.
+"""DETR's set loss: match predictions with targets, then compute class and box losses.
 
 Carion et al. 2020, arXiv:2005.12872v3, section 3.1 and appendix A.2. An unmatched prediction should
 predict the class "no object". The loss compares two sets, so it does not depend on the order of the
@@ -161,8 +161,8 @@ def auxiliary_losses(
     Returns
     -------
     dict of Tensor of shape ()
-        The losses of the last layer, and the losses of the other layers with names such as
-        "loss_ce_0".
+        The losses of the last layer, with the same names as in `hungarian_loss`, and the losses
+        of the other layers, with names that end in the layer's number, such as "loss_ce_0".
 
     References
     ----------
@@ -213,7 +213,7 @@ def matched_losses(logits, pred_boxes, targets, pairs, eos_coef=0.1):
 
 
 def _index_of(pairs, targets):
-    """Return arrays over all pairs: image, query within the image, target within the batch."""
+    """Return, for all pairs, arrays of the image, the query in it, and the target in the batch."""
     counts = [len(target["class_labels"]) for target in targets]
     before = xp.cumsum([0, *counts[:-1]])
     image = xp.concatenate([xp.full(len(i), n) for n, (i, _) in enumerate(pairs)])

@@ -151,7 +151,7 @@ class SpeechSeq2Seq(nn.Module):
         return nn.masks.from_key_padding(padding_of(subsampling, lengths, frames))
 
     def padding_mask(self, features):
-        """Return None, because the lengths are unknown here. `translate` calls this method."""
+        """Return None, because `features` does not show the padding. `translate` calls this."""
 
     def encode(self, features, source_mask=None):
         """Return the encoder's frames, given the mask that the method `source_mask` returns."""

@@ -198,7 +198,7 @@ def importance_loss(output, x, importance):
 
 
 def dimensions_per_feature(W):
-    """Return the dimensions per learned feature, `m / norm(W)^2`, with the Frobenius norm.
+    """Return the dimensions m per learned feature, `m / norm(W)^2` with the Frobenius norm.
 
     Parameters
     ----------
@@ -231,9 +231,9 @@ def feature_dimensionality(W):
     Returns
     -------
     Tensor of shape (feature,)
-        D_i = norm(W_i)^2 / sum_j (u_i . W_j)^2 with u_i = W_i / norm(W_i). D_i is 1 for a feature
-        that is orthogonal to all others, 1/2 for each of two opposite features, and 0 for a feature
-        that is not learned (a column of zeros).
+        D_i = norm(W_i)^2 / sum_j (u_i . W_j)^2, where W_i is column i of W, and
+        u_i = W_i / norm(W_i). D_i is 1 for a feature that is orthogonal to all others, 1/2 for each
+        of two opposite features, and 0 for a feature that is not learned (a column of zeros).
 
     Notes
     -----
@@ -253,9 +253,9 @@ def feature_dimensionality(W):
 def interference(W):
     """Return the interference of each feature i: the sum over j != i of (u_i . W_j)^2.
 
-    Here u_i = W_i / norm(W_i). The interference is 0 for a feature that is orthogonal to all
-    others. It is at least 1 if the others overlap with the feature as much as an opposite feature
-    would. The paper colors features by their interference (section 2).
+    Here W_i is column i of W, and u_i = W_i / norm(W_i). The interference is 0 for a feature that
+    is orthogonal to all others. It is at least 1 if the others overlap with the feature as much as
+    an opposite feature would. The paper colors features by their interference (section 2).
 
     Parameters
     ----------
@@ -276,7 +276,10 @@ def interference(W):
 
 
 def _squared_overlaps(W):
-    """Return all (u_i . W_j)^2, where u_i = W_i / |W_i|. Row i is 0 if column i of W is 0."""
+    """Return the matrix of all (u_i . W_j)^2, where W_i is column i of W and u_i = W_i / norm(W_i).
+
+    Row i is 0 if column i of W is 0.
+    """
     squared_norm = W.square().sum(-2)
     norm = ops.where(squared_norm > 0, squared_norm, 1.0).sqrt()
     return ((W / norm).T @ W).square()  # (feature, feature)
@@ -290,7 +293,8 @@ def polygon(num_features):
     Parameters
     ----------
     num_features : int
-        Number of corners: 2 for an opposite pair, 5 for the pentagon in the paper's introduction.
+        Number of features, which point to the corners of the polygon. Two features are opposite;
+        five form the pentagon in the paper's introduction.
 
     Returns
     -------

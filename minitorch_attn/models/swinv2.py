@@ -38,8 +38,10 @@ class ContinuousPositionBias(nn.Module):
 
     Notes
     -----
-    Swin V2, section 3.3, Eqs. 3 and 4. The two coordinates, scaled to [-8, 8], become
-    sign(x) log2(1 + |x|) / log2(8). The sigmoid and its factor 16 are from the authors' code.
+    Swin V2, section 3.3, Eqs. 3 and 4. Each coordinate x of an offset is scaled, so that the
+    largest coordinate in a window (of the size during pre-training) is 8. It then becomes
+    sign(x) log2(1 + |x|) / log2(8). The scale 8, the sigmoid and its factor 16 are from the
+    authors' code.
     """
 
     def __init__(self, window_size, num_heads, pretrained_window_size=(0, 0), hidden_dim=512):
@@ -81,14 +83,15 @@ class CosineWindowAttention(WindowAttention):
     Parameters
     ----------
     embed_dim, num_heads, window_size, qkv_bias, head_dim, dropout
-        See `WindowAttention`. With `qkv_bias`, query and value have a bias, but the key does not.
+        See `WindowAttention`. With `qkv_bias`, the query and value projections have a bias, but
+        the key projection does not.
     pretrained_window_size : (int, int)
         See `ContinuousPositionBias`.
 
     Attributes
     ----------
     logit_scale : Parameter of shape (heads, 1, 1)
-        Logarithm of 1 / tau, clamped to at most log(100).
+        Logarithm of 1 / tau for each head. Values above log(100) count as log(100).
     """
 
     def __init__(

@@ -161,7 +161,7 @@ class DecoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Encoder: layers that share one relative position bias, followed by a norm."""
+    """Encoder: layers that share one relative position bias, and a final norm."""
 
     def __init__(self, settings):
         super().__init__()
@@ -182,7 +182,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Decoder: layers that share one relative position bias, followed by a norm."""
+    """Decoder: layers that share one relative position bias, and a final norm."""
 
     def __init__(self, settings):
         super().__init__()

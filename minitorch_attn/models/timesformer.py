@@ -31,8 +31,8 @@ class DividedBlock(Block):
     Attributes
     ----------
     time_norm, time_attention, time_projection : Module
-        Norm, attention over time, and a linear layer that follows it. `norm1` and `attention` are
-        the norm and the attention over space.
+        Modules for attention over time: a norm, the attention, and a linear layer after the
+        attention. For attention over space, they are `norm1` and `attention`.
 
     References
     ----------
@@ -59,7 +59,8 @@ class DividedBlock(Block):
         Parameters
         ----------
         x : Tensor of shape (batch, 1 + patch * frame, embed)
-            The class token, followed by the tokens of each patch in all frames.
+            The class token, then the patch tokens, ordered by position and, at each position, by
+            frame.
         frames : int
             Number of frames.
 

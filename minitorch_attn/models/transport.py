@@ -137,9 +137,9 @@ def word_region_alignment(
     of `cosine_cost`.
 
     The gradient treats the plan as a constant: d distance / d cost_ij = T_ij. At the optimum,
-    this is the exact derivative (envelope theorem). The plan minimizes the sum, so a small change
-    of the plan does not change the sum to first order. Differentiating through the iterations would
-    require keeping all their intermediate results in memory.
+    this is the exact derivative (envelope theorem). The plan minimizes sum_ij T_ij c(w_i, v_j), so
+    a small change of the plan does not change this sum to first order. Differentiating through the
+    iterations would require keeping all their intermediate results in memory.
 
     References
     ----------

@@ -111,15 +111,16 @@ class VATT(nn.Module):
         Three Transformers, or a shared one.
     projections : ModuleDict
         "video" and "audio" project to the common space of video and audio. "video_text" maps from
-        that space to the common space of video and text. "text" projects to the second space too.
+        that space to the common space of video and text. "text" also projects to the common space
+        of video and text.
 
     Notes
     -----
-    Section "Common Space Projection" of the paper explains why the second space is computed from
-    the first one: video and audio are compared in fine detail, video and text more coarsely. The
-    projections have the same layers and batch norms as the authors' code. The authors' code also
-    normalizes the position vectors. The paper does not mention this normalization, and this class
-    does not apply it.
+    Section "Common Space Projection" of the paper explains why the video-text space is computed
+    from the video-audio space: video and audio are compared in fine detail, video and text more
+    coarsely. The projections have the same layers and batch norms as the authors' code. The
+    authors' code also normalizes the position vectors. The paper does not mention this
+    normalization, and this class does not apply it.
 
     References
     ----------
@@ -229,7 +230,8 @@ class VATT(nn.Module):
         Returns
         -------
         0-d Tensor
-            NCE between video and audio in both directions, plus MIL-NCE between video and text.
+            NCE between video and audio in both directions, plus `text_weight` times MIL-NCE
+            between video and text.
         """
         texts = found.text if found.text.ndim == 3 else found.text.unsqueeze(1)
         by_sound = nce_loss(found.video_audio, found.audio, self.temperature, symmetric=True)

@@ -20,7 +20,8 @@ __all__ = ["mil_nce_loss", "nce_loss"]
 def nce_loss(a, b, temperature=0.07, symmetric=False):
     """Noise-contrastive loss: row i of `a` should be most similar to row i of `b`.
 
-    The loss is the mean over i of `-log(exp(a_i b_i / T) / sum_j exp(a_i b_j / T))`.
+    The loss is the mean over i of `-log(exp(a_i b_i / T) / sum_j exp(a_i b_j / T))`, where a_i b_j
+    is the dot product of row i of `a` and row j of `b`.
 
     Parameters
     ----------
@@ -28,8 +29,8 @@ def nce_loss(a, b, temperature=0.07, symmetric=False):
         Embeddings of two modalities. Rows with the same index belong together. The function does
         not normalize the embeddings. To compare cosine similarities, normalize them first.
     temperature : float, default 0.07
-        Divisor T of the products. With a smaller T, the most similar rows have more influence on
-        the loss.
+        Temperature T, by which the dot products are divided. With a smaller T, the most similar
+        rows have more influence on the loss.
     symmetric : bool, default False
         Whether to return the mean of `nce_loss(a, b)` and `nce_loss(b, a)`.
 
@@ -73,9 +74,9 @@ def mil_nce_loss(video, text, temperature=0.07, valid=None):
     """MIL-NCE loss: a clip should be similar to at least one of its own sentences.
 
     The loss is the mean over the clips of `-log(own / all)`. Here, `own` is the sum of
-    `exp(video text / T)` over the clip's own sentences, and `all` is the sum over the sentences of
-    all clips. The loss is small if at least one sentence of each clip matches the clip, so an
-    unrelated sentence does little harm.
+    `exp(video text / T)` over the clip's own sentences, where `video text` is the dot product of
+    the embeddings, and `all` is the same sum over the sentences of all clips. The loss is small if
+    at least one sentence of each clip matches the clip, so an unrelated sentence does little harm.
 
     Parameters
     ----------
@@ -83,7 +84,7 @@ def mil_nce_loss(video, text, temperature=0.07, valid=None):
     text : Tensor of shape (batch, sentence, embed)
         Embeddings of the sentences of each clip. The function does not normalize the embeddings.
     temperature : float, default 0.07
-        Divisor T of the products.
+        Temperature T, by which the dot products are divided.
     valid : bool Tensor of shape (batch, sentence), optional
         False for missing sentences. The mean does not include clips without a sentence.
 

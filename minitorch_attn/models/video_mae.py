@@ -20,7 +20,7 @@ __all__ = ["VideoMAE", "cubes_of", "tube_masking", "video_mae_b", "video_mae_l",
 
 
 def tube_masking(noise, num_steps, mask_ratio=0.9):
-    """Return a mask that is True at the positions with the largest noise, in all time steps.
+    """Return a mask that is True, in all time steps, at the positions with the largest noise.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def visible_and_masked(mask):
 
 
 class VideoEncoder(nn.Module):
-    """Vision Transformer without a class token, which reads the visible cubes of a video.
+    """Encoder of the visible cubes of a video: a Vision Transformer without a class token.
 
     Parameters
     ----------
@@ -360,7 +360,7 @@ def normalised_cubes(cubes):
 def make_blocks(
     embed_dim, num_layers, num_heads, mlp_dim, *, qkv_bias=True, attention_dropout=0.0, **options
 ):
-    """Return a ModuleList of blocks. As in the authors' code, the keys do not have a bias."""
+    """Return a ModuleList of blocks. As in the authors' code, key projections have no bias."""
     check_layers("VideoMAE", num_layers=num_layers)
 
     def attention():

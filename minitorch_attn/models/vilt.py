@@ -48,7 +48,7 @@ class ViLT(nn.Module):
     -----
     The images of a batch may have different sizes. In `pixel_mask`, 1 marks pixels that are not
     padding. The position embeddings are interpolated bilinearly to the patch grid of each image
-    (section 3.1 of the paper). The corners of the two grids are aligned.
+    (section 3.1 of the paper), as with `align_corners=True` in `interpolate`.
 
     References
     ----------
@@ -191,7 +191,7 @@ class ViLT(nn.Module):
         return x
 
     def pool(self, hidden):
-        """Return one vector per pair, (batch, embed): tanh of a linear layer on the first word."""
+        """Return tanh of a linear map of the first word, one vector per image-text pair."""
         return ops.tanh(self.pooler(hidden[:, 0]))
 
     def _real_patches(self, pixel_mask, batch, grid, device):
@@ -224,7 +224,8 @@ class ViLT(nn.Module):
     def _chosen(self, real, kept):
         """Return the indices (batch, kept) of patches to use: real patches first, then padding.
 
-        Both groups are in raster order. If more than `kept` patches are real, keep a random subset.
+        The real patches are in raster order, and so is the padding. If an image has more than
+        `kept` real patches, keep a random subset of them.
         """
         order = ops.argsort(1 - real, dim=1, stable=True)  # real patches first
         count = real.sum(1, keepdim=True)

@@ -54,8 +54,8 @@ class VisualEmbeddings(Embeddings):
         Parameters
         ----------
         alignment : int64 Tensor of shape (batch, region, aligned)
-            Positions of the words of each region, padded with -1. The tensor may contain more
-            regions than `regions`.
+            Positions of the words of each region, padded with -1. If the tensor has rows for more
+            than `regions` regions, the others are ignored.
         regions : int
             Number of regions.
 
@@ -91,9 +91,9 @@ class VisualBERT(BERT):
 
     Notes
     -----
-    As in the published weights, regions do not have their own positions. Without alignments, all
-    regions use row 0 of the position embedding. With alignments, a region uses the mean position
-    embedding of its words (section 3.2).
+    As in the published weights, regions do not have their own positions: row 0 of the region
+    position embedding is added to all of them. With alignments, the mean position embedding of the
+    words of a region is also added (section 3.2).
 
     References
     ----------

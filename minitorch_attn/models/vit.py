@@ -22,8 +22,8 @@ POOLINGS = ("class", "mean")
 class PatchEmbedding(nn.Module):
     """Patch embedding: cut the image into patches, and project every patch with one matrix.
 
-    A convolution whose stride equals its kernel size does both. The result is the product x_p E in
-    Eq. 1 of arXiv:2010.11929v2.
+    A convolution whose stride equals its kernel size cuts and projects in one step. The result is
+    the product x_p E in Eq. 1 of arXiv:2010.11929v2.
 
     Parameters
     ----------

@@ -2,8 +2,8 @@
 
 The sizes are from Dosovitskiy et al. 2020, arXiv:2010.11929v2, Table 1, and from Zhai et al.
 2021, "Scaling Vision Transformers", arXiv:2106.04560v2, Table 2, which adds smaller and larger
-sizes. The papers count the parameters without the head. The numbers in this file include a head for
-1000 classes.
+sizes. The papers count the parameters without the head. The parameter counts in this file include a
+head for 1000 classes.
 """
 
 from ..errors import ArgumentError

@@ -239,7 +239,7 @@ class Wav2Vec2Conformer(nn.Module):
         Returns
         -------
         frames : Tensor of shape (batch, frame, embed)
-            Output of the blocks after a norm or, if there is an adapter, the output of the adapter.
+            Output of the adapter or, if there is none, of the final norm after the blocks.
         features : Tensor of shape (batch, frame, channel)
             Normalized output of the feature encoder.
         """

@@ -12,7 +12,7 @@ __all__ = ["RelativePositionBias", "WindowAttention"]
 
 
 class RelativePositionBias(nn.Module):
-    """Relative position bias: a learned number for each head and each offset of two tokens.
+    """Relative position bias: a learned number for each head and each offset between tokens.
 
     Parameters
     ----------
@@ -44,7 +44,8 @@ class RelativePositionBias(nn.Module):
 class WindowAttention(nn.Attention):
     """Window attention: multi-head attention in windows, with a position bias (Swin, Eq. 4).
 
-    In each window and head, the output is `softmax(query key^T / sqrt(head_dim) + B) value`.
+    With the position bias B, the output in each window and head is
+    `softmax(query key^T / sqrt(head_dim) + B) value`.
 
     Parameters
     ----------

@@ -34,11 +34,11 @@ def negative_sampling_loss(vectors, output, positives, negatives):
     Parameters
     ----------
     vectors : Tensor of shape (batch, embed)
-        Vectors of the words that predict, v_I in Eq. 4.
+        Vectors from which the words are predicted, v_I in Eq. 4.
     output : Embedding
         Output vectors v' of all words.
     positives : int64 Tensor of shape (batch,)
-        Words that occurred, w_O in Eq. 4.
+        Words that occurred in the text, w_O in Eq. 4.
     negatives : int64 Tensor of shape (batch, negative)
         Words drawn from the noise distribution.
 
@@ -68,9 +68,9 @@ class SkipGram(nn.Module):
     Attributes
     ----------
     input : Embedding
-        Vectors v of the words that predict. Initially uniform in [-1/2, 1/2] / embed_dim.
+        Vectors v of words that predict other words. Initially uniform in [-1/2, 1/2] / embed_dim.
     output : Embedding
-        Vectors v' of the words that are predicted. Initially 0.
+        Vectors v' of words that are predicted. Initially 0.
 
     Examples
     --------
@@ -92,12 +92,12 @@ class SkipGram(nn.Module):
         return self.input(center)
 
     def negative_sampling_loss(self, center, context, negatives):
-        """Return the negative sampling loss of words that each predict one of their neighbors.
+        """Return the negative sampling loss of predicting each `context` word from its center.
 
         Parameters
         ----------
         center, context : int64 Tensor of shape (batch,)
-            Words that predict, and one neighbor of each word.
+            Center words, and one neighbor of each, which is predicted from it.
         negatives : int64 Tensor of shape (batch, negative)
         """
         return negative_sampling_loss(self.input(center), self.output, context, negatives)
@@ -172,7 +172,7 @@ class HierarchicalSoftmax(nn.Module):
     Attributes
     ----------
     input : Embedding of shape (word, embed)
-        Vectors v of the words that predict.
+        Vectors v of words that predict other words.
     nodes : Embedding of shape (word - 1, embed)
         Vectors v' of the inner nodes. Initially 0.
 
@@ -204,7 +204,7 @@ class HierarchicalSoftmax(nn.Module):
         Parameters
         ----------
         center, context : int64 Tensor of shape (batch,)
-            Words that predict, and one neighbor of each word.
+            Center words, and one neighbor of each, which is predicted from it.
         """
         return self.loss_of(self.input(center), context)
 
@@ -224,7 +224,10 @@ class HierarchicalSoftmax(nn.Module):
 
     @staticmethod
     def _log_path(scores, codes, lengths):
-        """Sum log sigmoid(score) over the turns of a path (Eq. 3). For code 1, negate the score."""
+        """Return log p of each word, summed over the turns on its path (Eq. 3).
+
+        A turn with code 0 adds log sigmoid(score). A turn with code 1 adds log sigmoid(-score).
+        """
         sign = (1 - 2 * codes).to(scores.dtype)  # [[n(w, j+1) = ch(n(w, j))]] of Eq. 3
         on_path = ops.arange(codes.shape[-1], device=codes.device) < lengths.unsqueeze(-1)
         return ops.where(on_path, ops.logsigmoid(sign * scores), 0.0).sum(-1)
@@ -278,7 +281,7 @@ def huffman_codes(counts):
 
 
 def _join(counts):
-    """Build the tree. Return {node: parent} and {node: code}. The first nodes are the words."""
+    """Build the tree. Return {node: parent} and {node: code}. Words come before inner nodes."""
     size = len(counts)
     weight = list(counts)
     # The smallest word is last in `words`, and the smallest inner node is first in `inner`.
@@ -311,9 +314,10 @@ def discard_probability(counts, threshold=1e-5):
     Parameters
     ----------
     counts : sequence of int, or Tensor of shape (word,)
-        Number of occurrences of each word. f is the share of a word in all occurrences.
+        Number of occurrences of each word. The share f of a word is its count, divided by the sum
+        of all counts.
     threshold : float, default 1e-5
-        Threshold t. Words whose share is at most t are never discarded.
+        Threshold t. Words whose share f is at most t are never discarded.
 
     Returns
     -------

@@ -77,7 +77,7 @@ def skip_gram_pairs(ids, window, sizes=None):
     ----------
     ids : int64 Tensor of shape (token,)
     window : int
-        Maximum distance between the two words.
+        Maximum distance between the words of a pair, in tokens.
     sizes : int64 Tensor of shape (token,), optional
         Window size of each word, at most `window`. If the sizes are drawn at random from 1, ...,
         window, distant words have less weight (arXiv:1301.3781v3, section 3.2).

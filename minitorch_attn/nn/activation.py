@@ -73,8 +73,8 @@ def activation_function(activation):
 def fused_name(activation):
     """Return the name of an activation in `ops.feed_forward`, or None.
 
-    None means that the fused operation cannot replace the activation: it does not have a name
-    there, or it has hooks.
+    The result is None if the fused operation does not support the activation, or if the activation
+    has hooks.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Inputs of attention with a single head: check the tokens and masks, and call weight hooks."""
+"""Single-head attention: check the input tokens and masks, and call the weight hooks."""
 
 from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
@@ -8,7 +8,7 @@ __all__ = ["attend_mask", "check_tokens", "show_weights"]
 
 
 def show_weights(layer, weights):
-    """Pass a layer's attention weights to its weight hooks, with shape (batch, 1, query, key)."""
+    """Call a layer's weight hooks with attention weights of shape (batch, 1, query, key)."""
     for hook in layer.weight_hooks:
         hook(layer, weights.unsqueeze(-3))  # (batch, 1, query, key)
 

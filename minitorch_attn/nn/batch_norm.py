@@ -133,14 +133,16 @@ class BatchNorm2d(_BatchNorm):
 
     Attributes
     ----------
-    weight, bias : Parameter of shape (num_features,), or None without `affine` or `bias`
-    running_mean, running_var : Tensor of shape (num_features,)
-    num_batches_tracked : int64 Tensor; like the running statistics, None if not tracked
+    weight, bias : Parameter of shape (num_features,), or None
+        None if `affine` is False. The bias is also None if `bias` is False.
+    running_mean, running_var : Tensor of shape (num_features,), or None
+    num_batches_tracked : int64 Tensor of shape (), or None
+        All three are None if `track_running_stats` is False.
 
     Notes
     -----
-    Ioffe and Szegedy 2015, arXiv:1502.03167v3, Algorithms 1 and 2. The running variance is the
-    unbiased estimate.
+    Ioffe and Szegedy 2015, arXiv:1502.03167v3, Algorithms 1 and 2. The running variance is an
+    average of unbiased estimates of the variance.
 
     Examples
     --------

@@ -40,7 +40,7 @@ def split_batch(batch, parts, dim=0):
     sizes = set(batch_sizes(batch, dim))
     if len(sizes) != 1:
         raise ShapeError(
-            f"split_batch: the batch must contain tensors, all with the same size of axis {dim}",
+            f"split_batch: the batch must contain tensors, all of the same size along axis {dim}",
             got=f"sizes {sorted(sizes)}" if sizes else "no tensor",
             expected=f"axis {dim} of every tensor to be the batch axis",
         )
@@ -142,8 +142,8 @@ def check_separate(whole, alone, size, dim):
             difference = (a - b).abs().max().item()
             raise ArgumentError(
                 "DataParallel: the result for an example depends on the other examples",
-                got=f"a maximum difference of {difference:.3g} between the result for the last of "
-                f"{size} examples in the batch and its result alone",
+                got=f"a difference of up to {difference:.3g} between two results for the last of "
+                f"{size} examples: one computed in the batch, and one computed alone",
                 hint="use a module that processes each example separately, with the batch on axis "
                 f"{dim}",
             )

@@ -1,7 +1,7 @@
 """Collect attention weights, and the outputs of modules, while a model runs.
 
-The functions add hooks to the modules of a model inside a `with` block, so the models themselves
-do not need flags for it. The collected tensors are part of the graph.
+The functions add hooks to the modules of a model inside a `with` block. The models therefore do not
+need options that return these tensors. The collected tensors are part of the autograd graph.
 """
 
 from contextlib import contextmanager
@@ -14,19 +14,19 @@ __all__ = ["collect_attention", "collect_outputs", "watch_attention"]
 
 @contextmanager
 def watch_attention(module, hook):
-    """Call `hook` with the weights of every attention layer of `module`, in a `with` block.
+    """In a `with` block, call `hook` with the attention weights of each layer of `module`.
 
     A layer can be watched if it has a list `weight_hooks` and calls each function in this list with
-    the layer and its weights. `Attention`, its subclasses, `AdditiveAttention` and `LuongAttention`
-    do so. You can write your own attention layer in the same way.
+    the layer and its attention weights. `Attention`, its subclasses, `AdditiveAttention` and
+    `LuongAttention` do so. You can write your own attention layer in the same way.
 
     Parameters
     ----------
     module : Module
         Module whose attention layers are watched.
     hook : callable
-        Function called as `hook(layer, weights)`, with weights of shape (batch, heads, query,
-        key).
+        Function called as `hook(layer, weights)`, with attention weights of shape (batch, heads,
+        query, key).
 
     Raises
     ------
@@ -57,14 +57,14 @@ def watch_attention(module, hook):
 
 
 def _is_hidden(layer):
-    """Return True for a class name with "attention" if no module in the layer has weight hooks."""
+    """Return True if the class name contains "attention", but no module in it has weight hooks."""
     is_attention = "attention" in type(layer).__name__.lower()
     return is_attention and not any(hasattr(part, "weight_hooks") for part in layer.modules())
 
 
 @contextmanager
 def collect_attention(module):
-    """Collect the weights of every attention layer of `module` that runs in the `with` block.
+    """Collect the attention weights of every layer of `module` that runs in the `with` block.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def collect_attention(module):
     Yields
     ------
     list of (Module, Tensor)
-        Layers and their weights, of shape (batch, heads, query, key), in call order.
+        Layers and their attention weights (batch, heads, query, key), in call order.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Data parallelism: `DataParallel` splits the batch of a module among the processor's cores.
+"""Data parallelism: `DataParallel` splits a module's batch among the cores of the CPU.
 
 BLAS threads speed up only large matrix products. All other operations run on one core. If each core
 processes a part of the batch, every operation uses all cores. Threads can do this, because NumPy
@@ -25,7 +25,7 @@ __all__ = ["DataParallel"]
 
 
 class DataParallel(Module):
-    """Wrapper that splits the batch of a module among the cores, forward and backward.
+    """Wrapper that splits a module's batch among CPU cores, in the forward and backward pass.
 
     One line makes a training loop use all cores: `model = nn.DataParallel(model)`. The outputs are
     the same as without `DataParallel`, and the gradients are equal up to rounding, because the
@@ -64,12 +64,13 @@ class DataParallel(Module):
     profiler or a checkpoint, or while anomaly mode is on.
 
     Each part has a separate range of random numbers. With the same seed and the same number of
-    parts, dropout masks are therefore the same in every run. Drawing any other random numbers in
-    the forward pass raises an error. If the module sets attributes in the forward pass, their
-    values come from one of the parts.
+    parts, dropout masks are therefore the same in every run. If the forward pass draws random
+    numbers other than dropout masks, for example with `mt.rand`, an error is raised. If the module
+    sets attributes in the forward pass, their values come from one of the parts.
 
     The first call also runs the module twice in eval mode, on the whole batch and on the last
-    example alone, and compares the results.
+    example alone, and compares the results. This is repeated for the first call with other keyword
+    arguments or with tensors that have other numbers of axes.
 
     Examples
     --------
@@ -130,7 +131,7 @@ class DataParallel(Module):
             ) from None
 
     def _check(self, batch):
-        """Check, once per kind of batch, that the last example gives the same result alone."""
+        """Check, once per kind of batch, that the last example has the same result on its own."""
         args, kwargs = batch
         kind = (tuple(kwargs), *[tensor.ndim for tensor in tensors_in(batch)])
         if kind in self._checked:
@@ -186,7 +187,7 @@ def _uses_batch(layer):
 
 
 def needs_one_call(layer):
-    """Return True if a layer must be called only once: with hooks, or if it changes parameters."""
+    """Return True if the batch must not be split: the layer has hooks or changes parameters."""
     return (
         layer._hooks is not None
         or bool(layer.__dict__.get("weight_hooks"))

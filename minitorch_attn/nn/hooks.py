@@ -153,7 +153,7 @@ def _pair(result):
 
 
 class Seam(Function):
-    """Identity that gives all gradients of a module's inputs or outputs to its hooks at once.
+    """Identity operation that passes the gradients of a module's inputs or outputs to its hooks.
 
     Forward:  the outputs are the inputs
     Backward: the gradients of the outputs, or the gradients that the hooks return instead
@@ -174,9 +174,9 @@ class Seam(Function):
 class BackwardSeams:
     """Two identity operations (`Seam`) around one call of a module, at its inputs and outputs.
 
-    In the backward pass, the output gradients go through the `Seam` at the outputs before the
-    module's own backward pass. The input gradients go through the `Seam` at the inputs after it.
-    The backward hooks then receive both input and output gradients.
+    In the backward pass, the output gradients first go through the `Seam` at the outputs. The
+    module's own backward pass then computes the input gradients, which go through the `Seam` at the
+    inputs. The backward hooks then receive both input and output gradients.
     """
 
     def __init__(self, module):
@@ -233,7 +233,7 @@ class BackwardSeams:
 
 
 class _Slots:
-    """Record of the values in a tuple that are tensors and require grad."""
+    """Record of which values in a tuple are tensors that require grad."""
 
     def __init__(self):
         self.positions, self.count = [], 0
@@ -255,14 +255,14 @@ class _Slots:
         return tuple(result)
 
     def spread(self, grads):
-        """Return one gradient for each value. The entry is None if the value has no gradient."""
+        """Return a gradient for each value, or None for a value that does not have a gradient."""
         result = [None] * self.count
         for i, grad in zip(self.positions, grads, strict=True):
             result[i] = grad if isinstance(grad, Tensor) else wrap(grad)
         return tuple(result)
 
     def gather(self, result, grads):
-        """Return one gradient per tensor: the hook's, or the original if the hook gave None."""
+        """Return one gradient per tensor: the hook's gradient, or `grads` where it is None."""
         chosen = []
         for i, grad in zip(self.positions, grads, strict=True):
             new = grad if result[i] is None else result[i]

@@ -202,8 +202,8 @@ def fans(tensor):
     Parameters
     ----------
     tensor : Tensor of shape (out, in, ...)
-        Weight. Both numbers are multiplied by the sizes of all further axes, such as the axes of a
-        convolution kernel.
+        Weight. fan_in is `in` and fan_out is `out`, each multiplied by the sizes of all further
+        axes, such as the axes of a convolution kernel.
     """
     if tensor.ndim < 2:
         raise ShapeError(

@@ -55,7 +55,7 @@ class _Layer:
 
 
 class _Cross(_Layer):
-    """Keys and values of the encoder's output, which a single update stores."""
+    """Cross-attention keys and values: computed once, from the encoder's output."""
 
     @property
     def complete(self):
@@ -107,8 +107,8 @@ class _Static(_Layer):
     def _update_in_graph(self, start, key, value):
         """Write one token at the position stored on the device. Return the complete buffers.
 
-        The shapes in a CUDA graph cannot change. The query therefore gets all positions of the
-        buffers, and `visible` marks the positions that contain a token.
+        The shapes in a CUDA graph cannot change. This method therefore returns all positions
+        of the buffers. The mask `visible` is True at the positions that contain a token.
         """
         keys, values, room = self._keys, self._values, self._keys.shape[2]
         guard(lambda: self._keys is keys and self._values is values and self.length < room)
@@ -230,7 +230,7 @@ class KVCache(NamedErrors):
         return self._layers[i]
 
     def cross(self, i):
-        """Return the cross-attention keys and values of layer `i`. One update fills them."""
+        """Return the cross-attention keys and values of layer `i`, which are stored only once."""
         refuse("reads the keys of an encoder from a KV cache")
         if len(self._crosses) <= i:
             check_layers("KVCache.cross", i=i)

@@ -98,7 +98,7 @@ def project(x, *layers):
 
 @with_kernel
 def side_by_side(arrays):
-    """Return `arrays`, stored so that a single matrix product can use all of them.
+    """Return the arrays, placed in memory so that a single matrix product can use all of them.
 
     On a GPU, arrays of equal shape are copied to one block. On the CPU, nothing is copied.
 

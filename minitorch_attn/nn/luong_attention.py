@@ -201,7 +201,10 @@ class LuongAttention(Module):
         return weights * ops.exp(-2 * (offset / self.window) ** 2)
 
     def _offset(self, query, mask, keys, start):
-        """Return s - p_t: shape (query, key) for "monotonic", otherwise (batch, query, key)."""
+        """Return s - p_t, the key's position minus the center of the query's window.
+
+        The shape is (query, key) for "monotonic", otherwise (batch, query, key).
+        """
         position = ops.arange(keys, device=query.device)  # s, (key,)
         if self.local == "monotonic":
             center = ops.arange(start, start + query.shape[-2], device=query.device)
@@ -332,7 +335,7 @@ def _check_kind(score, local, window, max_length, sizes):
         raise ArgumentError(
             "LuongAttention: query_dim and key_dim must be equal for score='dot'",
             got=f"query_dim={sizes[0]} and key_dim={sizes[1]}",
-            hint="use score='general', which has a matrix between the two",
+            hint="use score='general', which projects the keys to size query_dim",
         )
     if score == "location" and max_length is None:
         raise ArgumentError(

@@ -139,7 +139,7 @@ class CompleteMask(NamedErrors):
 
 
 def _grid(attend):
-    """Draw the first mask of a batch with # and ".". If masks have only one row, draw all masks."""
+    """Draw the first mask of a batch with "#" and ".", or all masks if each has a single row."""
     shape = (1,) * (4 - attend.ndim) + attend.shape
     batch, heads, queries, keys = shape
     attend = attend.reshape(shape)

@@ -191,7 +191,7 @@ class Module(Conversion):
             raise ArgumentError(f"{where}: the attribute already exists", hint="use another name")
         if value is not None and not isinstance(value, kind):
             raise DTypeError(
-                f"{where}: the value is not a {kind.__name__} or None",
+                f"{where}: the value must be a {kind.__name__} or None",
                 got=type(value).__name__,
                 hint=_CREATE.get(kind) or instead_of(value, self),
             )
@@ -404,8 +404,8 @@ class Module(Conversion):
     def register_full_backward_hook(self, hook, prepend=False):
         """Register a hook called as `hook(module, grad_input, grad_output)` after backward.
 
-        Both gradients are tuples, with None where there is no gradient. If the hook returns a
-        tuple, it replaces `grad_input`.
+        `grad_input` and `grad_output` are tuples, with None where there is no gradient. A tuple
+        that the hook returns replaces `grad_input`.
         """
         return self._add_hook("backward", (hook,), prepend)
 

@@ -223,7 +223,7 @@ class MultiheadAttention(Attention):
         return ops.cat(keys, 2), ops.cat(values, 2)
 
     def _merge_masks(self, attn_mask, key_padding_mask, query, key):
-        """Merge both masks into a bool mask (True = may attend), a float mask to add, or None."""
+        """Combine the two masks: a bool mask (True = may attend), a float mask to add, or None."""
         # query: (batch, heads, query, head_dim)   key: (batch, heads, key, head_dim)
         batch, heads, queries, keys = sizes = (*query.shape[:3], key.shape[2])
         shapes = {(queries, keys): (1, 1, queries, keys), (batch * heads, queries, keys): sizes}
@@ -259,7 +259,7 @@ class MultiheadAttention(Attention):
                 raise ShapeError(
                     f"{name}: the shape of {label} does not match the layer",
                     got=f"{label} {x.shape}{others}",
-                    expected=f"({axes}, {size}), or (token, {size}) for all three",
+                    expected=f"({axes}, {size}), or (token, {size}) if all inputs are unbatched",
                     hint=f"pass a {label} whose last axis has size {argument}",
                 )
         batch = 0 if self.batch_first else 1
@@ -331,7 +331,7 @@ def multi_head_attention_forward(
         raise ArgumentError(
             "multi_head_attention_forward: bias_k cannot be appended to static_k or static_v",
             got="bias_k together with static_k or static_v",
-            hint="append the key and the value to static_k and static_v yourself",
+            hint="append bias_k to static_k and bias_v to static_v before the call",
         )
     _check_heads(embed_dim_to_check, num_heads)
     layer = MultiheadAttention.__new__(MultiheadAttention)

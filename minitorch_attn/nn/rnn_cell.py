@@ -22,7 +22,7 @@ class RNNCellBase(Module):
         Number of features of the input and of the state.
     bias : bool
     num_chunks : int
-        Number of vectors of size hidden_size (gates) that the weights compute.
+        Number of blocks of hidden_size rows in each weight: 1 for RNN, 4 for LSTM, 3 for GRU.
     device, dtype : optional
         Device and dtype of the parameters.
     """

@@ -21,9 +21,9 @@ class SDPBackend(IntEnum):
 def sdpa_kernel(backends, set_priority=False):
     """Do nothing. This context manager exists for compatibility with PyTorch.
 
-    In this library, only sizes and masks decide how attention is computed. On all devices,
-    `ops/attention/` computes short sequences at once and long sequences block by block. The results
-    agree up to rounding.
+    In this library, only the sizes of the inputs and the mask decide how attention is computed. On
+    all devices, `ops/attention/` computes the attention of short sequences at once, and that of
+    long sequences block by block. The results agree up to rounding.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ def _may_be_missing(module, key):
 
 
 def _unexpected(module, own, state):
-    """Return the names in `state` that the module does not have and does not ignore."""
+    """Return the names in `state` that the module neither has nor ignores (`may_be_extra`)."""
     names = [key for key in state if key not in own]
     modules = dict(module.named_modules()) if names else {}
     paths = [str(key).rpartition(".") for key in names]

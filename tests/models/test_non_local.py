@@ -159,7 +159,7 @@ def test_published_size():
 
 @pytest.mark.parametrize("places", [[1, 2], "layer1"])
 def test_places_must_be_a_dict(places):
-    with pytest.raises(mt.errors.DTypeError, match="places a dict"):
+    with pytest.raises(mt.errors.DTypeError, match="places must be a dict"):
         add_non_local(small(BasicBlock, "cpu"), places)
     with pytest.raises(mt.errors.DTypeError, match="must be a ResNet"):
         add_non_local(mt.nn.Linear(3, 3), {"layer1": [0]})

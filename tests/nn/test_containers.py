@@ -64,7 +64,7 @@ def test_wrong_index_and_wrong_type():
     net = nn.ModuleList([Add(1)])
     with pytest.raises(IndexRangeError, match="index is out of range"):
         net[3]
-    with pytest.raises(DTypeError, match="not a Module or None"):
+    with pytest.raises(DTypeError, match="must be a Module or None"):
         net.append(mt.ones(1))
     with pytest.raises(DTypeError, match=r"ModuleList\(\[module\]\)"):
         nn.ModuleList(Add(1))
@@ -126,7 +126,7 @@ def test_parameter_list_and_dict(device):
      (lambda: nn.Sequential(lambda x: x), "a subclass of nn.Module")],
 )  # fmt: skip
 def test_what_to_write_instead_of_a_value_that_is_not_a_module(create, hint):
-    with pytest.raises(DTypeError, match="the value is not a Module") as caught:
+    with pytest.raises(DTypeError, match="the value must be a Module") as caught:
         create()
     assert hint in caught.value.hint
 

@@ -175,7 +175,7 @@ def test_registering_over_another_attribute_is_refused():
     model = Block()
     with pytest.raises(ArgumentError, match="the attribute already exists"):
         model.register_buffer("first", mt.ones(1))
-    with pytest.raises(DTypeError, match="not a Parameter or None"):
+    with pytest.raises(DTypeError, match="must be a Parameter or None"):
         model.register_parameter("bare", mt.ones(1))
     model.register_buffer("count", mt.tensor([2.0]))  # again under its own name
     assert model.count.item() == 2.0

@@ -37,8 +37,8 @@ class PretrainedModel(nn.Module):
     model_type : str
         Value of `model_type` in `config.json`.
     defaults, aliases : dict
-        `defaults` has the values of fields missing from `config.json`, and `aliases` has
-        alternative field names.
+        `defaults` contains the values of fields that are missing from `config.json`. `aliases` is
+        a dict {alternative name: field name}.
     base_prefix : str
         Prefix of the base model's stored parameter names inside a model with a head.
     is_base : bool
@@ -290,7 +290,15 @@ def _lenient(folder, name, arrays, expected):
 
 
 def class_of(fields, find):
-    """Return `find(name)` for the class name in `fields`, the contents of `config.json`."""
+    """Look up a model's class: return `find(name)` for its class name in `config.json`.
+
+    Parameters
+    ----------
+    fields : dict
+        Fields of `config.json`.
+    find : callable
+        Function that maps a class name to the class.
+    """
     architectures = fields.get("architectures")
     if list_of(TEXT, 1).problem(architectures, ""):
         raise CheckpointError(

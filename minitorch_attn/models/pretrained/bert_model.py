@@ -1,4 +1,4 @@
-"""BertPreTrainedModel, base class for BERT models: names, configuration and the forward pass."""
+"""BertPreTrainedModel, base class for BERT models: configuration, parameter names, forward pass."""
 
 from ... import nn
 from ...errors import ArgumentError
@@ -151,7 +151,7 @@ class BertPreTrainedModel(PretrainedModel):
 
 
 def _encoder_names(prefix, stored, ours):
-    """Yield the stored names and our names of the tensors in the embeddings and layers."""
+    """Yield the `NameTable` entries of the embeddings and layers."""
     table, norm = prefix + "embeddings.", "LayerNorm"
     yield Same(table + "word_embeddings", "bert.token_embedding")
     yield Same(table + "position_embeddings", "bert.embeddings.position_embedding")

@@ -150,7 +150,7 @@ class CLIPModel(FullConfig):
         return_loss=None, interpolate_pos_encoding=False, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Return the logits of all images for all texts, as in Hugging Face.
+        """Return the similarity logits of all pairs of an image and a text, as in Hugging Face.
 
         Parameters
         ----------

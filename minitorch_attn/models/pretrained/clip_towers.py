@@ -93,7 +93,7 @@ class PartModel(PretrainedModel):
 
 
 class FullConfig(PretrainedModel):
-    """Base class for models whose configuration contains the configurations of both towers."""
+    """Base class for models whose configuration contains those of the text and the image tower."""
 
     model_type = "clip"
     defaults = dict(

@@ -77,7 +77,7 @@ class Config:
         model : str
             Class name for the error message.
         **unsupported
-            The supported value of each field, by name.
+            Fields, each with the only value that the model supports.
         """
         for name, only in unsupported.items():
             if self.get(name, only) != only:

@@ -166,8 +166,8 @@ def check_sizes(fields, arrays, where, strict):
     """Raise an error if a configuration describes a much larger model than the file contains.
 
     The number of layers cannot exceed the number of tensors in the file, and a width cannot exceed
-    the total number of their elements. Without this check, a damaged field could make the model use
-    up all memory.
+    the total number of elements of these tensors. Without this check, a damaged field could make
+    the model use up all memory.
 
     Parameters
     ----------
@@ -175,8 +175,8 @@ def check_sizes(fields, arrays, where, strict):
     arrays : dict of array
     where : str
     strict : bool
-        Whether the file must contain all tensors. If False, fixed limits reject only extremely
-        large sizes.
+        Whether the file must contain all tensors. If False, the limits do not depend on the file,
+        and reject only extremely large numbers of layers and widths.
     """
     elements = sum(array.size for array in arrays.values())
     arguments = {**fields, **(fields.get("model_args") or {})}

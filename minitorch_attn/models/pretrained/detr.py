@@ -189,8 +189,9 @@ class DetrPreTrainedModel(PretrainedModel):
         """Run the decoder; return a dict of its outputs.
 
         With `config.auxiliary_loss`, each layer reads the normalized output of the previous layer,
-        and the last output is normalized twice, as in Hugging Face. In the paper's model, a layer
-        reads the output before normalization, and each output is normalized once.
+        and the last layer's output is normalized twice, as in Hugging Face. In the paper's model, a
+        layer reads the previous layer's output before normalization, and each output is normalized
+        once.
         """
         decoder, first, states = self.detr.decoder, x, []
         with collecting(

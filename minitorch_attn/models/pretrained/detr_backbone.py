@@ -101,8 +101,8 @@ def _timm_backbone(fields):
     last = max(fields.get("out_indices") or [4])
     if not 1 <= last <= 4:
         raise ArgumentError(
-            "config.backbone_config: the largest of out_indices must be a stage",
-            got=str(fields["out_indices"]), expected="the number of a stage, from 1 to 4",
+            "config.backbone_config: the largest of out_indices must be the number of a stage",
+            got=str(fields["out_indices"]), expected="at least 1 and at most 4",
         )  # fmt: skip
     stride, depths = fields.get("output_stride") or 32, depths[:last]
     return FeatureExtractor(

@@ -108,7 +108,10 @@ def decoder_names():
 
 
 def decoder_tied(config):
-    """Return a decoder-only model's tied names, including names that only full models store."""
+    """Return a decoder-only model's tied parameters as {alias: stored name}.
+
+    The aliases include a name that occurs only in the files of encoder-decoder models.
+    """
     tokens = "model.decoder.embed_tokens.weight"
     aliases = ["lm_head.weight", "model.shared.weight"] if config.tie_word_embeddings else []
     return dict.fromkeys(aliases, tokens)

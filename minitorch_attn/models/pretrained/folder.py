@@ -36,7 +36,7 @@ def read_config(folder):
 
 
 def read_tensors(folder):
-    """Read the tensors of a folder, from one file or from all shards in its index.
+    """Read a folder's tensors from one file or, if the folder has an index, from its shards.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class GPT2PreTrainedModel(DecoderModel):
             self.body.initialize(config.initializer_range)
 
     def make_body(self, config):
-        """Create the paper's model."""
+        """Create the `GPT` model, or a subclass of it, for a configuration."""
         body = GPT(
             config.vocab_size, config.n_positions, config.n_embd, config.n_head, config.n_layer,
             ff_dim=config.n_inner, dropout=config.resid_pdrop,

@@ -32,7 +32,8 @@ def next_token_loss(logits, labels):
 def classification_loss(config, logits, labels):
     """Return the loss for `config.problem_type`.
 
-    If it is None, `config.num_labels` and the dtype of the labels determine the type.
+    If this field is None, `config.num_labels` and the dtype of the labels determine the problem
+    type.
 
     Parameters
     ----------

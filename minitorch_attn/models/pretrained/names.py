@@ -40,7 +40,7 @@ class Same:
         return shapes[0]
 
     def numbers(self, name):
-        """Return (numbers at `{}`, suffix) if `name` matches our first name, or None otherwise."""
+        """Return (numbers at `{}`, suffix) if `name` matches `ours[0]`, or None otherwise."""
         pattern = re.escape(self.ours[0]).replace(r"\{\}", r"(\d+)")
         found = re.fullmatch(pattern + r"((?:\..+)?)", name)
         return None if found is None else (found.groups()[:-1], found.groups()[-1])
@@ -143,7 +143,7 @@ class NameTable:
                 missing = [own for own in ours if own not in names]
                 if missing or stored in bound:
                     raise ArgumentError(
-                        f"NameTable: the entry of {name} does not match the model's names",
+                        f"NameTable: the entry for {name} does not match the model's names",
                         got=f"{stored} = {', '.join(ours)}",
                         expected="a stored name that no other entry yields"
                         if stored in bound
@@ -170,7 +170,7 @@ class NameTable:
         return any(stored in ignored for ignored in self.ignored)
 
     def to_stored(self, arrays):
-        """Convert a dict of our arrays to a dict of stored arrays."""
+        """Convert {our name: our array} to {stored name: stored array}."""
         bound = self.bind(arrays)
         return {
             stored: _joined(entry, [arrays[name] for name in ours])
@@ -178,14 +178,14 @@ class NameTable:
         }
 
     def stored_shapes(self, shapes):
-        """Convert a dict of our shapes to a dict of stored shapes."""
+        """Convert {our name: our shape} to {stored name: stored shape}."""
         return {
             stored: tuple(entry.stored_shape([tuple(shapes[name]) for name in ours]))
             for stored, (entry, ours) in self.bind(shapes).items()
         }
 
     def from_stored(self, arrays, shapes):
-        """Convert a dict of stored arrays to a dict of our arrays. Missing arrays are omitted.
+        """Convert {stored name: stored array} to {our name: our array}. Missing arrays are omitted.
 
         Parameters
         ----------

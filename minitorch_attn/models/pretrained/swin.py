@@ -86,7 +86,7 @@ class SwinPreTrainedModel(SwinFamilyModel):
         return super().encode(pixel_values, bool_masked_pos, **settings)
 
     def _place_windows(self, size, always_partition):
-        """Shift the windows of every second block, except on maps no larger than a window."""
+        """Shift the windows of every second block, unless a map's side is as long as the window."""
         window, patches = self.config.window_size, pair(self.config.patch_size)
         grid = [-(-n // patch) for n, patch in zip(size, patches, strict=True)]
         for stage in self.model.stages:
@@ -145,7 +145,7 @@ class SwinBackbone(Backbone, SwinPreTrainedModel):
         )
 
     def _with_prefix(self, arrays, expected):
-        """Add the name prefix and the last norm, which backbone files may omit."""
+        """Add the prefix "swin." to the names, and the last norm if the file does not have it."""
         arrays = {
             f"swin.{name}"
             if name.startswith(("embeddings.", "encoder.", "layernorm."))
@@ -158,7 +158,11 @@ class SwinBackbone(Backbone, SwinPreTrainedModel):
         return arrays
 
     def encode_stages(self, pixel_values, output_attentions):
-        """Return each stage's feature map. Unlike `encode`, pad and shift small maps too."""
+        """Return each stage's feature map.
+
+        By default, `encode` raises an error if a map is smaller than the window. Here, such a map
+        is padded, and the windows are shifted on maps of any size.
+        """
         return self.encode(
             pixel_values, always_partition=True, output_attentions=output_attentions,
             output_hidden_states=True, output_hidden_states_before_downsampling=True,

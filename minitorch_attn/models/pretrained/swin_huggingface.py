@@ -41,7 +41,7 @@ class SwinFamilyModel(PretrainedModel):
         self.register_parameter("mask_token", token)
 
     def make_model(self, config, num_classes):
-        """Create the paper's model from a configuration. Subclasses must override this method."""
+        """Create a `Swin` or `SwinV2` from its configuration. Subclasses must override this."""
         raise NotImplementedError
 
     def names(self):
@@ -269,8 +269,9 @@ class MaskedImageHead:
         if isinstance(size, (list, tuple)) or isinstance(patch, (list, tuple)):
             raise ArgumentError(
                 f"{type(self).__name__}: the loss requires square images and patches",
-                got=f"image_size={size!r}, patch_size={patch!r}", expected="one int for each",
-            )  # fmt: skip
+                got=f"image_size={size!r}, patch_size={patch!r}",
+                expected="an int for image_size, and an int for patch_size",
+            )
         side = size // patch
         mask = bool_masked_pos.reshape(-1, side, side)
         mask = mask.repeat_interleave(patch, 1).repeat_interleave(patch, 2).unsqueeze(1)

@@ -1,4 +1,4 @@
-"""T5PreTrainedModel, base class for the T5 models: names, configuration and the forward pass."""
+"""T5PreTrainedModel, base class for the T5 models: configuration, parameter names, forward pass."""
 
 from types import SimpleNamespace
 

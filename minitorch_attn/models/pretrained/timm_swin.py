@@ -209,7 +209,7 @@ class SwinTransformerV2(SwinTransformer):
 
 
 def _settings(args):
-    """Convert timm's arguments to arguments for the paper's model."""
+    """Convert timm's arguments to arguments of `Swin` or `SwinV2`."""
     return dict(
         image_size=_pair(args.img_size), patch_size=args.patch_size, in_channels=args.in_chans,
         num_classes=0, embed_dim=args.embed_dim, depths=args.depths, num_heads=args.num_heads,

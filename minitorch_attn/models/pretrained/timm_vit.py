@@ -233,7 +233,7 @@ class VisionTransformer(TimmModel):
         return images
 
     def with_prefix(self, patches):
-        """Concatenate the prefix tokens and the patches to shape (batch, token, embed)."""
+        """Return the prefix tokens and the patches in one tensor of shape (batch, token, embed)."""
         tokens = [t for t in self.prefix() if t is not None]
         batch, _, width = patches.shape
         return ops.cat([*(t.expand(batch, t.shape[1], width) for t in tokens), patches], 1)

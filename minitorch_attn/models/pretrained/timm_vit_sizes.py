@@ -1,8 +1,8 @@
-"""timm's names for ViT and DeiT sizes, with the arguments for each.
+"""timm's architecture names for ViT and DeiT, with the arguments for each.
 
-A name contains the model size, the patch size and the image size. `_FAMILIES` lists the other
-parts of the names. Models with other block layouts (parallel, post-norm, differential) are
-not included.
+An architecture name contains the model size, the patch size and the image size. `_FAMILIES` lists
+the other parts of the names. Models with other block layouts (parallel, post-norm, differential)
+are not included.
 """
 
 __all__ = ["DISTILLED", "PLAIN"]

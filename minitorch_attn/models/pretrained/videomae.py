@@ -170,7 +170,8 @@ class VideoMAEForPreTraining(VideoMAEPreTrainedModel):
     def target(self, pixel_values):
         """Return the pixels to predict, with shape (batch, cube, pixels).
 
-        For color videos, first undo the processor's normalization, to values from 0 to 1.
+        For color videos, first undo the processor's normalization, so that the values lie between 0
+        and 1.
         """
         config, video = self.config, pixel_values.transpose(1, 2)
         if config.num_channels == 3:

@@ -172,7 +172,7 @@ def mask_of(attention_mask):
 
 
 class MaskedImageModeling:
-    """Mixin that reconstructs masked patches (SimMIM), for a class with `decoder` and `config`.
+    """Mixin for masked image modeling (SimMIM). The class has the attributes `config`, `decoder`.
 
     References
     ----------

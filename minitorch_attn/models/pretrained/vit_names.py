@@ -61,7 +61,7 @@ def block_names(stored, ours):
 
 
 def file_block_names(stored, ours):
-    """Return the entries of a stack of blocks for classes that use the names in files."""
+    """Same as `block_names`, for models whose stored names are always those of published files."""
     parts = {entry.stored: entry.ours[0] for entry in block_names("", "")}
     parts |= {f"attention.{x}_proj": f"attention.{x}_proj" for x in "qkv"}
     return [Same(stored + old, ours + parts[new]) for old, new in _PARTS.items()]
@@ -90,7 +90,7 @@ def encoder_names(prefix):
 
 
 class TwoLayouts(PretrainedModel):
-    """Base class for models whose files use one of two sets of names.
+    """Base class for models whose files use one of two sets of parameter names.
 
     Attributes
     ----------

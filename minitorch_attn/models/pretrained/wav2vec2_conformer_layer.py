@@ -1,4 +1,4 @@
-"""One layer of Wav2Vec2-Conformer with the Hugging Face interface, and its parameter names."""
+"""One layer of Wav2Vec2-Conformer, with Hugging Face's interface and parameter names."""
 
 from ..conformer import ConformerBlock
 from ..wav2vec2_conformer import make_attention

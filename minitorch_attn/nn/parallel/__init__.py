@@ -1,4 +1,4 @@
-"""Parallel modules, which divide a model or a batch among several workers, with PyTorch's names.
+"""Parallel training: modules that divide a model or a batch among several workers.
 
 DataParallel and DistributedDataParallel split the batch, tensor_parallel splits the heads and
 hidden features, SequenceParallel splits the tokens, and GPipe splits the layers. `mt.nn` imports

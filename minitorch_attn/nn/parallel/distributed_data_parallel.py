@@ -150,7 +150,7 @@ class DistributedDataParallel(Module):
         return outputs
 
     def _part(self, batch):
-        """Return the context in which dropout draws this rank's rows of the whole batch."""
+        """Return a context manager: inside it, dropout draws the mask of this rank's rows only."""
         rows = [tensor.shape[0] for tensor in tensors_in(batch) if tensor.ndim]
         if not self.training or self._ranks == 1 or not rows or not rows[0]:
             return nullcontext()
@@ -160,7 +160,7 @@ class DistributedDataParallel(Module):
     def no_sync(self):
         """Inside the `with` block, add up this rank's gradients in `.grad` without averaging.
 
-        After the block, the next forward and backward pass averages the sums.
+        The next forward and backward pass after the block averages the sums over the ranks.
         """
         before, self.synchronizes = self.synchronizes, False
         try:

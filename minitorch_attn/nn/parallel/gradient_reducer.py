@@ -195,7 +195,7 @@ class _Bucket:
 
 
 def _buckets(parameters, most):
-    """Assign parameters to buckets, last parameter first, in the order of their gradients.
+    """Assign parameters to buckets, last parameter first, because its gradient is complete first.
 
     Returns
     -------

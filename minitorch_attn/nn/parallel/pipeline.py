@@ -118,7 +118,7 @@ class GPipe(Module):
         dL/dw = (1/M) sum_m dL_m/dw,   L = (1/M) sum_m L_m,
 
     so the updates do not depend on M or on the number of stages. In each step, neighboring stages
-    exchange M activations, M gradients and one message with the shape.
+    exchange M activations, M gradients and one message with the dtype and shape of an activation.
 
     If several stages use the same parameter, such as the tied embedding of a GPT, each of their
     ranks has a copy. `step` adds up the gradients of the copies, so the copies stay equal.
@@ -212,7 +212,7 @@ class GPipe(Module):
 
 
 def _shared_parameters(stages, rank):
-    """Return (parameter, numbers of its stages) for each parameter that this rank shares."""
+    """Return (parameter, indices of its stages) for each parameter that this rank shares."""
     places = {}
     for number, layers in enumerate(stages):
         found = {id(p): p for layer in layers for p in layer.parameters()}

@@ -47,7 +47,7 @@ class RingAttention(Attention):
             setattr(self, name, getattr(attention, name))
 
     def forward(self, x, memory=None, *, cache=None, **options):
-        """Return attention from the rank's tokens to all ranks' tokens. See `Attention.forward`."""
+        """Attend from the rank's tokens to the tokens of all ranks. See `Attention.forward`."""
         if cache is None:
             return super().forward(x, memory, **options)
         raise ArgumentError(

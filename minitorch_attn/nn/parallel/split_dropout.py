@@ -72,7 +72,7 @@ class SplitDropout(Dropout):
 
     Notes
     -----
-    All ranks must have the same seed, and must previously have drawn the same masks.
+    All ranks must have the same seed, and must previously have drawn the same dropout masks.
     """
 
     def __init__(self, p, axis, slices):

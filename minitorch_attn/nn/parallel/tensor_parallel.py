@@ -103,12 +103,12 @@ class ColumnParallelLinear(_SplitLinear):
 
     Notes
     -----
-    Shoeybi et al. 2019, arXiv:1909.08053v4, section 3. Rank k has the columns A_k of A. Here,
-    `weight` is A^T, so they are rows of `weight`. X is equal on all ranks. Its gradient is the sum
+    Shoeybi et al. 2019, arXiv:1909.08053v4, section 3. Rank k has the columns A_k of A. The
+    columns of A are the rows of `weight`, which is A^T. X is equal on all ranks. Its gradient
 
         dL/dX = sum_k dL/dY_k A_k^T
 
-    over the ranks, which the backward pass of `copy_to_ranks` (the paper's f) computes.
+    is a sum over the ranks, computed by the backward pass of `copy_to_ranks` (the paper's f).
 
     Examples
     --------
@@ -144,12 +144,12 @@ class RowParallelLinear(_SplitLinear):
         Number of features of the whole layer. `in_features` must be a multiple of the number of
         ranks.
     bias : bool, default True
-        Whether the layer has a bias. Every rank has the whole bias, which is added once, after the
-        sum.
+        Whether the layer has a bias. Every rank has the whole bias, which is added once, to the sum
+        of the products.
     group : ProcessGroup, optional
         Default: all ranks.
     input_is_parallel : bool, default True
-        Whether the input is already the rank's part, such as the output of a ColumnParallelLinear.
+        Whether the input is already split, as by ColumnParallelLinear. If not, it is split here.
 
     Notes
     -----
@@ -200,9 +200,9 @@ class SplitHeadsAttention(Attention):
 
         Y = [c_1 ... c_H] B = sum_k [c_h, h on rank k] B_k,
 
-    so the layer needs one all-reduce in the forward pass (for Y) and one in the backward pass (for
-    the gradient of X). `num_heads` is the number of heads on this rank. A key-value cache contains
-    only the heads of this rank. The arguments `mask` and `bias` are for all heads, as in
+    so self-attention needs one all-reduce in the forward pass (for Y) and one in the backward pass
+    (for the gradient of X). `num_heads` is the number of heads on this rank. A key-value cache
+    contains only the heads of this rank. The arguments `mask` and `bias` are for all heads, as in
     `Attention`.
 
     Dropout masks are the same as in one process. Each rank draws the entries of its own heads.
@@ -322,7 +322,7 @@ def tensor_parallel(model, group=None):
     -----
     Each split layer needs one all-reduce of (batch, token, embed) in the forward pass and one in
     the backward pass, so a block of two layers needs four. Every rank must have the same inputs and
-    the same seed. The gradients of its parameters are then complete without further messages.
+    the same seed. The gradients of each rank's parameters are then complete without more messages.
     However, no single rank has all gradients, so `clip_grad_norm_` cannot compute their norm on one
     rank alone.
 

@@ -16,7 +16,7 @@ class _WeightNorm:
         self.handle = None
 
     def norm(self, v):
-        """Return the norm of each slice along `dim` (keepdim), or of v if `dim` is None."""
+        """Return the norm of each slice of v along `dim` (keepdim), or of all of v for None."""
         if self.dim in (None, -1):
             return vector_norm(v)
         axes = tuple(axis for axis in range(v.ndim) if axis != self.dim)
