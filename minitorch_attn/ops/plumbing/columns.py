@@ -6,9 +6,7 @@ columns (in * kernel, item). There is one item for each output position of each 
 
 import math
 
-from numpy import ndarray
-
-from ...backend import array_module
+from ...backend import array_module, device_of
 from .spatial import enlarge, windows
 
 __all__ = ["columns_of", "places_of"]
@@ -58,7 +56,7 @@ def columns_of(x, kernel, stride, padding, dilation, groups):
         view = windows(enlarge(x, padding), kernel, stride, dilation)
         axes = (0, *range(2, 2 + count), 1, *range(2 + count, 2 + 2 * count))
         return view.transpose(axes).reshape(1, items, rows).swapaxes(1, 2)
-    if type(x) is ndarray and count > 1 < kernel[-1] and math.prod(stride) == 1:
+    if count > 1 < kernel[-1] and math.prod(stride) == 1 and device_of(x).type == "cpu":
         view = _windows_of_shifted_rows(x, kernel, padding, dilation, places[-1])
     else:
         view = windows(enlarge(x, padding), kernel, stride, dilation)
