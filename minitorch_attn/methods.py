@@ -233,7 +233,7 @@ class _Methods:
 
     @names_arguments
     def copy_(self, src, non_blocking=False):
-        """Copy the values of `src`, broadcast to the shape of this tensor, in place."""
+        """Copy `src` to this tensor, in place. `src` broadcasts to the shape of this tensor."""
         return inplace.change(self, ops.copy_of, src)
 
 

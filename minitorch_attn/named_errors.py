@@ -46,10 +46,10 @@ _SIGNATURE = re.compile(r"([\w.]+)\(\) (missing|takes|got an|got mult|got some)"
 def names_arguments(function):
     """Decorate a public function so that argument errors name the function and the arguments.
 
-    If an error of the library names another function, that name is replaced by this function's
-    name. A Python error, such as TypeError, becomes an error of the library. Two kinds of errors do
-    not change: errors of a call that does not match the signature, and errors that the user's own
-    code (a hook, a data set) raised.
+    If an error of the library does not name this function, the function's name is added at the
+    start of the headline. A Python error, such as TypeError, becomes an error of the library. Two
+    kinds of errors do not change: errors of a call that does not match the signature, and errors
+    that the user's own code (a hook, a data set) raised.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def named_error(error, function, args, kwargs=(), rename=True):
     kwargs : dict, optional
         Keyword arguments of the call.
     rename : bool
-        Whether the name of `function` replaces another function's name in an error of the library.
+        Whether to add the name of `function` to the headline of an error of the library.
 
     Returns
     -------
@@ -186,7 +186,7 @@ def named_error(error, function, args, kwargs=(), rename=True):
 
 
 def under(name, error, got=None):
-    """Return a copy of an error of the library whose headline starts with a function's name.
+    """Return a copy of an error of the library, with a function's name before its headline.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def under(name, error, got=None):
 
 
 def _is_outermost(frame):
-    """Return True if no other decorated function is between this frame and the user's code."""
+    """Return True if the stack from the user's code to `frame` has no decorated function."""
     while frame is not None and _package_of(frame) == _PACKAGE:
         if frame.f_code in guards:
             return False

@@ -258,7 +258,7 @@ def map_of(kind):
 
 
 def like(value):
-    """Return a Kind that accepts the type of `value`, which is a default; None allows any type.
+    """Return a Kind that accepts values of the type of a default; if it is None, of any type.
 
     Examples
     --------

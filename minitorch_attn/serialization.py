@@ -51,7 +51,7 @@ def save(obj, f):
     CheckpointError
         If the file cannot be written; a previous file is unchanged.
     DTypeError
-        If the state contains a value of another type. The message says where in the state.
+        If a value in the state has a type that is not listed for `obj`. The message says where.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def load(f, map_location=None, *, device=None, weights_only=True):
 
     Returns
     -------
-    The saved state; for other safetensors files, a dict of their tensors.
+    The saved state. For a safetensors file that `save` did not write, a dict of its tensors.
 
     Raises
     ------

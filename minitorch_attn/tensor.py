@@ -298,8 +298,8 @@ class Tensor:
     def changed_in_place(self):
         """Set a new version of this tensor, so that operations that saved it detect the change.
 
-        The version is the number of in-place changes to all tensors so far. A tensor and its views
-        have the same version.
+        The new version is the total number of in-place changes so far, counted over all tensors. A
+        tensor and its views have the same version.
         """
         changes[0] += 1
         self._version[0] = changes[0]

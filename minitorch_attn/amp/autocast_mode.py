@@ -80,7 +80,7 @@ class Casts:
         return inputs if which == "unaffected" else self._converted(which, function, inputs)
 
     def call(self, function, args, kwargs):
-        """Convert the tensor arguments of a listed function, and call it without autocast."""
+        """Convert the tensor arguments as in op_lists.py, and call `function` without autocast."""
         which = _LIST_OF_FUNCTION[function.__name__]
         values = (*args, *kwargs.values())
         if not any(map(self.converts, values)):

@@ -41,7 +41,8 @@ class GradScaler(NamedErrors):
     init_scale : float, default 65536
         Initial scale.
     growth_factor, backoff_factor : float
-        Factors that increase and reduce the scale: greater than 1, and less than 1.
+        Factors by which the scale is multiplied. `growth_factor` increases it, and must be greater
+        than 1. `backoff_factor` reduces it, and must be less than 1.
     growth_interval : int
         Number of consecutive steps with finite gradients before the scale grows.
     enabled : bool, default True

@@ -211,6 +211,6 @@ def _name(fn):
 
 
 def _named(steps):
-    """Describe the number of operations and the name of the last one."""
+    """Describe the operations for an error: their number, and the name of the last one."""
     names = [function.__name__ for function, _ in steps]
     return f"{len(names)} operations" + (f", the last {names[-1]}" if names else "")

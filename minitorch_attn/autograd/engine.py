@@ -46,7 +46,9 @@ def run_backward(roots, grads, *, targets=None, stops=None, retain_graph=False, 
 
     Returns
     -------
-    list with an array, Tensor or None for each target or stop; None if neither is given
+    list or None
+        Gradient (array or Tensor) of each target or stop. An entry is None if no gradient has
+        reached it. Without `targets` and `stops`, the result is None.
     """
     arrived = _Arrivals(out_of_place=create_graph)
     waiting, grads_of, add = arrived.waiting, arrived.grads, arrived.add

@@ -26,7 +26,8 @@ class _Shared(dict):
     """Cache that replaces equal tuples by one shared tuple, so that a graph contains fewer objects.
 
     Python's garbage collector visits every tuple and list. With one list of shapes per operation,
-    the collector takes 1/7 of the time of a small operation. Shared tuples halve this share.
+    the collector takes 1/7 of the time of a small operation. With shared tuples, it takes half as
+    long.
     """
 
     def __missing__(self, record):
@@ -198,7 +199,7 @@ class Context:
             self._intermediate = ()  # () instead of None marks a fused operation
 
     def take_over(self, other):
-        """Take the saved arrays from `other`, the context of a recomputation of this operation."""
+        """Take the arrays that this operation saved in the Context `other` when it ran again."""
         self.freed, self.place, self._clock = other.freed, other.place, other._clock
         self._saved, self._constant = other._saved, other._constant
         self._sources, self._counters = other._sources, other._counters
@@ -401,7 +402,7 @@ def _plain(value, function):
 
 
 def _record(ctx, inputs, arrays, raw, outputs):
-    """Make `ctx` a graph node: link the outputs; store the origin and version of saved arrays."""
+    """Make `ctx` the node of `outputs`. Note the tensor and version of each array it has saved."""
     if type(raw) is tuple:
         ctx.outputs_like = [(o.array.shape, o.array.dtype) for o in outputs]
         for index, output in enumerate(outputs):

@@ -53,7 +53,7 @@ def change(target, function, *args, **kwargs):
 
 
 def change_shape(target, function, *args, **kwargs):
-    """Turn `target` into `function(target, ...)`, a view of its elements in another shape.
+    """Change the shape of `target` in place, to that of the view `function(target, ...)`.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ class Overwrite(Function):
 
 
 class WriteThrough(Function):
-    """Write a value through a view into its base, as assigning to a view does.
+    """Write a value into a tensor through one of its views, as `view[...] = value` does.
 
     Forward:  base with one of its views replaced by value
     Backward: grad_base = grad_output with zeros in the view,

@@ -13,7 +13,7 @@ __all__ = ["number_early"]
 
 
 def number_early(outputs, leaves, keep=False):
-    """Give each leaf a new number, just below the numbers of the nodes that use it.
+    """Give each leaf a new node number, just below the numbers of the nodes that use the leaf.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def number_early(outputs, leaves, keep=False):
 
 
 def _smallest_users(roots):
-    """Map each leaf of the graph below `roots` to the smallest number of a node that uses it."""
+    """For each leaf of the graph of `roots`, find the smallest number of the nodes that use it."""
     found = {node: node.number for node in roots if isinstance(node, Leaf)}
     waiting, seen = list(roots), set(roots)
     while waiting:

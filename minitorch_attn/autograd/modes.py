@@ -68,7 +68,10 @@ class _Switch(ContextDecorator):
         return generate
 
     def _recreate_cm(self):
-        """Copy the switch for each call of a function: several threads may call at once."""
+        """Copy this object for each call of the decorated function.
+
+        Several threads may call the function at the same time.
+        """
         fresh = copy(self)
         fresh.before = []
         return fresh
@@ -125,7 +128,7 @@ class set_grad_enabled(_GradSwitch):
         return super().__enter__()
 
     def _restore_mode(self):
-        """Restore the mode from before a plain call, unless it has been restored already."""
+        """Restore the mode from before this object was created, unless this was already done."""
         if self._outside is not None:
             state.grad_enabled, self._outside = self._outside, None
 

@@ -189,9 +189,10 @@ def calling_lines():
 
 
 def passes_on(code):
-    """Return True for a function of this package that only passes a call on to another function.
+    """Return True for code of this package that only passes a call on to another function.
 
-    Such a function takes `*args` and `**kwargs`, for example to name the arguments in an error.
+    A function that passes a call on takes `*args` and `**kwargs`. An example is the wrapper that
+    names the arguments in errors.
     """
     return code.co_flags & 0x0C == 0x0C and code.co_filename.startswith(_PACKAGE + os.sep)
 

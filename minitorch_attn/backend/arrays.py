@@ -139,7 +139,7 @@ def _holds_typed(data):
 
 
 def as_dtype(dtype, other=None):
-    """Return `dtype` as a dtype object or, with `other`, the dtype to which NumPy promotes both."""
+    """Return `dtype` as a dtype object; with `other`, promote the two dtypes as NumPy does."""
     if other is not None:
         return np.promote_types(as_dtype(dtype), as_dtype(other))
     try:
@@ -201,5 +201,5 @@ def iinfo(dtype):
 
 
 def is_number_dtype(dtype):
-    """Return True for booleans, integers and floats of at most 8 bytes."""
+    """Return True for boolean, integer and floating-point dtypes of at most 8 bytes."""
     return dtype.kind in "biuf" and dtype.itemsize <= 8

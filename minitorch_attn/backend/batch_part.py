@@ -42,13 +42,14 @@ def batch_part(first, count, total):
     Notes
     -----
     The first axis of every mask must be the batch axis, or the batch axis merged with the windows
-    or heads that follow it. If each row of the batch has n mask entries, the part consists of the
-    entries i with
+    or heads that follow it. Let n be the number of mask entries of each row of the batch. In the
+    flattened mask, the part consists of the entries at the positions i with
 
-        n first <= i < n (first + count),
+        n first <= i < n (first + count).
 
-    which are contiguous. One counter value yields 16 entries. If the part does not start or end at
-    a multiple of 16, the surplus entries at its ends are computed and discarded.
+    These positions are contiguous. One counter value yields 16 entries. If the part does
+    not start or end at a multiple of 16, the surplus entries at its ends are computed and
+    discarded.
 
     Examples
     --------

@@ -17,7 +17,7 @@ __all__ = ["kernel_sums", "window_sums"]
 
 
 def window_sums(windows, kernels, out):
-    """Write to `out` the sum of each window, weighted by the kernel of its channel.
+    """Write to `out` the weighted sum of each window. Each channel has its own kernel of weights.
 
     Parameters
     ----------
@@ -59,7 +59,9 @@ def window_sums(windows, kernels, out):
 
 
 def kernel_sums(windows, grads):
-    """Return the gradient of the kernels: products of windows and `grads`, summed over positions.
+    """Return the gradient of the kernels.
+
+    It is the sum of windows * grads over the images and the positions.
 
     Parameters
     ----------
@@ -108,7 +110,10 @@ def _in_rows(windows, images):
 
 
 def _rows(windows, first):
-    """Merge the last axis of places with the channels. `first` is the first kernel axis."""
+    """Return a view of `windows` whose last `place` axis is merged into the channel axis.
+
+    `first` is the index of the first kernel axis.
+    """
     shape, strides = list(windows.shape), list(windows.strides)
     shape[-1] *= shape.pop(first - 1)
     del strides[first - 1]

@@ -161,7 +161,7 @@ def matmul(cupy, a, b):
 
 
 def _batches_match(a, b):
-    """Return True if the leading axes can be broadcast against each other."""
+    """Return True if the batch axes of a and b can be broadcast against each other."""
     pairs = zip(a.shape[-3::-1], b.shape[-3::-1], strict=False)
     return all(p == q or p == 1 or q == 1 for p, q in pairs)
 

@@ -35,7 +35,9 @@ def _nothing():
 
 
 def note_worst(kind, worst):
-    """Record the worst value of a check until the host next reads from that device.
+    """Update the worst value of a check on the device of `worst`.
+
+    When the host next copies an array from this device, it also reads the worst value.
 
     Parameters
     ----------
@@ -52,15 +54,17 @@ def note_worst(kind, worst):
 def note_largest(kind, index, lowest=0, allow=None):
     """Record the maximum of `index - lowest` as an unsigned integer, like `note_worst`.
 
+    If `index - lowest` is negative, it becomes a very large unsigned integer.
+
     Parameters
     ----------
     kind : hashable, callable
-        Kind of the check, as in `note_worst`. A negative `index - lowest` becomes a very large
-        unsigned integer.
+        Kind of the check, as in `note_worst`.
     index : integer array on a device, with at least one element
     lowest : int
+        Smallest valid index.
     allow : int, optional
-        A value that is always valid, such as `ignore_index`; it is treated as `lowest`.
+        Index that is always valid, such as `ignore_index`. The check replaces it by `lowest`.
     """
     store_largest(index, lowest, allow, _slot(kind, index))
 
@@ -77,7 +81,7 @@ def store_largest(index, lowest, allow, here):
 
 
 def _slot(kind, array):
-    """Return the slot of a kind of check on the device of `array`, as an array of one entry."""
+    """Return the entry of the device's buffer for this kind of check, as an array of shape (1,)."""
     device, xp = device_of(array), array_module(array)
     board = _boards.get(device)
     if board is None:
@@ -95,7 +99,7 @@ def _slot(kind, array):
 
 
 def read_pending(device, platform):
-    """Start reading the checks that ran on `device` since the last read.
+    """Start reading the results of the checks that ran on `device` since the last read.
 
     Parameters
     ----------

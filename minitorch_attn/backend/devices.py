@@ -260,13 +260,13 @@ def to_host(array):
 
 
 def with_every_read(start):
-    """Register a function that starts another read whenever an array is copied to the host.
+    """Register a function that reads more of a device when an array is copied from it to the host.
 
     Parameters
     ----------
     start : callable
-        `start(device, platform)` starts a read. It returns None, or a function that finishes the
-        read and is called once the host has waited for the device.
+        `start(device, platform)` starts reading data from the device. It returns None, or a
+        function that finishes the reading and is called once the host has waited for the device.
     """
     _with_every_read.append(start)
 

@@ -71,8 +71,9 @@ def matmul(a, b):
 def matmul_like(a, b, like):
     """Return `a @ b`. On the host, the axes of the result have the memory order of `like`.
 
-    Attention splits heads with `x.reshape(batch, token, heads, dim).swapaxes(1, 2)`. An output
-    with the memory order of the query can be merged back into tokens without a copy.
+    Attention splits the query into heads with
+    `x.reshape(batch, token, heads, dim).swapaxes(1, 2)`. If the output of attention has the query's
+    memory order, its heads can be merged without a copy.
 
     Examples
     --------
@@ -118,10 +119,10 @@ def matmul_host(a, b):
 def _few_rows(a, b):
     """Compute a @ b, with a faster method for a few rows times a large transposed matrix.
 
-    Text generation computes such products, (rows, in) @ W^T: each row is one token of a text, and W
-    is the weight of a layer. The transposed product W @ (in, rows) is faster. BLAS takes 1.5 to 2.5
-    times as long without the transposition for 2 to 32 rows and 256 to 3,072 features. It takes 1.2
-    to 1.4 times as long for 34 to 64 rows, as in the last stage of a model of images or videos.
+    For example, text generation computes x @ W^T, where each row of x is one token of a text, and W
+    is the weight of a layer. BLAS computes the transpose of this product, W @ x^T, faster. For x of
+    2 to 32 rows and 256 to 3,072 features, x @ W^T takes 1.5 to 2.5 times as long as W @ x^T. For
+    34 to 64 rows, as in the last stage of a model of images or videos, the factor is 1.2 to 1.4.
 
     For one row, most of the time is spent on reading W from memory, because other layers have
     evicted W from the caches. If W has less than half a million entries, BLAS uses one thread and
@@ -140,8 +141,8 @@ def _straightened(b):
     """Return `b`, or a copy whose last axis is contiguous in memory if that is faster.
 
     For small products, such as query @ key^T of a short sequence, BLAS takes 25 % longer if the
-    second operand is transposed. The copy takes less time than this (measured from 16 x 16 to
-    64 x 512).
+    second operand is transposed. Copying this operand takes less time than the copy saves
+    (measured from 16 x 16 to 64 x 512).
     """
     k, m = b.shape[-2:]
     if 32 < m <= 128 and k * m <= 6144 and b.strides[-2] == b.itemsize != b.strides[-1]:

@@ -74,13 +74,16 @@ def on_replay(action, undo):
 
 
 def guard(holds):
-    """Allow replays only while `holds()` is true. Otherwise, the step must be captured again."""
+    """Allow replays of the captured step only while `holds()` is true.
+
+    If `holds()` is false, the step must be captured again.
+    """
     if _thread.recorder is not None:
         _thread.recorder.guards.append(holds)
 
 
 def live_numbers(function, dtype="float64"):
-    """Return numbers on the device that change with each replay, or None outside a capture.
+    """Return an array of numbers that each replay updates, or None outside a capture.
 
     Parameters
     ----------
@@ -92,7 +95,8 @@ def live_numbers(function, dtype="float64"):
     Returns
     -------
     array, or None
-        None means that the kernel must take the numbers as arguments, as usual.
+        Array on the device. None means that the kernel must take the numbers as arguments, as
+        usual.
     """
     if _thread.recorder is None:
         return None
@@ -100,13 +104,13 @@ def live_numbers(function, dtype="float64"):
 
 
 def live_random():
-    """Return the dropout counter at the captured step's start, and the device's seed and counter.
+    """Return the captured step's first dropout counter, and an array of the seed and the counter.
 
     Returns
     -------
     (int, array of uint64 of shape (2,)) or None
         None if no step is being captured. The array is on the device and contains the seed and the
-        counter. Each replay first sets them to their current values.
+        counter. Before each replay, both are set to their current values.
     """
     if _thread.recorder is None:
         return None
@@ -174,7 +178,7 @@ class Capture:
         self.undos.append(undo)
 
     def live_numbers(self, function, dtype):
-        """Reserve a part of the board for the numbers that a function returns."""
+        """Reserve and return entries of `board` for the numbers that `function` returns."""
         numbers = function()
         start, self.used = self.used, self.used + len(numbers)
         if self.used > LENGTH:
@@ -189,7 +193,7 @@ class Capture:
         return self.board[start : self.used].view(dtype)
 
     def live_random(self):
-        """Return the first counter, and the part of the board with the seed and the counter."""
+        """Return the first dropout counter, and the `board` entries for seed and counter."""
         return self.first, self.board[:_RANDOM].view("uint64")
 
     def set_random(self, seed, first):
@@ -213,5 +217,5 @@ class Capture:
 
 @with_kernel
 def write_numbers(board, values):
-    """Copy the values of a Capture to its board on the device."""
+    """Copy the numbers of a Capture from the host to `board`, its array on the device."""
     board.set(values)

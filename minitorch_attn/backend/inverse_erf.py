@@ -54,7 +54,8 @@ def erfinv(x):
 
     Returns
     -------
-    array of the same shape; infinite at -1 and 1, NaN beyond
+    array of the same shape
+        The entries are infinite where x is -1 or 1, and NaN where |x| > 1.
 
     Examples
     --------

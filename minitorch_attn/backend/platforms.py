@@ -141,7 +141,8 @@ class Platform:
         """Add `source` to `target[index]` in place, including duplicate indices.
 
         The additions are atomic, and their order varies. CUDA cannot add atomically to an entry of
-        one or two bytes (except float16), so such a table is added up in int32.
+        one or two bytes, except float16. For other dtypes of this size, the sums are computed in an
+        int32 copy of `target`.
         """
         add = self.module_of(target).add
         if target.dtype.itemsize >= 4 or target.dtype == "float16":

@@ -183,7 +183,7 @@ def _uneven(lead, steps):
 
 
 def _starts(axes):
-    """Return the offsets of the calls: one call for each index along the remaining axes."""
+    """Return the offsets at which the BLAS calls start: one call for each index along `axes`."""
     starts = [(0, 0, 0)]
     for size, steps in axes:
         starts = [

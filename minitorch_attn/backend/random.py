@@ -81,7 +81,7 @@ def own_offsets(first):
 
 
 class Position:
-    """Position in this thread's random number stream, from which numbers can be drawn again.
+    """Position in this thread's stream of random numbers, saved to draw the same numbers again.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class Position:
 
     @contextmanager
     def again(self):
-        """Draw from this position inside the `with` block; other threads are not affected."""
+        """Inside the `with` block, let this thread draw from the saved position on."""
         before = _thread.seed, _thread.offset, _thread.generator
         generator = None
         if self.bits is not None:
@@ -176,7 +176,8 @@ def initial_seed():
 def host_generator():
     """Return the host's numpy.random.Generator (Philox), used to draw weights and to shuffle.
 
-    Only one thread may use it at a time. It is unavailable inside `own_offsets` and `batch_part`.
+    Only one thread may use the generator at a time. It is unavailable inside `own_offsets` and
+    `batch_part`.
     """
     refuse("draws random numbers on the host")
     refuse_in_part(
@@ -222,13 +223,13 @@ def next_offset(size):
 
 
 class _PartOffset(int):
-    """First counter value for part of a mask. Its first `skip` entries come before the part."""
+    """First counter value for part of a mask. Discard the first `skip` entries drawn from it."""
 
     skip = 0
 
 
 def mask_offset(shape):
-    """Reserve the counter values for a mask of this shape, or of the full mask in `batch_part`.
+    """Reserve the counter values for a mask of this shape; in `batch_part`, for the full mask.
 
     Returns
     -------
@@ -294,7 +295,7 @@ def keep_mask(shape, keep_probability, module=np, seed=None, offset=None):
     ----------
     shape : tuple of int
     keep_probability : float
-        Probability of True, rounded to a multiple of 2**-16, a difference of at most 7.6e-6.
+        Probability of True. Rounding to a multiple of 2**-16 changes it by at most 7.6e-6.
     module : module, default numpy
         Module for the device of the mask, as returned by `array_module` or `module_for`.
     seed, offset : int, optional
@@ -338,7 +339,7 @@ def keep_mask(shape, keep_probability, module=np, seed=None, offset=None):
 
 
 def keep_runs(starts, length, keep_probability, seed, offset):
-    """Draw only parts of the mask that `keep_mask` draws: a run of entries from each start.
+    """Draw only some runs of the mask that `keep_mask` draws: `length` entries from each start.
 
     A process that has only part of an array can draw the corresponding part of the full mask.
 
@@ -380,7 +381,11 @@ def keep_runs(starts, length, keep_probability, seed, offset):
 
 
 def _run(start, length, threshold, seed, offset):
-    """Return one run of `keep_runs`. NumPy is faster here, because the counters are consecutive."""
+    """Draw one of the runs that `keep_runs` returns.
+
+    The counters of a run are consecutive. NumPy's Philox generator can therefore draw the run, and
+    is faster than array operations.
+    """
     first, skip = divmod(start, _LANES)
     words = philox_words(np, seed, offset + first, -(-(skip + length) // _LANES))
     return words.view(np.uint16)[skip : skip + length] < threshold

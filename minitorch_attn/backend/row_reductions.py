@@ -143,7 +143,9 @@ def add_block(total, part):
 
 
 def window_dots(a, windows, out):
-    """Write to `out` the dot product over channels of `a` and each position of its window.
+    """Write to `out` the dot product of each vector of `a` with every vector in its window.
+
+    The vectors are along the channel axis.
 
     Parameters
     ----------

@@ -5,7 +5,7 @@ r"""Special functions that NumPy lacks: the error function and the Gaussian CDF.
 atanh(erf(x)) / x is an even and smooth function of x, so a rational function R with few terms fits
 it closely. tanh keeps the result between -1 and 1 and reduces the error of R. A direct fit
 x P(x^2) / Q(x^2) of erf needs about twice as many coefficients. 9/8 is close to R(0) = 2/sqrt(pi)
-and is exact in binary, so the rounding errors of P / Q are small in comparison. Every coefficient
+and is exact in binary, so the rounding errors of P / Q are small compared with R. Every coefficient
 is positive, so there is no cancellation. `tools/fit_erf.py` computes the coefficients.
 
 Largest error against `math.erf`: 2.3e-16 (2 units in the last place) in float64, 9.7e-8 in float32.
@@ -140,7 +140,10 @@ def _in_blocks(fits, evaluate, x, out):
 
 
 def _erf_block(fit, x, out, powers, sums):
-    """Write erf(s x) into `out`. `powers` (first row: 1) and `sums` are scratch arrays."""
+    """Write erf(s x) into `out`.
+
+    `powers` and `sums` are scratch arrays. The first row of `powers` must contain ones.
+    """
     p, q = sums
     x.clip(fit.low, fit.high, out=out)
     t = np.multiply(out, out, powers[1])

@@ -83,7 +83,7 @@ def scatter_entries(array, index, source, ufunc=np.add):
 
 
 def _shuffled_pairs(raw, index, value):
-    """Return, in random order, the flat positions that `index` selects and their values."""
+    """Return the flat positions that `index` selects and the value for each, in random order."""
     places = np.arange(raw.size).reshape(raw.shape)[index]
     value = np.asarray(value)
     while value.ndim > places.ndim:  # assignment drops leading axes of length 1

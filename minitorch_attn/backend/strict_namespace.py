@@ -190,7 +190,7 @@ def _function(cls, function, name):
 
 
 def _from_lists(cls, function, name):
-    """Wrap `array` or `asarray`. Record a transfer if the call copies host data to the device."""
+    """Wrap the function `array` or `asarray`. Record a transfer if a call copies host data."""
     wrapped = _function(cls, function, name)
 
     def call(*args, **keywords):

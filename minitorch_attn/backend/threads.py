@@ -17,7 +17,7 @@ __all__ = ["shares", "threads_for", "together"]
 def threads_for(array):
     """Return the number of threads to use for an array: that of BLAS on the host, otherwise 1.
 
-    Inside `together`, the number is 1, so that work that runs in parallel is not split again.
+    Inside `together`, the number of threads is 1, so that parallel calls are not split again.
 
     Examples
     --------
@@ -76,11 +76,12 @@ def shares(sizes, parts):
     sizes : list of int
         Sizes of the pieces of work, which are not split.
     parts : int
+        Largest number of groups.
 
     Returns
     -------
     list of slice
-        One slice for each of at most `parts` nonempty groups, which cover all pieces in order.
+        One slice of the list for each group. No group is empty, and every piece is in one group.
 
     Examples
     --------

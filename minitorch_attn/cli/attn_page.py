@@ -49,12 +49,12 @@ def attention_page(look):
 
 
 def opening(parts):
-    """Choose the row that the page shows first: neither uniform nor with all weight on one key.
+    """Choose the row of weights that the page shows first: neither uniform nor one-hot.
 
-    For a query that attends to n keys, a uniform row (1/n each) shows as little as a row with all
-    weight on one key. The function chooses the row that is farthest from both kinds of rows. The
-    distance between two rows is half the sum of the absolute differences. The distance to the
-    nearest row with one key is 1 - max(row).
+    For a query that attends to n keys, a uniform row (1/n each) shows as little as a one-hot row,
+    which has all weight on one key. The function chooses the row that is farthest from both kinds
+    of rows. The distance between two rows is half the sum of the absolute differences of their
+    weights. The distance to the nearest one-hot row is 1 - max(row).
 
     Parameters
     ----------
@@ -63,7 +63,8 @@ def opening(parts):
     Returns
     -------
     dict
-        "part", "head", "row" and "column", counted from 0. The column has the largest weight.
+        "part", "head", "row" and "column", counted from 0. The column is that of the row's largest
+        weight.
 
     Examples
     --------

@@ -60,7 +60,7 @@ class Look:
     prefix : int
         Number of tokens before the patches.
     first : int
-        Number of the first part among the model's attention layers, counted from 0.
+        Index of the first part's layer among the attention layers of the model.
     note : str, default ""
         Note about the input, for example that the text was truncated.
     """

@@ -100,9 +100,9 @@ class Desk:
         return self.file.path
 
     def last_begun(self):
-        """Return the number of the last step with a written function in the file, or 0.
+        """Return the number of the last step of which the file has a finished function, or 0.
 
-        This reads the file itself, because a new progress file does not list steps that were done
+        The learner's file is read, because a new progress file does not list steps that were done
         earlier.
         """
         text = self.file.path.read_text(encoding="utf-8", errors="replace")

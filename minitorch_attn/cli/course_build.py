@@ -72,7 +72,7 @@ def build(name, out):
 def release(name, out, seed):
     """Write the folder and the zip archive for students.
 
-    Both contain a notebook. If they contain a line of the solution, nothing is released.
+    Both contain a notebook. If a line of the solution is found in them, nothing is released.
     """
     from ..grader.build.assignment import find_assignment
     from ..grader.build.leaks import leaks
@@ -122,10 +122,10 @@ def release(name, out, seed):
 def verify(names, level, seed, reward, jobs, as_json):
     """Verify assignments, all by default.
 
-    The solution must pass every check, and the starter must fail every check. Each planted bug and
-    each workaround must lose exactly the points that the assignment states. The release must not
-    contain a line of the solution, and its public checks and reward program must run. The exit
-    status is 1 if one of these conditions does not hold.
+    The solution must pass every check, and the starter must fail every check. A submission with a
+    planted bug or a workaround must lose exactly the points that the assignment states. The
+    release must not contain a line of the solution, and its public checks and reward program must
+    run. The exit status is 1 if one of these conditions does not hold.
     """
     from ..grader.build.assignment import assignments, find_assignment
     from ..grader.build.verify import verify_several

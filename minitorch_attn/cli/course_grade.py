@@ -165,7 +165,10 @@ def like_ctrl_c():
 
 @contextlib.contextmanager
 def _progress(silent):
-    """Yield a callback for each graded submission: it updates a progress bar or prints a line."""
+    """Yield a function to call after each graded submission, or None if `silent` is true.
+
+    On a terminal, the function updates a progress bar; otherwise, it prints a line.
+    """
     if silent:
         yield None
     elif sys.stdout.isatty():
@@ -308,8 +311,8 @@ def _overview(results, found, everything):
 def sample(name, out, count):
     """Generate the submissions of an imaginary class, to try out the grader.
 
-    Some are correct and some have the bugs that the assignment lists. One is the unchanged
-    starter, one is empty and one attacks the grader.
+    Some submissions are correct, and some have the bugs that the assignment lists. One is the
+    unchanged starter, one is empty and one attacks the grader.
     """
     from ..grader.build.assignment import find_assignment
     from ..grader.report.sample import sample_class
@@ -348,8 +351,9 @@ def export(folder, kind, out):
 def gradescope(name, out, wheels, pythons):
     """Create the file autograder.zip to upload to Gradescope.
 
-    The file contains this package, the assignment and NumPy wheels. On Gradescope, it installs
-    bubblewrap and Python if they are missing, and nothing else.
+    The file contains this package, the assignment, NumPy wheels and a setup script. On Gradescope,
+    the script installs NumPy from the wheels. It downloads bubblewrap, Python and pip if they are
+    missing, and nothing else.
     """
     from ..grader.build.assignment import find_assignment
     from ..grader.report.autograder import write_autograder

@@ -255,7 +255,7 @@ def _show(item, file, outcome, desk, out, with_task):
 def hint(group_work, number, work, as_json):
     """Show one more hint. The third hint nearly gives the answer away.
 
-    After that, the gradient check suggests a cause, based on your file's gradients.
+    After the third hint, the gradient check suggests a cause, based on your file's gradients.
     """
     desk, out = Desk(work or group_work), console()
     item = desk.need(number)

@@ -62,7 +62,7 @@ def _place(text):
 
 
 def _parts(exercise, outcome):
-    """Select the parts of the check to show, omitting failures that wrong gradients explain."""
+    """Return the parts of a check to show. Leave out a failure that another failure implies."""
     wrong = {part.name for part in outcome.parts if not part.passed}
     if not wrong - set(_IMPLIED):
         return outcome.parts

@@ -113,7 +113,7 @@ def step(number, fast, start):
     paths are printed. Press = to type an expression and see its value.
 
     At "Your turn", press e to write the function in your editor. It is checked when you save it.
-    Press h for the hint and a for the answer. Your files are in the folder of your exercises.
+    Press h for the hint and a for the answer. Your files are kept with your exercises.
 
     Without a terminal, the whole lesson is printed, with the answers.
     """

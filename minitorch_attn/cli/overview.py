@@ -140,7 +140,7 @@ def _changed(run):
 
 
 def _runs(parent):
-    """Return the path and the table row of every run folder in `parent`, oldest first."""
+    """Return the path and the columns to print for each run folder in `parent`, oldest first."""
     found = []
     for config in sorted(parent.glob("*/config.json"), key=lambda path: path.stat().st_mtime):
         try:

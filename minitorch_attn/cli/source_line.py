@@ -1,4 +1,4 @@
-"""Source line: the last line of `--help` names the command's source file and what it calls."""
+"""Source line: `--help` ends with the command's source file and the file that does the work."""
 
 import inspect
 

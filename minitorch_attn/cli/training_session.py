@@ -156,7 +156,7 @@ class Session:
             self.recipe.options["steps"] = step + self.recipe.steps_in(60 * self.minutes)
         steps = self.recipe.options["steps"]
         if steps < step:
-            raise click.UsageError(f"--steps must be at least {step}, the steps already taken")
+            raise click.UsageError(f"--steps must be at least {step}, the number of steps taken")
         if self.recipe.options != options:
             self.folder.config["options"] = self.recipe.options
             self.folder.save_config()

@@ -1,4 +1,4 @@
-"""Parent of one worker: wait for the worker, and record the signal that killed it.
+"""Parent process of one worker: waits for it, and records the signal that killed it.
 
     python -I -S worker_parent.py FOLDER COMMAND...
 

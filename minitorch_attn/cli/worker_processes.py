@@ -187,7 +187,7 @@ class _Supervisor:
 
 
 def _is_ours(pid, folder):
-    """Return True if a process is a worker of this run. Its id may belong to a new process."""
+    """Return True if a process is a worker of this run, and not a newer one with the same id."""
     try:
         return f"{FOLDER}={folder}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:

@@ -30,7 +30,8 @@ _PATIENCE = 8.0  # seconds that worker 0 has to report an error that occurs in a
 def join():
     """Join the other workers, which mpiexec or srun started; return the number of workers.
 
-    After this call, this process ends when its parent ends, and an exception ends all workers.
+    From this call on, Linux kills this process when its parent ends, and an uncaught exception in
+    any worker ends all workers.
     """
     from .. import distributed
 
@@ -40,8 +41,8 @@ def join():
     workers = distributed.get_world_size()
     if workers != launched_size():
         raise click.UsageError(
-            f"{launched_size()} processes were started, but MPI joined {workers} of them; start "
-            "them with the mpiexec of the MPI that mpi4py uses, or with srun --mpi=pmi2"
+            f"{launched_size()} processes were started, but MPI connected only {workers} of them; "
+            "start them with mpiexec from the MPI library that mpi4py uses, or srun --mpi=pmi2"
         )
     _say_how_it_ends(f"{distributed.get_rank()}.ended")
     return workers
@@ -54,7 +55,7 @@ def _launched_rank():
 
 
 def _say_how_it_ends(note):
-    """Write the exit status to a note when this process exits, before MPI is closed."""
+    """When this process exits, leave its status in a file, before MPI is closed."""
     leave, hook = sys.exit, sys.excepthook
     status = [0]
 
@@ -80,7 +81,7 @@ def _end_with_parent():
 
 
 def _leave(name, text):
-    """Write a note for the process that started the workers, if there is one."""
+    """If another process started the workers, leave a message for it in a file."""
     folder = os.environ.get(FOLDER)
     if folder and Path(folder).is_dir():
         path = Path(folder, name)
@@ -137,7 +138,7 @@ class WorkerSession(Session):
         super()._stopped(how)
 
     def _make_recipe(self, options):
-        """Create the recipe. Check that its model can be split, before a folder is created."""
+        """Create the recipe. Before creating a folder, check that --split supports its model."""
         from ..distributed import get_world_size
 
         recipe = super()._make_recipe(options)

@@ -179,7 +179,7 @@ def _value_hint(given, wanted, off, size, inputs):
 
 
 def _shape_hint(given, wanted):
-    """If one more step would make the result correct, describe that step."""
+    """If the result is correct up to swapped axes, an axis of size 1 or a missing sum, say so."""
     if given.size == wanted.size and given.dtype.kind == "f":
         if given.ndim == wanted.ndim:
             for i in range(given.ndim):

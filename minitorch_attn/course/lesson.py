@@ -44,8 +44,10 @@ def pick(full, fast):
 def show(figure, caption):
     """Show a figure in a notebook, a script or a Sphinx-Gallery page.
 
-    A notebook displays the figure. Sphinx-Gallery finds it among pyplot's open figures. A script
-    writes it to `runs/lessons/NN/figure-K.png` below the working folder and prints the path.
+    In a notebook, the function displays the figure. In a script, it writes the figure to the file
+    `runs/lessons/NN/figure-K.png` in the working directory and prints the path. On a page of
+    Sphinx-Gallery, it leaves the figure open, and Sphinx-Gallery shows all open figures.
+
     Figures are numbered per lesson: "Figure 9.2" is the second figure of lesson 9. If a notebook
     cell runs again, its figures keep their numbers.
 

@@ -80,7 +80,9 @@ class Lesson:
 
 
 def lesson_folder():
-    """Find the lesson folder: next to the package in a checkout, inside it if installed.
+    """Find the lesson folder.
+
+    In a checkout, it is next to the package. In an installed package, it is inside the package.
 
     The environment variable MTA_LESSONS overrides this folder.
 

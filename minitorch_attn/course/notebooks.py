@@ -43,7 +43,7 @@ class Failure:
 def notebook(lesson, answers=False):
     """Convert a lesson to a notebook without outputs.
 
-    Functions that the learner writes are left unanswered. The hint is folded below the task, and
+    The functions that the learner writes have no body. The hint is folded below the task, and
     the answer below the check. The code of checks and figures is folded, too.
 
     Parameters

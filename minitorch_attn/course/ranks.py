@@ -74,7 +74,7 @@ def run_ranks(ranks, function, *arguments, uses=(), limit=120.0):
     Returns
     -------
     RankRun
-        List of the results, which may contain the same types as the arguments.
+        List of the results, one for each rank. Results may have the same types as arguments.
 
     Raises
     ------

@@ -74,13 +74,13 @@ class LessonRun:
         return self.outputs[-1]
 
     def check_turn(self, turn, file=None):
-        """Check the learner's version of a function. The first check marks the turn's cells as run.
+        """Check the learner's function of a "Your turn", whose three cells then count as run.
 
         Parameters
         ----------
         turn : Turn
         file : path, optional
-            The learner's file. Default: the unanswered function.
+            The learner's file. By default, the function counts as not written.
 
         Returns
         -------

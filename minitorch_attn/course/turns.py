@@ -63,7 +63,7 @@ class Turn:
 
     @property
     def text(self):
-        """Text of the learner's file before it is edited: the task, and the unanswered function."""
+        """Text of the learner's file before it is edited: the task, and the function to write."""
         lines = [f"Your turn, lesson {self.lesson}: {self.title}", ""]
         for block in markdown_for_terminal(self.task).split("\n\n"):
             is_prose = not block.startswith(("    ", "$$", "```", "|", "- ", "1. "))
@@ -136,12 +136,14 @@ def _turn(lesson, at):
     task, answer, check = [*cells[at : at + 3], None, None][:3]
     for cell, tag in ((answer, "answer"), (check, "check")):
         if cell is None or cell.kind != "code" or tag not in cell.tags:
-            raise _malformed(lesson, task, f"the cell {tag!r} is missing", "task, answer, check")
+            raise _malformed(
+                lesson, task, f"the cell {tag!r} is missing", "cells: task, answer, check"
+            )
     heading, _, text = task.text.partition("\n")
     hint = _HINT.search("\n" + text)
     if task.kind != "markdown" or not heading.startswith(_TITLE) or not hint:
         expected = f"`{_TITLE}...`, the task, and at the end one paragraph `*Hint:* ...`"
-        raise _malformed(lesson, task, "a task has the wrong form", expected)
+        raise _malformed(lesson, task, "a task cell is malformed", expected)
     return Turn(
         lesson=lesson.number,
         at=at,

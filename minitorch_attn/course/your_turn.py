@@ -204,7 +204,7 @@ class _Trial:
         return self._guarded(lambda: _Call(self.function, self.case, self.state))
 
     def compare(self, found, correct, properties):
-        """Compare the results and the arguments after the call, and test the properties."""
+        """Compare the results, find arguments that were changed, and test the properties."""
         unlike = difference(found.result, correct.result, self._inputs())
         result = _in_type_of(correct.result, found.result)
         broken = [self._broken(*item, result, unlike) for item in properties.items()]

@@ -177,7 +177,7 @@ class _Careful:
 
 
 class _Target:
-    """Target folder that counts the bytes and files that may still be written."""
+    """Folder to unpack into. Tracks how many more bytes and files may be written."""
 
     def __init__(self, archive, folder, max_bytes, max_files):
         self._archive, self._folder = archive, folder

@@ -1,7 +1,7 @@
 """Audio features: frames, windows, the STFT, mel filters and the log-mel spectrogram.
 
-Functions of a waveform accept NumPy and CuPy arrays, and return arrays on the same device. Leading
-axes, such as a batch or channel axis, are kept. `wav.py` reads and writes files.
+Functions that take a waveform accept NumPy and CuPy arrays, and return arrays on the same device.
+Leading axes, such as a batch or channel axis, are kept. `wav.py` reads and writes files.
 """
 
 import math
@@ -224,7 +224,7 @@ def mel_to_hertz(mel, mel_scale="htk"):
 def mel_filters(
     num_mels, fft_size, sample_rate=16000, low=0.0, high=None, mel_scale="htk", norm=None
 ):
-    """Triangular filters that sum the frequencies of a spectrum into mel bands.
+    """Triangular filters: the weights that sum a power spectrum into mel bands.
 
     Parameters
     ----------

@@ -163,8 +163,9 @@ def _distances(colors, centers):
 def _first_centers(colors, counts, number, generator):
     """Draw centers with k-means++.
 
-    The probability of a color is proportional to its count times its squared distance to the
-    nearest center.
+    The first center is drawn in proportion to the counts of the colors. For each further center,
+    the probability of a color is proportional to its count times its squared distance to the
+    nearest center drawn so far.
     """
     chosen = [generator.choice(len(colors), p=counts / counts.sum())]
     distance = _distances(colors, colors[chosen])[:, 0]

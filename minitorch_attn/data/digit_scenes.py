@@ -59,7 +59,8 @@ def caption_of(digits, corners):
     Returns
     -------
     list of str
-        The first digit is "above" a digit in a lower row, and "left of" a digit in its own row.
+        Words of the caption. The first digit is "above" each digit in a lower row, and "left of"
+        each digit in its own row.
 
     Examples
     --------

@@ -108,7 +108,7 @@ def _checked_url(url):
 
 
 def shown_path(path):
-    """Return a path as text for a message. Leave out the password, in case it is a mistyped URL.
+    """Return a path as text for a message, without the password that a mistyped URL may contain.
 
     Examples
     --------

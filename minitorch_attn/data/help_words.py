@@ -113,7 +113,7 @@ def _is_session(code):
 
 
 def _tokens(paragraph):
-    """Yield (word in lower case, meaning or None), skipping lines that are only punctuation."""
+    """Yield (token in lower case, meaning or None). Lines with only punctuation are skipped."""
     lines = [line for line in paragraph.split("\n") if re.search(r"\w", line)]
     text = "\n".join(lines)
     meaning, hidden = None, text
@@ -133,7 +133,7 @@ def _blank(pattern, text):
 
 
 def _balanced(found, fewest):
-    """Keep the same number of occurrences of each meaning, or none if a meaning is too rare."""
+    """Keep an equal number of both meanings, or none if one occurs less often than `fewest`."""
     by_meaning = [[entry for entry in found if entry[2] == meaning] for meaning in (0, 1)]
     count = min(map(len, by_meaning))
     if count < fewest:

@@ -52,8 +52,8 @@ def shortest_edge(edge):
 def in_proportion(size, choose):
     """Return a rule that keeps the aspect ratio.
 
-    If `choose` is `min`, both edges are at least as long as in `size`. If it is `max`, they are at
-    most as long.
+    `size` is the target (height, width). If `choose` is `min`, neither edge of the resized image is
+    shorter than the target's edge. If it is `max`, neither edge is longer.
     """
 
     def rule(height, width):

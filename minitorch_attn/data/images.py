@@ -167,7 +167,7 @@ class ImageProcessor(NamedErrors):
         Returns
         -------
         ImageProcessor
-            Processor with the same results as the class in transformers, if it uses Pillow.
+            Processor with the same results as the Pillow version of the transformers class.
         """
         check(config, PREPROCESSOR, where)
         kind = config.get("image_processor_type") or config.get("feature_extractor_type") or "ViT"
@@ -358,10 +358,18 @@ def _multiply(factor):
 
 
 def _place_of_torchvision(length, wanted):
-    """Return the crop's start. Halves are rounded to even. Odd padding is larger at the end."""
+    """Return where a crop of `wanted` pixels starts. A negative start is padding.
+
+    When an odd number of pixels is cut off, the start is rounded to an even integer. When an odd
+    number is added, the extra pixel is at the end.
+    """
     return round((length - wanted) / 2) if length >= wanted else -((wanted - length) // 2)
 
 
 def _place_of_transformers(length, wanted):
-    """Return the crop's start. Halves are rounded down. Odd padding is larger at the start."""
+    """Return where a crop of `wanted` pixels starts. A negative start is padding.
+
+    When an odd number of pixels is cut off, the start is rounded down. When an odd number is added,
+    the extra pixel is at the start.
+    """
     return (length - wanted) // 2

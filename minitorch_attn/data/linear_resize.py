@@ -1,4 +1,4 @@
-"""Linear resizing: the weights that compute an axis's new pixels from the old ones."""
+"""Linear resizing: the weights of the old pixels in each new pixel of an axis."""
 
 import numpy as np
 
@@ -11,9 +11,9 @@ def linear_weights(start, length, size, total, dtype="float64"):
     Parameters
     ----------
     start, length : float or array of shape (image,)
-        First pixel of the part, and number of pixels in the part.
+        First pixel, and number of pixels, of the part of the axis that is resized.
     size : int
-        Number of pixels of the part after resizing.
+        Number of pixels after resizing.
     total : int
         Number of pixels of the whole axis.
     dtype : str or dtype, default "float64"

@@ -39,7 +39,7 @@ def enlarged_digits(images, sizes=(12, 14, 16)):
     Parameters
     ----------
     images : array of shape (image, 1, side, side)
-        Handwritten digits, as from `digits_split`.
+        Handwritten digits, such as those from `digits_split`.
     sizes : sequence of int
         Heights and widths of the enlarged images in pixels.
 

@@ -55,12 +55,12 @@ class HelpPassages:
         self.reading = [run for some in (*self.training, *others) for run in some]
 
     def passages(self, runs, tokenizer, length):
-        """Return all passages of a given length, without overlap, and their labels.
+        """Cut runs into passages of a given length, which do not overlap, and label each passage.
 
         Parameters
         ----------
         runs : list of list of str
-            The attribute `training` or `held_out`.
+            The attribute `training` or `held_out` of this object.
         tokenizer : WordTokenizer
         length : int
             Number of tokens in a passage.
@@ -69,6 +69,7 @@ class HelpPassages:
         -------
         ids : int64 array of shape (passage, length)
         labels : int64 array of shape (passage,)
+            Index of each passage's topic in `names`.
         """
         found, labels = [], []
         for label, some in enumerate(runs):

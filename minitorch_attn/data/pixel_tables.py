@@ -64,7 +64,11 @@ def pixel_table_bits(training, test, levels, offsets, position=False):
 
 
 def _contexts(images, levels, offsets, position):
-    """For n = 0, 1, ... neighbors, return each pixel's context index, shape (image * pixel,)."""
+    """Return a list of int arrays (image * pixel,), which number the contexts of the pixels.
+
+    The context in array n consists of the first n neighbors. If `position`, a last array numbers
+    the contexts of all neighbors and the position of the pixel.
+    """
     count, height, width = images.shape
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)), constant_values=levels)
     found = [np.zeros(images.size, np.int64)]
@@ -78,7 +82,10 @@ def _contexts(images, levels, offsets, position):
 
 
 def _counts(contexts, training, wanted, levels):
-    """Return counts (pixel, level) of the levels in `training` that have the `wanted` contexts."""
+    """Count how often each level occurs in `training`, in each context of `wanted`.
+
+    The counts have shape (pixel, level).
+    """
     _, numbers = np.unique(np.concatenate([contexts, wanted]), return_inverse=True)
     known, wanted = numbers[: len(contexts)], numbers[len(contexts) :]
     cells = known * levels + training.reshape(-1)

@@ -62,13 +62,13 @@ class RegionScenes(NamedTuple):
         return canvas
 
     def take(self, which):
-        """Return the scenes at the given indices, an array or a slice."""
+        """Return some of the scenes. `which` is an array of indices, or a slice."""
         return RegionScenes(*(values[which] for values in self))
 
 
 @names_arguments
 def draw_region_scenes(count, images, labels, generator, *, fewest=1, most=4, noise=0.0, grid=2):
-    """Draw scenes of different digits, each shifted at random in its cell.
+    """Draw scenes of distinct digits, each at a random position within its own cell of a grid.
 
     Parameters
     ----------
@@ -147,7 +147,10 @@ def _middle_between(same, along, present):
 
 
 def _drawn_relation(true, generator):
-    """Draw a true relation for each scene. Return a, b, relation, and whether one was found."""
+    """Draw a true relation for each scene. Return (region a, region b, relation, found).
+
+    `found` is False where no relation of the scene is true.
+    """
     score = np.where(true, generator.random(true.shape), -1.0).reshape(len(true), -1)
     best = score.argmax(1)
     return *np.unravel_index(best, true.shape[1:]), score[np.arange(len(true)), best] >= 0

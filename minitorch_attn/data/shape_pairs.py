@@ -41,7 +41,9 @@ class ShapePairs(NamedTuple):
 
 @names_arguments
 def draw_shape_pairs(count, generator, noise=0.1):
-    """Draw images of two shapes, at least 9 pixels apart. About half of the pairs are equal.
+    """Draw images of two shapes, which are the same shape in about half of the images.
+
+    The shapes are at least 9 pixels apart on at least one axis.
 
     Parameters
     ----------
@@ -79,5 +81,5 @@ def draw_shape_pairs(count, generator, noise=0.1):
 
 
 def _are_close(corners):
-    """Return True for pairs of corners whose shapes are under 9 pixels apart on both axes."""
+    """Return True for images whose two shapes are less than 9 pixels apart on both axes."""
     return np.abs(corners[:, 0] - corners[:, 1]).max(1) < SHAPE + GAP

@@ -87,7 +87,7 @@ class SpeechFolder(NamedErrors):
         return len(self.paths)
 
     def __getitem__(self, index):
-        """Return the mean of the channels, the sample rate and the transcript of a recording.
+        """Return one recording: the mean of its channels, its sample rate, and its transcript.
 
         Returns
         -------
@@ -107,7 +107,7 @@ class SpeechFolder(NamedErrors):
 
 
 def _files(folder, ending):
-    """Return the paths with this ending in a folder and its subfolders, in alphabetical order."""
+    """Return the paths of all files with a given ending in a folder and its subfolders, sorted."""
     found = []
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -156,7 +156,7 @@ def _column(path, names, wanted):
     found = [number for number, name in enumerate(names) if name.strip().lower() in wanted]
     if len(found) != 1:
         raise DataError(
-            f"{path}: the first line must name one {wanted[0]} column and one text column",
+            f"{path}: the first line must name one {wanted[0]} column",
             got=f"{', '.join(names)!r:.80}", expected=f"one of {', '.join(wanted)}",
         )  # fmt: skip
     return found[0]
@@ -186,5 +186,7 @@ def _check_line(place, path, text, seen):
             hint=f"convert it: ffmpeg -i {other[0]} {path}" if other else None,
         )
     if path in seen:
-        raise DataError(f"{place}: {path} already has a transcript", got=f"the one in {seen[path]}")
+        raise DataError(
+            f"{place}: {path} already has a transcript", got=f"an earlier one in {seen[path]}"
+        )
     seen[path] = place

@@ -147,7 +147,7 @@ def say_digits(digits, speaker, generator, gap=(0.03, 0.2)):
     Returns
     -------
     waveform : float32 array of shape (sample,)
-        The words have a root mean square of 0.05, which keeps the peaks below 1.
+        Its root-mean-square amplitude during the words is 0.05, which keeps the peaks below 1.
     spans : int64 array of shape (word, 2)
         First sample of each word, and first sample after the word.
 
@@ -245,7 +245,10 @@ def add_noise(waveform, snr, generator):
 
 
 class _Tracks:
-    """Curves over time: the formants, the loudness of voice and noise, and the pitch."""
+    """Voice parameters over time: the formants, the loudness of voice and noise, and the pitch.
+
+    Each parameter is piecewise linear: it is given at some times, the knots.
+    """
 
     def __init__(self, knots, values):
         self.knots, self.values = knots, values  # (knot,), (knot, curve)
@@ -260,7 +263,7 @@ class _Tracks:
 
 
 def _tracks(digits, speaker, generator, gap):
-    """Draw the curves of an utterance. Return (knots, values, spans of the words, length)."""
+    """Draw the voice parameters of an utterance. Return (knots, values, word spans, length)."""
     time = generator.uniform(*gap) * SAMPLE_RATE
     knots, values, spans = [], [], []
     for place, digit in enumerate(digits):
@@ -276,7 +279,7 @@ def _tracks(digits, speaker, generator, gap):
 
 
 def _word(sounds, time, pitch, speaker, generator):
-    """Draw a word as knots and the values at the knots. A word begins and ends in silence."""
+    """Draw the voice parameters of a word, silent at both ends. Return (knots, values)."""
     loudness = np.exp(generator.normal(0, 0.2))
     times, rows = [time], []
     for sound in sounds:
@@ -292,7 +295,7 @@ def _word(sounds, time, pitch, speaker, generator):
 
 
 def _voice(tracks, speaker, generator, length):
-    """Sum the responses to the pulses of the voice."""
+    """Sum the responses of the formants to the pulses of the voice."""
     steps = np.arange(0, length, 16)
     *_, pitch = tracks.at(steps)
     periods = np.cumsum(pitch * 16 / SAMPLE_RATE)  # number of pulses so far
@@ -305,7 +308,7 @@ def _voice(tracks, speaker, generator, length):
 
 
 def _noise(tracks, speaker, generator, length):
-    """Sum the responses to random pulses, one for every six samples on average."""
+    """Sum the responses of the formants to random pulses, on average one for every six samples."""
     times = generator.uniform(0, length, length // 6)
     formants, voice, noise, _ = tracks.at(times)
     level = noise + speaker.breath * voice

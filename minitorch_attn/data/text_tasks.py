@@ -112,7 +112,7 @@ class TextTasks:
 
 
 def _key(prefix, given):
-    """Return the key of an input. Inputs with the same key are held out together."""
+    """Return a normal form of an input. Inputs with the same form are held out together."""
     if prefix == "add":
         given = " + ".join(sorted(given.split(" + ")))
     return f"{prefix}: {given}"

@@ -13,8 +13,8 @@ class InterpolatedTrigram:
     """Trigram model: a mixture of uniform, unigram, bigram and trigram probabilities.
 
     The weights of the mixture are fitted to held-out sentences by expectation-maximization (Jelinek
-    and Mercer 1980). If a context did not occur in training, the weight of its part is
-    distributed among the other parts.
+    and Mercer 1980). A bigram or trigram probability is undefined if its context did not occur in
+    training. The mixture then omits it, and the other weights are rescaled so that their sum is 1.
 
     Parameters
     ----------
@@ -53,9 +53,9 @@ class InterpolatedTrigram:
                 self.contexts[gram[3 - length : -1], length] += 1
 
     def _parts(self, sentences):
-        """Yield a list of each word's probabilities in the parts of the mixture.
+        """Yield the uniform, unigram, bigram and trigram probabilities of each word, as a list.
 
-        A probability is None if the context is new.
+        A probability is None if its context did not occur in training.
         """
         for gram in _grams(sentences):
             parts = [1 / self.vocab_size]
@@ -133,7 +133,7 @@ def _mean_loss(probabilities):
 
 
 def _grams(sentences):
-    """Yield (word before the last, last word, word) for every word but the first of a sentence."""
+    """Yield the trigram that ends at each word of a sentence, except at the first word."""
     for sentence in sentences:
         padded = (-1, *sentence)
         yield from zip(padded, padded[1:], padded[2:])  # noqa: B905

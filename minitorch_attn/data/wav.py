@@ -117,7 +117,7 @@ def read_wav(path, *, dtype="float32", allow_truncated=False):
 
 
 def _read(file, name, file_size, lenient):
-    """Find the chunks "fmt " and "data". Return the format and the bytes of the samples."""
+    """Find the chunks "fmt " and "data". Return (_Format, bytes of the samples)."""
     start = file.read(12)
     if start[:4] != b"RIFF" or start[8:] != b"WAVE":
         found = _OTHER_FILES.get(start[:4])
@@ -223,8 +223,8 @@ def _data(file, name, form, position, size, riff, file_size, lenient):
     if reason and not lenient:
         raise DataError(
             f"{name}: {reason}",
-            got=f"{size:,} bytes of data from byte {position:,} on in a file of {file_size:,} "
-            f"bytes, whose header says {riff + 8:,}",
+            got=f"a file of {file_size:,} bytes; its header declares {riff + 8:,} bytes, "
+            f"and {size:,} bytes of data from byte {position:,} on",
             hint="allow_truncated=True reads the complete samples",
         )
     size = present if unfinished else min(size, present)

@@ -1,9 +1,9 @@
 """Exit of a rank: an exception aborts all ranks, and a clean exit closes MPI.
 
-If only one rank ended, the others would wait for its messages forever. An uncaught exception, or
-`sys.exit` with a nonzero status, therefore ends all ranks: it calls MPI's `Abort`, which tells
-`mpiexec` to kill them. If another program kills a rank, nothing has to be done here: `mpiexec` and
-`srun` kill the other ranks when one of them ends without closing MPI.
+If only one rank ended, the others would wait for its messages forever. Therefore, a rank that ends
+with an uncaught exception, or with `sys.exit` and a nonzero status, calls MPI's `Abort`. This call
+tells `mpiexec` to kill all ranks. If another program kills a rank, this file need not do anything:
+`mpiexec` and `srun` kill the other ranks when one rank ends without closing MPI.
 """
 
 import atexit

@@ -38,7 +38,7 @@ class ReduceOp(Enum):
 
 
 class _Reduction:
-    """One tensor's reduction: its dtype, its operation, and the divisor for an average."""
+    """Reduction of a tensor: the dtype, the operation and, for an average, the divisor."""
 
     def __init__(self, group, tensor, op, where):
         if not isinstance(op, ReduceOp):
@@ -61,7 +61,7 @@ class _Reduction:
             self.name = {"SUM": "MAX", "PRODUCT": "MIN"}.get(self.name, self.name)
 
     def finish(self, buffer):
-        """Write the result into the tensor; for an average, first divide it by the divisor."""
+        """Write the result into the tensor. For an average, first divide the sum by the divisor."""
         if self.divisor > 1:
             buffer.array /= self.divisor
         buffer.write_back()

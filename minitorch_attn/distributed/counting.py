@@ -77,7 +77,7 @@ class Traffic:
         return self.total.bytes
 
     def note(self, kind, group, array, root):
-        """Do nothing. `course.rank_messages` overrides this method to keep the arrays as well."""
+        """Do nothing. `course.rank_messages.MessageLog` overrides this to store the arrays."""
 
     def table(self):
         """Return the counts as a text table, one kind of call per line.
@@ -163,13 +163,13 @@ def _all_reduce(rank, ranks, size, root, sizes):
 
 
 def _ring_reduce_scatter(rank, parts):
-    """Rank r sends the parts r - 1, r - 2, ..., r + 1: all parts except part r."""
+    """Rank r sends the parts r - 1, r - 2, ..., r + 1: all except part r (indices modulo N)."""
     ranks = len(parts)
     return [parts[(rank - 1 - step) % ranks] for step in range(ranks - 1)]
 
 
 def _ring_all_gather(rank, parts):
-    """Rank r sends the parts r, r - 1, ..., r + 2: all parts except part r + 1."""
+    """Rank r sends the parts r, r - 1, ..., r + 2: all except part r + 1 (indices modulo N)."""
     ranks = len(parts)
     return [parts[(rank - step) % ranks] for step in range(ranks - 1)]
 
@@ -183,12 +183,12 @@ def _all_gather(rank, ranks, size, root, sizes):
 
 
 def _broadcast(rank, ranks, size, root, sizes):
-    """Chain that starts at the root: every rank except the last sends the tensor to the next."""
+    """Chain of messages from the root: every rank but the last sends the tensor to the next."""
     return [size] if (rank - root) % ranks < ranks - 1 else []
 
 
 def _reduce(rank, ranks, size, root, sizes):
-    """Chain that ends at the root: every rank except the root sends one tensor."""
+    """Chain of messages that ends at the root: every rank except the root sends one tensor."""
     return [] if rank == root else [size]
 
 

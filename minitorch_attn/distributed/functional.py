@@ -178,7 +178,7 @@ class AllToAll(Function):
 
 
 class CopyToRanks(Function):
-    """Identity, applied to a value that is equal on all ranks before each rank computes with it.
+    """Identity for a tensor that is equal on all ranks. The backward pass sums over the ranks.
 
     Forward:  y = x
     Backward: grad_x = the sum of grad_y over the ranks, on every rank
@@ -200,7 +200,7 @@ class CopyToRanks(Function):
 
 
 class ReduceFromRanks(Function):
-    """Sum over the ranks, applied to the ranks' partial results to combine them into one value.
+    """Sum of the ranks' partial results, on every rank. The backward pass is the identity.
 
     Forward:  y = x_0 + x_1 + ... on every rank
     Backward: grad_x = grad_y
@@ -223,7 +223,7 @@ class ReduceFromRanks(Function):
 
 
 class ScatterToRanks(Function):
-    """The rank's own part, along one axis, of a value that is equal on all ranks.
+    """This rank's part of a tensor that is equal on all ranks and is split along one axis.
 
     Forward:  y = this rank's part of x
     Backward: grad_x = the concatenation of the grad_y of all ranks, on every rank
@@ -244,7 +244,7 @@ class ScatterToRanks(Function):
 
 
 class GatherFromRanks(Function):
-    """The ranks' parts of one value, concatenated along one axis, on every rank.
+    """The ranks' parts of one tensor, concatenated along one axis, on every rank.
 
     Forward:  y = the concatenation of x_0, x_1, ... on every rank
     Backward: grad_x = this rank's part of grad_y

@@ -17,7 +17,7 @@ def mpiexec():
 
 
 def rank_environment(**more):
-    """Return the current environment with this package on the path and a single BLAS thread.
+    """Return the environment variables for a rank: this package on PYTHONPATH, one BLAS thread, ...
 
     Parameters
     ----------

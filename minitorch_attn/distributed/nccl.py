@@ -1,4 +1,4 @@
-"""NCCL engine: collectives on CuPy arrays, which pass the arrays' addresses to `cupy.cuda.nccl`.
+"""NCCL engine: collectives on CuPy arrays. It passes their addresses to `cupy.cuda.nccl`.
 
 Each process uses one GPU. NCCL adds its work to a CUDA stream and returns before the work is done.
 By default, a call uses the current stream, so that later operations see its result. With
@@ -256,7 +256,7 @@ class NcclEngine:
         return self._start(lambda stream: getattr(self.comm, name)(*arguments, stream), later)
 
     def _exchange(self, messages, later):
-        """Add several sends and receives of bytes to a stream, as one group."""
+        """Add several sends and receives of bytes to a stream, as one NCCL group call."""
 
         def start(stream):
             self.nccl.groupStart()

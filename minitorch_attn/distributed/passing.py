@@ -28,8 +28,8 @@ class Ring:
         """Yield (source, arrays on rank `source`) for every rank, starting with this rank.
 
         While the caller computes with these arrays, `visit` sends them to the next rank and
-        receives the next arrays. One message contains all arrays of a rank. The arrays must have
-        the same shapes on all ranks.
+        receives other arrays from the previous rank. One message contains all arrays of a rank. The
+        arrays must have the same shapes on all ranks.
         """
         held = packed(arrays)
         for step in range(self.size):

@@ -151,7 +151,7 @@ def _work(group, request, finish):
 
 
 def _partner(group, rank, group_rank, where, argument):
-    """Return the other process's rank in the group; raise an error if it is this process."""
+    """Return the partner's rank in the group. Raise an error if this process is the partner."""
     if rank is None and group_rank is None:
         raise ArgumentError(f"{where}: {argument} is missing", expected="a rank of the run")
     partner = root_of(group, rank, group_rank, where, argument)

@@ -134,9 +134,9 @@ def init_process_group(backend="mpi", init_method=None, world_size=-1, rank=-1):
 
     Notes
     -----
-    If an exception ends a rank, the rank prints its traceback, labeled with its number. It also
-    aborts all ranks, because they could wait for its messages forever. At a clean exit, MPI closes
-    when all ranks have reached the exit.
+    If an uncaught exception ends a rank, this rank prints the traceback, with its rank at the start
+    of each line, and aborts the run. Otherwise, the other ranks could wait for its messages
+    forever. At a clean exit, MPI closes when all ranks have reached the exit.
 
     Examples
     --------

@@ -80,7 +80,7 @@ def find(init_method=None, world_size=-1, rank=-1):
     Raises
     ------
     ArgumentError
-        If the method is unknown, or the rank or the number of ranks is missing.
+        If `init_method` is unknown, or `rank`, `world_size` or the port is missing or invalid.
     """
     if init_method is None:
         init_method = "env://" if "MASTER_ADDR" in os.environ else "mpi"

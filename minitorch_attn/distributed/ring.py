@@ -9,8 +9,8 @@ A reduce-scatter takes N - 1 steps, and so does an all-gather. In each step, eve
 part. An all-reduce is a reduce-scatter followed by an all-gather, so each rank sends 2 (N - 1) / N
 of the tensor's bytes. This number hardly depends on N, and no algorithm sends less [1]_.
 
-The collectives of MPI and NCCL are faster. The functions in this file are for reading and stepping
-through.
+The collectives of MPI and NCCL are faster. The functions in this file are meant to be read,
+and stepped through in a debugger.
 
 References
 ----------
@@ -162,6 +162,6 @@ def _check_sizes(whole, part, group, where):
     if whole.numel() != part.numel() * group.size():
         raise ShapeError(
             f"{where}: the sizes of input and output do not match the number of ranks",
-            got=f"{whole.shape} and {part.shape} for {group.size()} ranks",
-            expected=f"{group.size()} times {part.numel()} elements instead of {whole.numel()}",
+            got=f"shapes {whole.shape} and {part.shape} for {group.size()} ranks",
+            expected=f"{group.size()} times {part.numel()} elements in the first shape",
         )

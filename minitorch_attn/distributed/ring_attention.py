@@ -30,9 +30,10 @@ __all__ = ["ALONE", "RingAttention", "ring_attention"]
 class RingAttention(Function):
     r"""Attention of a sequence whose tokens are split among N ranks; no rank holds all keys.
 
-    Forward:  context = softmax(scale * query @ key^T + mask) @ value for the rank's own queries,
-        over the keys and values of all ranks, one part after another
-    Backward: as in `TiledAttention`; the gradients of keys and values travel with their part
+    Forward:  context = softmax(scale * query @ key^T + mask) @ value, for the rank's own queries
+        and the keys and values of all ranks; one rank's keys and values are processed at a time
+    Backward: as in `TiledAttention`; keys and values are sent around the ring again, and so are the
+        sums of their gradients
 
     A rank holds n = tokens / N queries, keys and values. Its keys and values are one part. In step
     t = 0 ... N - 1, rank r computes with the part of rank (r - t) mod N. Before it computes, it
@@ -143,7 +144,7 @@ class RingAttention(Function):
 
 
 class _Gradients(NamedTuple):
-    """Values that the backward pass needs for each query, and gradients that stay on this rank."""
+    """Per-query values for the backward pass, and the gradients of the queries and the mask."""
 
     log_sum: object
     context: object  # gradient of the context, times the scale of dropout
@@ -175,14 +176,14 @@ def _add(total, place, gradient):
 
 
 class _Tile(NamedTuple):
-    """Slices of consecutive tokens: `here` in the rank's part, `everywhere` in the sequence."""
+    """Consecutive tokens: slice `here` of the rank's part, slice `everywhere` of the sequence."""
 
     here: slice
     everywhere: slice
 
 
 class _Plan:
-    """Tiles of scores that a rank computes, and the masks for them."""
+    """Tiles of the attention scores that a rank computes, and the masks of these tiles."""
 
     def __init__(self, query, key, mask, settings, ring):
         self.xp, self.ring, self.is_causal = array_module(query), ring, settings["is_causal"]
@@ -201,7 +202,7 @@ class _Plan:
                                         settings)  # fmt: skip
 
     def tiles(self, source):
-        """Yield (rows, columns) of the tiles of rank `source` that are not causally masked."""
+        """Yield (rows, columns) of the tiles of rank `source`'s keys that the causal mask keeps."""
         for rows in self.rows:
             for columns in self.columns[source]:
                 if not self.is_causal or columns.everywhere.start < rows.everywhere.stop:
@@ -236,7 +237,7 @@ class _Plan:
 
 
 def _tiles(tokens, rank, size, order, length):
-    """Return a rank's tiles, which end at multiples of `length` in the whole sequence."""
+    """Return a rank's tokens as _Tiles, cut at multiples of `length` in the whole sequence."""
     tiles, held = [], 0
     for chunk in sequence_slices(tokens * size, rank, size, order):
         start = chunk.start

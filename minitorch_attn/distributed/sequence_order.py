@@ -36,8 +36,8 @@ def sequence_slices(tokens, rank, size, order="zigzag"):
 
         (r + 1) + (2N - 1 - r + 1) = 2N + 1.
 
-    In contiguous order, rank r computes r + 1 of N larger squares. The last rank therefore has N
-    times as much work as the first.
+    In contiguous order, there are only N chunks, and rank r holds chunk r, so it computes r + 1
+    squares. The last rank therefore has N times as much work as the first.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """einops layers: Rearrange, Reduce and EinMix, as in `einops.layers.torch`.
 
-`einops.layers.torch` itself creates PyTorch layers, so import these instead:
+The layers of `einops.layers.torch` are PyTorch modules. Import this library's layers instead:
 `from minitorch_attn.einops.layers import Rearrange`.
 """
 

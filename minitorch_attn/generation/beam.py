@@ -86,7 +86,7 @@ class BeamSearch:
         choose : Draw or None
             Sampler of the continuations. If None, the most probable continuations are kept.
         kept_scores : tuple or None
-            Scores of the steps so far, which `stopping` receives. None if they are not recorded.
+            Scores of the steps so far, passed on to `stopping`; None if scores are not recorded.
 
         Returns
         -------
@@ -130,7 +130,7 @@ class BeamSearch:
         self.running = (_gather(ids, index), scores, _gather(origins, index))
 
     def _keep_finished(self, continued, ends):
-        """Add to `finished` the sequences that end in this step and are among the best `beams`."""
+        """Add to `finished` those of the `beams` best continuations that end in this step."""
         ids, scores, origins = continued
         config, taken = self.config, self.finished[3]
         ended = ends & self.in_beams  # (batch, candidate)
@@ -199,7 +199,7 @@ def search(step, ids, *, config, processors, stopping, choose, fill, ends, recor
     fill : int
         Token id that fills positions after the end of a sequence.
     ends : int
-        Number of end tokens.
+        Number of token ids that end a sequence.
 
     Returns
     -------
@@ -224,7 +224,7 @@ def search(step, ids, *, config, processors, stopping, choose, fill, ends, recor
 
 
 def _weight(length, penalty):
-    """Return length^penalty in floating point, because a power of integers may take very long."""
+    """Return length^penalty as a float. A large power of integers may take very long to compute."""
     try:
         weight = float(length) ** float(penalty)
     except OverflowError:

@@ -68,7 +68,7 @@ def _only(tokens, scores):
 
 
 class ForcedBOSTokenLogitsProcessor(LogitsProcessor):
-    """If the prompt is a single token, such as a decoder's start token, force the next token.
+    """Force `bos_token_id` after a prompt of a single token, such as a decoder's start token.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class ForcedBOSTokenLogitsProcessor(LogitsProcessor):
 
 
 class ForcedEOSTokenLogitsProcessor(LogitsProcessor):
-    """Force an end token at the last position, so that a sequence of `max_length` tokens ends.
+    """Force an end token at the last position of a sequence of `max_length` tokens.
 
     Parameters
     ----------
@@ -151,7 +151,8 @@ class ExponentialDecayLengthPenalty(LogitsProcessor):
     Parameters
     ----------
     exponential_decay_length_penalty : (int, float)
-        Number of new tokens before the increase starts, and factor for each further token.
+        Number of new tokens after which the scores of end tokens increase, and the factor of the
+        increase for each further token.
     eos_token_id : int or list of int
     input_ids_seq_length : int
         Number of tokens in the prompt.

@@ -106,7 +106,7 @@ def _check(log_probs, blank, beam_width):
 
 
 def _frames_of(input_lengths, times, batch):
-    """Return the number of frames of each sequence, a list of ints."""
+    """Return a list of int: the number of frames of each sequence."""
     if input_lengths is None:
         return [times] * batch
     lengths = input_lengths.tolist() if isinstance(input_lengths, Tensor) else list(input_lengths)
@@ -159,7 +159,11 @@ def _beam(rows, blank, width):
 
 
 def _step(prefixes, ends_blank, ends_label, row, blank):
-    """Read one frame. Return log-probabilities of the prefixes, unchanged and with one more label.
+    """Return log-probabilities after one more frame, as three arrays.
+
+    The first two (prefix,) are for the given prefixes: all alignments that end in a blank, and all
+    that end in the last label of the prefix. The third (prefix, class) is for each prefix extended
+    by each label. It is -inf if the extended prefix is one of the given prefixes.
 
     A blank leaves a prefix unchanged. A label extends the prefix, with one exception: if the label
     repeats the last label of the prefix with no blank in between, the prefix is unchanged.

@@ -126,8 +126,8 @@ def mask_predict(predict, lengths, mask_token_id, pad_token_id=0, iterations=10)
         y_i = argmax_w P(y_i = w | X, Y_obs)              for i in Y_mask (Eq. 3)
         p_i = max_w P(y_i = w | X, Y_obs)                 for i in Y_mask (Eq. 4)
 
-    and the tokens in Y_obs keep y_i and p_i (Eqs. 2 and 5). A pass without masks is skipped. The
-    host reads `lengths` once.
+    and the tokens in Y_obs keep y_i and p_i (Eqs. 2 and 5). A pass that would mask no token
+    is skipped. The host reads `lengths` once.
 
     References
     ----------

@@ -4,7 +4,7 @@ Processors are called as `processor(input_ids, scores)` with the ids so far (row
 next token's scores (row, vocabulary). They return new scores and do not modify their arguments.
 Forbidden tokens get -inf. Names and results are the same as in transformers.
 
-Unless its docstring says so, a processor does not make the host wait for a device.
+A processor does not make the host wait for a device, unless the processor's docstring says so.
 """
 
 import math

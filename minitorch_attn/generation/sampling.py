@@ -38,10 +38,10 @@ class Draw:
     Parameters
     ----------
     seed : int, optional
-        Random seed, which does not affect other random numbers. Default: the library's generator,
-        seeded by `mt.manual_seed`.
+        Random seed of a separate generator for this sampler. Default: use the library's generator,
+        which `mt.manual_seed` seeds.
     temperature : float, default 1
-        Divisor of the scores.
+        Number by which the scores are divided.
 
     Examples
     --------

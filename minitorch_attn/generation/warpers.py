@@ -104,7 +104,7 @@ class TopPLogitsWarper(LogitsProcessor):
     Parameters
     ----------
     top_p : float
-        Threshold, from 0 to 1.
+        Minimum total probability of the tokens to keep, from 0 to 1.
     filter_value : float, default -inf
         Score of the tokens that are not kept.
     min_tokens_to_keep : int, default 1
@@ -133,7 +133,7 @@ class MinPLogitsWarper(LogitsProcessor):
     Parameters
     ----------
     min_p : float
-        Threshold, from 0 to 1.
+        Minimum probability of a token, as a fraction (from 0 to 1) of the largest probability.
     filter_value : float, default -inf
         Score of the tokens that are not kept.
     min_tokens_to_keep : int, default 1

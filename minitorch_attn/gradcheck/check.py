@@ -103,8 +103,8 @@ class Check:
             if leaf.dtype != np.float64 and not self.options.allow_float32:
                 raise DTypeError(
                     f"{title}: {name} must have dtype float64",
-                    got=f"{leaf.dtype}, whose 7 digits (or fewer) cause errors near 1e-2 even for "
-                    "a correct gradient, at a step of 1e-05",
+                    got=f"{leaf.dtype} (at most 7 digits); with step size 1e-05, the error would "
+                    "be near 1e-2 even for a correct gradient",
                     expected="float64",
                     hint="call x.double() or module.double(), or check in float32 with "
                     "allow_float32=True, eps=1e-3, tol=1e-2",

@@ -111,7 +111,10 @@ class _Judged:
         return bool(self.error < self.tol and worst < self.tol and not self.refuted.any())
 
     def look_again(self, look):
-        """Re-examine entries that disagree or may be at a kink. Begin with the largest error."""
+        """Re-examine entries whose gradient and slope disagree, or that may be at a kink.
+
+        Begin with the entry that has the largest error.
+        """
         errors = np.where(self.suspicious, np.maximum(self.errors, self.tol), self.errors)
         errors = errors.reshape(-1)
         found = 0

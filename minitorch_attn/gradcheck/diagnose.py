@@ -1,7 +1,8 @@
 """Diagnose which mistake causes a wrong gradient.
 
-Each hint is based on a formula for the gradient that the mistake would give. A hint is reported
-only if its formula matches to six digits, so a hint is rarely wrong, but often there is no hint.
+Each hint describes a typical mistake, and has a formula for the wrong gradient that this mistake
+would give. A hint is reported only if its formula matches the gradient to six digits. So a hint is
+rarely wrong, but often there is no hint.
 """
 
 import math
@@ -279,7 +280,7 @@ def _swapped(others):
 
 
 def _some_items(clue):
-    """Yield a hint if, along one axis, some items are correct and the others are not."""
+    """Yield a hint if some slices along one axis are correct and the others are wrong."""
     best = None
     wrong = clue.wrong
     for axis, size in enumerate(clue.derived.shape):

@@ -23,7 +23,7 @@ _SIDES = (16, 23)  # distances from a kink, in steps, at which its sides are exa
 
 
 class Verdict(NamedTuple):
-    """Result of a second look: "kink", "step" (another step size agrees), "noise" or "error"."""
+    """Verdict on an entry: "kink", "step" (correct at another step size), "noise" or "error"."""
 
     kind: str
     slope: float
@@ -103,7 +103,7 @@ class SecondLook:
         return float(below), float(above)
 
     def _is_kink(self, moved, position, start, derived, sides, close, allowed):
-        """Return True if there is a kink at the point and the gradient is consistent with it."""
+        """Return True if the entry is at a kink and its gradient is consistent with that kink."""
         low, high = min(close), max(close)
         bend = high - low
         curved = bend < abs(sides[1] - sides[0]) / 2  # at a kink, a smaller step has the same bend

@@ -19,7 +19,8 @@ def layout_hints(clue, deep=True):
     ----------
     clue : Evidence
     deep : bool
-        Whether to also look for leaks and permutations; used for single operations.
+        Whether to also look for leaking gradients (nonzero where the correct gradient is zero),
+        for wrong zeros and for permutations. Used for single operations.
 
     Yields
     ------

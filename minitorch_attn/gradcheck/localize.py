@@ -34,11 +34,13 @@ class Fault:
     ----------
     headline : str
     step : Step
+        Operation at which the gradient becomes wrong.
     hints : list of Hint
     report : GradcheckReport or None
-        Report of a gradient check of that operation alone.
+        Report of a gradient check of this operation alone. None if every operation is correct on
+        its own.
     is_whole : bool
-        Whether the function consists of that operation only.
+        Whether the checked function consists of this operation only.
     """
 
     headline: str

@@ -105,8 +105,8 @@ class Probe:
 class Perturbed:
     """Context manager that replaces a leaf's array with a copy whose entries can be changed.
 
-    The leaf itself is used, because a function may refer to it, as a module refers to its
-    parameters. Its original memory is never changed.
+    The copy is stored in the leaf itself, because a function may refer to the leaf directly, as a
+    module refers to its parameters. The original array is never changed.
     """
 
     def __init__(self, leaf):
@@ -196,7 +196,7 @@ def host_normal(size, seed):
 
 
 def argument_names(fn, count):
-    """Return the names of a function's first parameters, with "input i" for unnamed ones."""
+    """Return `count` argument names: the parameters of `fn`, then "input i" for the rest."""
     owner = getattr(fn, "__self__", None)  # for Op.apply, use the names in Op.forward, after ctx
     forward = getattr(owner, "forward", None) if isinstance(owner, type) else None
     try:

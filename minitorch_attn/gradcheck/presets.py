@@ -63,7 +63,7 @@ class AttentionCase:
 
     @property
     def block_inputs(self):
-        """Input and parameters of an attention block, in the order of the attributes."""
+        """Tuple of x, gamma, beta, weight_qkv, bias_qkv, weight_out, bias_out and table."""
         return (
             self.x, self.gamma, self.beta, self.weight_qkv, self.bias_qkv, self.weight_out,
             self.bias_out, self.table,

@@ -165,7 +165,7 @@ def _wrong_jacobian(clue):
 
 
 def _one_share_each(clue):
-    """Return a hint if each entry's gradient comes from only one of the outputs that use it."""
+    """Return a hint if entries that affect several outputs have the gradient of only one."""
     if clue.jacobian is None or clue.jacobian.size > 1_000_000 or clue.derived.size < 3:
         return None
     shares = clue.jacobian * clue.cotangent

@@ -1,4 +1,4 @@
-"""Record the memory blocks that tensors and the graph hold, with weak references to arrays."""
+"""Record the memory blocks that tensors and the graph hold, using weak references to arrays."""
 
 import weakref
 
@@ -176,7 +176,7 @@ class MemoryTracker(Listener):
     # Memory kept by the graph
 
     def _keep(self, ctx, line):
-        """Record the blocks that `ctx` keeps until it is emptied or deleted."""
+        """Record which blocks `ctx` keeps, from now until it is emptied or deleted."""
         if not ctx.holds or id(ctx) in self._keepers:
             return
         keeps, name = [], ctx.function.__name__
@@ -195,7 +195,7 @@ class MemoryTracker(Listener):
             keep.stop = len(self._moments)  # from the next change on, the block is not kept
 
     def _settle(self):
-        """End the Keeps of contexts freed since the last event, for example by `backward`."""
+        """End each `Keep` whose context was freed after the last event, such as by `backward`."""
         pending, self._pending = self._pending, []
         for reference in pending:
             ctx = reference()
@@ -238,7 +238,7 @@ class MemoryTracker(Listener):
         Parameters
         ----------
         rows : int
-            Maximum number of rows. The smallest blocks are summed in the last row.
+            Maximum number of rows. A line below them states the total size of the other blocks.
         """
         return peak_table(self, rows)
 

@@ -32,7 +32,7 @@ def peak_table(memory, rows):
 
 
 def _grouped(memory):
-    """Return ((kind, op, shape, dtype, line, kept by), blocks) for each group, largest first."""
+    """Return ((kind, op, shape, dtype, line, kept by), equal blocks) per group, largest first."""
     groups = {}
     for block in memory.at_peak():
         kept = _names(block.kept_at(memory.peak_moment))
@@ -50,7 +50,7 @@ def _names(ops):
 
 
 def _short(place):
-    """Remove the package name from the path of a line in this package."""
+    """Remove the package name from the start of `place`, the path of a line of code."""
     return place.removeprefix(__name__.split(".")[0] + os.sep)
 
 

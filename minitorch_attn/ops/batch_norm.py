@@ -30,9 +30,9 @@ class NormOver(Function):
     Backward: h = grad_y * weight, grad_x = r * (h - mean(h) - x_hat * mean(h * x_hat)),
         grad_weight = sum(grad_y * x_hat), grad_bias = sum(grad_y)
 
-    x has four axes. The mean and the variance (divided by the count) are taken over `axes`. The
-    channels are on the third axis, or on the second and third axes together. Weight and bias, if
-    given, have one number per channel.
+    x has four axes. The mean and the (biased) variance are taken over `axes`. The channels are on
+    the third axis, or on the second and third axes together. Weight and bias, if given, have one
+    number per channel.
 
     Derivation: x_hat = (x - m) r is the normalized input and h = dL/dx_hat. x_hat does not change
     (except through eps) when x moves along the all-ones direction or along x_hat itself, so grad_x
@@ -149,8 +149,8 @@ def _other_axes(parameter):
 def _move(running_mean, running_var, momentum, mean, variance, count):
     """Update the statistics in place: running = (1 - momentum) * running + momentum * new.
 
-    `new` is the mean over the batch of the statistics of the input. The new variance is unbiased:
-    the sum of squares is divided by count - 1.
+    `new` is the mean or the variance of the input (for instance norm, averaged over the batch). The
+    new variance is unbiased: the sum of `count` squared deviations is divided by count - 1.
     """
     unbiased = variance * (count / (count - 1) if count > 1 else math.nan)
     for running, new in ((running_mean, mean), (running_var, unbiased)):
@@ -172,8 +172,9 @@ def batch_norm(
     ----------
     input : Tensor of shape (batch, channel, *space)
     running_mean, running_var : Tensor of shape (channel,), or None
-        Running statistics. If `training` is False, they are required and replace the batch
-        statistics. Otherwise, if given, they are updated in place, with an unbiased variance.
+        Running statistics. If `training` is False, they are required, and are used instead of the
+        batch statistics. If `training` is True and they are given, they are updated in place, with
+        an unbiased variance.
     weight, bias : Tensor of shape (channel,), optional
         Scale and shift of each channel.
     training : bool, default False

@@ -16,7 +16,7 @@ __all__ = ["broadcast_tensors", "broadcast_to", "expand", "expand_as"]
 class BroadcastTo(Function):
     """Broadcasting: repeat x along new axes and axes of size 1, without a copy.
 
-    Forward:  y = x repeated to a shape
+    Forward:  y = x broadcast to a given shape
     Backward: grad_x = sum_to(grad_y, x)
     Derivation: every element is used several times, and the gradients of its uses add up.
     Saved: nothing.

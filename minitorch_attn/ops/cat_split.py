@@ -286,7 +286,7 @@ def chunk(input, chunks, dim=0):
 
 @names_arguments
 def tensor_split(input, indices_or_sections, dim=0):
-    """Split `input` along `dim` into a number of nearly equal pieces, or before given indices.
+    """Split `input` along `dim` into a number of nearly equal pieces, or at given indices.
 
     Examples
     --------
@@ -333,7 +333,7 @@ def unbind(input, dim=0):
 
 
 def _series(tensors, where):
-    """Return the arguments of `f(a, b)` or `f([a, b])` as a list, and False if it is `f(a)`."""
+    """Return the tensors as a list, and whether the call was `f(a, b)` or `f([a])`, not `f(a)`."""
     several = len(tensors) > 1
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors, several = tensors[0], True

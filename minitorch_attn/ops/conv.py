@@ -40,8 +40,8 @@ class Conv(Function):
 
     Forward:  y = sum of (window of x * weight) + bias, for each window
     Backward: grad_x = the transposed convolution of grad_y with weight,
-        grad_weight = sum over positions of grad_y * the window of x,
-        grad_bias = grad_y summed over positions
+        grad_weight = the sum of grad_y * (window of x) over images and positions,
+        grad_bias = the sum of grad_y over images and positions
     Derivation: y[b, m, o] = sum_{c, k} w[m, c, k] x[b, c, o s + k d - p] + bias[m], so with
     g = dL/dy
         dL/dx = ConvTransposed(g, w),   dL/dw = ConvKernel(g, x),
@@ -90,8 +90,8 @@ class ConvTransposed(Function):
 
     Forward:  x = each element of g times weight, added to its window, + bias
     Backward: grad_g = the convolution of grad_x with weight,
-        grad_weight = sum over positions of g * the window of grad_x,
-        grad_bias = grad_x summed over positions
+        grad_weight = the sum of g * (window of grad_x) over images and positions,
+        grad_bias = the sum of grad_x over images and positions
     Derivation: x[b, c, i] = sum_{m, k} w[m, c, k] g[b, m, o] + bias[c], where i = o s + k d - p.
     With h = dL/dx, which has the shape of an image,
         dL/dg = Conv(h, w),   dL/dw = ConvKernel(g, h),   dL/dbias[c] = sum_{b, i} h[b, c, i].
@@ -141,7 +141,7 @@ class ConvTransposed(Function):
 class ConvKernel(Function):
     r"""Kernel gradient of a convolution: correlation of an image with the output gradients.
 
-    Forward:  w = sum over positions of g * the window of x
+    Forward:  w = the sum of g * (window of x) over images and positions
     Backward: grad_g = the convolution of x with grad_weight,
         grad_x = the transposed convolution of g with grad_weight
     Derivation: w[m, c, k] = sum_{b, o} g[b, m, o] x[b, c, o s + k d - p], so with v = dL/dw, which
@@ -205,7 +205,7 @@ def _grouped(weight, groups):
 
 
 def _is_pointwise(kernel, stride, padding):
-    """True if each window is one element, so that the image itself is the matrix of columns."""
+    """True if each window is one element, so that the image itself is the matrix of windows."""
     return math.prod(kernel) == math.prod(stride) == 1 and not any(a or b for a, b in padding)
 
 

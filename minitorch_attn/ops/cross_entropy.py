@@ -34,7 +34,7 @@ class CrossEntropy(Function):
     not ignored is weighted: L = sum_i loss_i / sum_i w_(t_i).
 
     Derivation: log p_ic = x_ic - log sum_k exp(x_ik), so d loss_i / dx_ic = p_ic sum_k q_ik - q_ic.
-    For labels without weights and smoothing, this is p - onehot. Each row is multiplied by
+    For labels without class weights or smoothing, this is p - onehot. Each row is multiplied by
     dL/dloss_i.
     Saved: logits, labels, weights; each row's maximum and log-sum-exp as intermediates. `backward`
     computes the probabilities again instead of storing a second array of the logits' size.
@@ -159,7 +159,8 @@ def cross_entropy(
 
     Notes
     -----
-    The derivative is in `CrossEntropy`. For labels, the exponential of the mean is the perplexity.
+    The derivative is in `CrossEntropy`. If the target holds labels, the perplexity is the
+    exponential of the mean loss.
 
     Examples
     --------

@@ -55,8 +55,9 @@ class CtcLoss(Function):
     gradient of log_probs. That is correct only if log_probs is the output of log_softmax: the
     backward pass of log_softmax does not change Eq. 16, because the rows of Eq. 16 sum to 0.
 
-    If no alignment exists, p = 0, so the loss is inf and its gradient NaN. With `zero_infinity`,
-    both are 0. In this case, the composed version, which computes second derivatives, returns NaN.
+    If no alignment exists, p = 0, so the loss is inf and its gradient NaN. The composed version,
+    which computes second derivatives, then returns NaN as the loss. With `zero_infinity`, the loss
+    and all its derivatives are 0.
     Saved: log_probs; the states and log a_t(s) as intermediates.
     """
 
@@ -157,8 +158,9 @@ def _backward_variables(xp, emit, skip, inside, target_lengths):
     """Yield (t, log b_t), Eqs. 10 and 11, from the last frame to the first.
 
     log b_t has shape (batch, state). The caller may overwrite emit[t] once it has received log b_t.
-    `inside` (time, batch) is True for the frames of a sequence. In the last of these frames, b = 1
-    in the last two states. `emit` and `skip` are as in `_forward_variables`.
+    `inside` (time, batch) is True for the frames of each sequence, and False for padding. At the
+    last frame of each sequence, b = 1 in the last two states. `emit` and `skip` are as in
+    `_forward_variables`.
     """
     batch, count = emit.shape[1:]
     state, end = xp.arange(count), 2 * target_lengths[:, None]
@@ -180,7 +182,7 @@ def _log_of(xp, condition, dtype):
 
 @computes("log-add-exp", reveals=("log softmax",))
 def _log_add(xp, first, *others):
-    """Return log(exp(first) + ...) element by element; -inf stands for log 0."""
+    """Return log(exp(first) + the sum of exp(others)), elementwise; -inf stands for log 0."""
     largest = first
     for other in others:
         largest = xp.maximum(largest, other)

@@ -201,7 +201,8 @@ def drop_path(x, drop_prob=0.0, training=False, scale_by_keep=True):
 
     Notes
     -----
-    Huang et al. 2016 [1]_ scale at test time instead. The name and this form come from timm.
+    Huang et al. 2016 [1]_ scale at test time instead of training time. The name `drop_path` and
+    scaling at training time come from timm.
 
     References
     ----------

@@ -43,11 +43,11 @@ class Embedding(Function):
 
 
 class RowSum(Function):
-    """Sum of the entries that belong to each row; the adjoint of Embedding.
+    """Sum of the entries of x with the same id, for each table row; the adjoint of Embedding.
 
     Forward:  y[r] = sum of x over the positions where ids = r
     Backward: grad_x = grad_y[ids]
-    Derivation: each entry receives the gradient of its row, or zeros if that is the padding row.
+    Derivation: each entry receives the gradient of its row. Entries of the padding row receive 0.
     Saved: ids.
     """
 
@@ -74,11 +74,12 @@ class RowSum(Function):
 
 
 class RowTake(Function):
-    """Embedding lookup with zeros for the padding row, divided by frequency; the adjoint of RowSum.
+    """Embedding lookup that reads the padding row as zeros; the adjoint of RowSum.
 
     Forward:  y = weight[ids]
     Backward: grad_weight[r] = sum of grad_y over the positions where ids = r
-    Derivation: the gradient is the `RowSum` of grad_y, with the same padding row and frequencies.
+    Derivation: the gradient is the `RowSum` of grad_y, with the same padding row. With
+    `by_frequency`, each row is divided by the number of its uses, here and in `RowSum`.
     Saved: ids.
     """
 
@@ -184,7 +185,7 @@ def embedding(
 
 
 def _limit_norms(weight, input, max_norm, norm_type):
-    """Scale the looked-up rows to a norm of at most `max_norm`, in place, outside the graph."""
+    """Scale the looked-up rows in place to a norm of at most `max_norm`, without recording this."""
     table = weight.array
     xp = array_module(table)
     if norm_type == math.inf:

@@ -113,7 +113,8 @@ def _check(input, offsets, mode, per_sample_weights):
         return
     if mode != "sum" or per_sample_weights.shape != input.shape:
         raise ArgumentError(
-            "embedding_bag: per_sample_weights requires mode='sum' and the shape of input",
+            "embedding_bag: per_sample_weights must have the shape of input, "
+            "and requires mode='sum'",
             got=f"shape {per_sample_weights.shape} for input {input.shape}, mode={mode!r}",
             hint="for a weighted mean, divide the sum by the sum of the weights",
         )

@@ -117,7 +117,7 @@ class FeedForwardInBlocks(Function):
 
 
 class _Grads:
-    """Sums of the gradients of weights and biases over blocks of rows."""
+    """Gradients of the weights and biases, added up one block of rows at a time."""
 
     def __init__(self, needs_grad):
         self.needs_grad = needs_grad
@@ -125,7 +125,7 @@ class _Grads:
 
     @computes("linear")
     def add(self, g, x, h, slope, weight1, weight2):
-        """Add the gradients from a block of rows to the sums; return dL/dx of these rows."""
+        """Add the contribution of a block of rows to the gradients; return dL/dx of these rows."""
         need_x, need_weight1, need_bias1, need_weight2, need_bias2 = self.needs_grad
         if need_bias2:
             self.bias2 = add_block(self.bias2, column_sum(g))
@@ -154,7 +154,7 @@ def affine(rows, weight, bias):
 
 
 def through(grad, slope):
-    """Return `grad` times the slope. `grad` is overwritten unless the slope is boolean (1 or 0)."""
+    """Return grad * slope. The product overwrites `grad` unless `slope` is boolean (1 or 0)."""
     if slope.dtype.kind == "b":
         return keep_where(slope, grad)
     grad *= slope

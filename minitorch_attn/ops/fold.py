@@ -173,7 +173,7 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
         raise ShapeError(
             "fold: input does not match output_size and kernel_size",
             got=f"input {input.shape}, output_size={size} and kernel_size={how['kernel']}",
-            expected=f"a multiple of {entries} as the number of rows, and "
+            expected=f"a number of rows that is a multiple of {entries}, and "
             f"{places[0]} * {places[1]} columns",
             hint="use the settings of the unfold call that made input",
         )

@@ -85,7 +85,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
 
 
 def _taps(position, size, mode, padding, corners):
-    """Return (index, weight) pairs along one axis: the elements that contribute to a position."""
+    """Return the elements of one axis that contribute to a position, as (index, weight) pairs."""
     if mode == "bicubic":
         left = floor(position.detach())
         distance = position - left
@@ -102,13 +102,13 @@ def _taps(position, size, mode, padding, corners):
 
 
 def _inside(place, share, size):
-    """Convert a position to an index. Outside the axis, set the index and the weight to 0."""
+    """Convert positions to indices; outside the image, set both index and weight to 0."""
     inside = (place >= 0) & (place <= size - 1)
     return where(inside, place, 0.0).detach().long(), where(inside, share, 0.0)
 
 
 def _padded(position, size, padding, corners):
-    """Map positions outside an axis back onto it, unless the padding is zeros."""
+    """Map positions outside the image back into it, unless the padding mode is 'zeros'."""
     if padding == "zeros":
         return position
     if padding == "reflection":

@@ -103,7 +103,7 @@ def index_fill(input, dim, index, value):
 
 
 def _slices_of(input, dim, index, source, where):
-    """Convert `source` to the dtype of `input`; check that it has the shape of the slices."""
+    """Check that `source` has the shape of the selected slices; cast it to the dtype of `input`."""
     count = index.shape[0]
     expected = (input.shape[:dim] + (count,) + input.shape[dim + 1 :]) if input.ndim else (count,)
     try:

@@ -33,7 +33,7 @@ _AREA = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}
 
 @lru_cache(maxsize=256)
 def _nearest_table(size, places, step, exact):
-    """Map each output element to the input element at its left edge, or at its center if `exact`.
+    """Map the left edge (if `exact`, the center) of each output element to an input element.
 
     PyTorch computes these positions in single precision, whatever the dtype of the input. On the
     CPU, its forward pass over one or three axes rounds a few positions differently from its
@@ -49,7 +49,7 @@ def _nearest_table(size, places, step, exact):
 
 
 def _sources(size, places, step, align_corners, below_zero):
-    """Return the left input neighbor of each output element, and the distance to the neighbor."""
+    """Return the index of each output element's left neighbor in the input, and its distance."""
     o = _host.arange(places)
     if align_corners:
         where = o * ((size - 1) / (places - 1) if places > 1 else 0.0)
@@ -243,7 +243,7 @@ def _check(input, size, scale_factor, mode, align_corners, antialias):
 
 
 def _output_sizes(input, size, scale_factor, count):
-    """Return the output sizes and, for scale factors, the input step per output element."""
+    """Return output sizes, and the input step per output element (None without scale factors)."""
     given = size if scale_factor is None else scale_factor
     given = tuple(given) if isinstance(given, (tuple, list)) else (given,) * count
     if len(given) != count:

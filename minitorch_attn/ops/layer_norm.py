@@ -250,7 +250,7 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
 
 
 def _check(input, normalized_shape, where, **parameters):
-    """Check that the shapes match; return the number of axes that form a row."""
+    """Check the shapes of input and parameters; return the number of normalized axes."""
     shape = sizes_of(normalized_shape, where, "normalized_shape")
     try:
         array = input.array

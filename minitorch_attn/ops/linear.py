@@ -74,7 +74,8 @@ def linear(input, weight, bias=None):
     Parameters
     ----------
     input : Tensor of shape (..., in)
-    weight : Tensor of shape (out, in), or (in,), which drops the last axis of the output
+    weight : Tensor of shape (out, in) or (in,)
+        With shape (in,), the output does not have a last axis of size out.
     bias : Tensor of shape (out,), optional
 
     Returns

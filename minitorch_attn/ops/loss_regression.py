@@ -126,7 +126,8 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
 
     Notes
     -----
-    Both cases are c (d - c / 2), where c is d clipped to [-delta, delta]; the derivative is c.
+    In both cases, the loss is c (d - c / 2), where c is d clipped to [-delta, delta]. The
+    derivative is c.
 
     Examples
     --------

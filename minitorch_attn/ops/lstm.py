@@ -18,13 +18,13 @@ __all__ = ["lstm_cell", "lstm_sequence"]
 
 @computes("LSTM")
 class LstmSequence(Function):
-    r"""Long short-term memory (LSTM) over a sequence: four gates control a cell c_t.
+    r"""Long short-term memory (LSTM) over a sequence: three gates control the cell state c_t.
 
     Forward:  c_t = f_t * c_(t-1) + i_t * g_t, h_t = o_t * tanh(c_t), with gates i_t, f_t and o_t
     Backward: from the last step to the first: grad_c_(t-1) = f_t * grad_c_t
 
     With s(x) = 1 / (1 + e^-x), each step computes
-        a_t = W x_t + b + U h_{t-1} + u,   with four quarters, in this order:
+        a_t = W x_t + b + U h_{t-1} + u,   split into the quarters a_i, a_f, a_g and a_o:
         input gate   i_t = s(a_i)
         forget gate  f_t = s(a_f)
         candidate    g_t = tanh(a_g)
@@ -42,7 +42,7 @@ class LstmSequence(Function):
         dL/dc_{t-1} = dL/dc_t f_t,   dL/dh_{t-1} = U^T dL/da_t.
     From step to step, dL/dc_t is multiplied only by f_t. The gradients of x, W, U and the biases
     follow from dL/da_t as in `RnnSequence`.
-    Saved: the inputs; the gates, h_{t-1}, c_{t-1} and tanh c_t as intermediates.
+    Saved: the inputs; the gates and candidates, h_{t-1}, c_{t-1} and tanh c_t as intermediates.
     """
 
     @staticmethod
@@ -146,7 +146,7 @@ def lstm_sequence(
     input : Tensor of shape (row, input)
         Tokens of all sequences, ordered by step.
     h0, c0 : Tensor of shape (batch, out) and (batch, hidden)
-        Initial state and cell.
+        Initial hidden state and cell state.
     weight_ih, weight_hh : Tensor of shape (4 * hidden, input) and (4 * hidden, out)
         Weights of the input gate, forget gate, candidate and output gate, stacked.
     bias_ih, bias_hh : Tensor of shape (4 * hidden,), optional
@@ -162,7 +162,7 @@ def lstm_sequence(
     -------
     output : Tensor of shape (row, out)
     h_n, c_n : Tensor of shape (batch, out) and (batch, hidden)
-        State and cell after the last step of each sequence.
+        Hidden state and cell state after the last step of each sequence.
 
     Notes
     -----
@@ -204,7 +204,7 @@ def lstm_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     ----------
     input : Tensor of shape (batch, input)
     hx : pair of Tensor of shape (batch, hidden)
-        The state h and the cell c.
+        Hidden state h and cell state c.
     w_ih, w_hh : Tensor of shape (4 * hidden, input) and (4 * hidden, hidden)
         Weights as in `lstm_sequence`.
     b_ih, b_hh : Tensor of shape (4 * hidden,), optional

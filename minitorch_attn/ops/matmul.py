@@ -89,7 +89,7 @@ def _is_number_array(x):
 
 
 def _conversion(a, b, names):
-    """Return the code of a hint that makes the dtypes equal, without converting a parameter."""
+    """Return a hint: code that converts one operand, not a parameter, to the dtype of the other."""
     trained = names[1] == "weight" or (b.requires_grad and not a.requires_grad)
     if (b.dtype.kind == "f" != a.dtype.kind) or trained:
         line = f"{names[0]}.float()" if b.dtype == "float32" else f"{names[0]}.to({names[1]}.dtype)"

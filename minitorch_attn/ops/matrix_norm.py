@@ -91,7 +91,7 @@ def matrix_norm(input, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
             f"{name}: ord is unknown",
             got=f"ord={ord!r}",
             expected="'fro', 'nuc', 1, -1, 2, -2, inf or -inf",
-            hint="linalg.vector_norm for other orders, over all elements",
+            hint="linalg.vector_norm for other orders; it treats each matrix as one vector",
         )
     if ord == "fro":
         return vector_norm(input, 2, axes, keepdim)

@@ -91,7 +91,7 @@ class Pick(Function):
 
 
 class Place(Function):
-    """Place elements at distinct indices along one axis, with 0 elsewhere; the transpose of Pick.
+    """Place elements at distinct indices along one axis, with 0 elsewhere; the adjoint of Pick.
 
     Forward:  y_(index_j) = x_j, else 0
     Backward: grad_x_j = grad_y_(index_j)
@@ -224,7 +224,7 @@ def max(input, dim=None, keepdim=False):
     Returns
     -------
     Tensor, or (values, indices) if an axis is given
-        Among equal elements the first is chosen, and only it receives the gradient.
+        Along an axis, the first of several equal elements is chosen and alone gets the gradient.
         Without an axis, equal elements share the gradient.
 
     Examples
@@ -258,7 +258,7 @@ def min(input, dim=None, keepdim=False):
     Returns
     -------
     Tensor, or (values, indices) if an axis is given
-        Among equal elements the first is chosen, and only it receives the gradient.
+        Along an axis, the first of several equal elements is chosen and alone gets the gradient.
         Without an axis, equal elements share the gradient.
 
     Examples

@@ -131,7 +131,7 @@ _SOURCES = {
 
 
 def _source(input, axis, before, after, mode):
-    """Return the index of the input entry that each entry along the padded axis copies."""
+    """Return, for each entry along the padded axis, the index of the input entry to copy."""
     size = input.shape[axis]
     source, largest = _SOURCES[mode]
     if max(before, after) > max(largest(size), 0):

@@ -1,8 +1,8 @@
 """Pooling: each output element is the maximum or the mean of a window of the input.
 
-A window over several axes is a product of windows along each axis. Its maximum is the maximum of
-the maxima of its rows, and its sum is the sum of the sums of its rows. So all pooling
-functions work on one axis at a time, with a table of the positions that each window covers.
+A window over several axes is the Cartesian product of one window along each axis. Its maximum is
+the maximum of the maxima of its rows, and its sum is the sum of the sums of its rows. So all
+pooling functions work on one axis at a time, with a table of the positions that each window covers.
 """
 
 import math
@@ -80,8 +80,9 @@ class MaxPool(Function):
 def _largest_along(x, entry, count, taps, axis):
     """Find the largest element of each window along one axis, and its index in the window.
 
-    `entry` holds the indices found along the later axes, from 0 to `count` - 1. For windows of up
-    to 255 elements, an index takes one byte; int64 positions would take four times as long.
+    The later axes are already reduced. For each element of x, `entry` holds its index in the window
+    along these axes, from 0 to `count` - 1. For windows of up to 255 elements, an index takes one
+    byte; int64 positions would take four times as long.
     """
     xp = array_module(x)
     best = found = None

@@ -1,4 +1,4 @@
-"""Several linear layers of one input as one operation: the query, key and value projections."""
+"""Several linear layers with the same input, as one operation: query, key and value projections."""
 
 from ..autograd.function import Function
 from ..backend import matmul
@@ -13,7 +13,7 @@ __all__ = ["Projections", "fit", "pairs"]
 
 @computes("linear")
 class Projections(Function):
-    r"""Several linear layers of one input: the queries, keys and values of self-attention.
+    r"""Several linear layers with the same input: the query, key and value projections.
 
     Forward:  y_i = x @ weight_i^T + bias_i
     Backward: with g_i = dL/dy_i, grad_x = sum over i of g_i @ weight_i; weight_i receives

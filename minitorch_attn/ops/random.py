@@ -272,8 +272,8 @@ def _with_replacement(rows, count, generator):
 def _without_replacement(rows, count, generator):
     """Draw a random time for each index, and return the indices of the `count` smallest times.
 
-    The times are exponential, with the weights as rates: -log(time) is log(weight) plus Gumbel
-    noise.
+    The times are exponentially distributed, with the weights as rates. Then -log(time) is
+    log(weight) plus Gumbel noise, so the smallest times belong to the largest of these sums.
     """
     waits = generator.standard_exponential(rows.shape)
     positive = rows > 0

@@ -166,9 +166,9 @@ def view(input, *shape, size=None, dtype=None):
     named = [value for value in (size, dtype) if value is not None]
     if len(named) + bool(shape) > 1:
         raise ArgumentError(
-            "view: only one of a shape and a dtype can be given",
+            "view: more than one of shape, size and dtype is given",
             got=f"shape {shape}, size={size}, dtype={dtype}",
-            hint="call view() twice",
+            hint="call view() once with the shape and once with the dtype",
         )
     shape = named or shape
     if len(shape) == 1 and not isinstance(shape[0], int):

@@ -37,8 +37,8 @@ class RnnSequence(Function):
         dL/dh_{t-1} = U^T dL/da_t,   dL/dx_t = W^T dL/da_t
         dL/dW = sum_t dL/da_t x_t^T,   dL/dU = sum_t dL/da_t h_{t-1}^T
         dL/db_ih = dL/db_hh = sum_t dL/da_t.
-    Each sum over t is one product over the rows of all steps.
-    Saved: the inputs and the output; h_{t-1} as an intermediate.
+    dL/dW and dL/dU are each computed as one matrix product over the rows of all steps.
+    Saved: the inputs and the output; the states h_{t-1} as an intermediate.
     """
 
     @staticmethod
@@ -108,7 +108,7 @@ def steps(batch_sizes, reverse):
 
 
 def project(x, weight, *biases):
-    """Return x W^T plus the given biases: the part of all steps that depends only on the input."""
+    """Return x W^T plus the given biases, for all steps at once; this does not need the states."""
     y = matmul(x, weight.swapaxes(0, 1))  # (row, input) @ (input, gates)
     for bias in biases:
         if bias is not None:
@@ -131,7 +131,7 @@ def parameter_grads(grad_a, grad_e, x, h_before, needs):
     x : array of shape (row, input)
     h_before : array of shape (row, hidden)
     needs : four flags
-        Whether to compute each of the four gradients.
+        Whether to compute dL/dW, dL/dU, dL/db and dL/du, in this order.
     """
     need_w_ih, need_w_hh, need_b_ih, need_b_hh = needs
     # (gates, row) @ (row, input) and (gates, row) @ (row, hidden)
@@ -148,7 +148,7 @@ def walk(step, x, states, batch_sizes, reverse):
     Parameters
     ----------
     step : callable
-        Computes one step; its first result is also the output.
+        Computes one step. The first of the new states is also the output of the step.
     x : Tensor of shape (row, input)
     states : tuple of Tensor of shape (batch, ...)
     batch_sizes : tuple of int
@@ -284,7 +284,7 @@ def check_layer(where, inputs, gates, batch_sizes, proj=None):
     inputs : tuple
         The tensors input, h0, weight_ih, weight_hh, bias_ih, bias_hh.
     gates : int
-        Number of gates: the number of state-sized vectors that each weight matrix computes.
+        Number of gates; each weight matrix has `gates * hidden` rows.
     batch_sizes : sequence of int, or None for a single step
     proj : Tensor of shape (output, hidden), optional
         Projection matrix of the output, in an LSTM with `proj_size`.

@@ -19,7 +19,7 @@ __all__ = ["scatter_reduce"]
 
 
 class ScatterExtreme(Function):
-    """Scatter with a maximum or minimum: y is the extreme of x and the src elements sent to it.
+    """Scatter with a maximum or minimum: y_i is the extreme of x_i and the src elements sent to i.
 
     Forward:  y = the larger of x and src at index, or the smaller
     Backward: grad_x = grad_y / k where x = y, else 0; grad_src = (grad_y / k) at index where
@@ -60,11 +60,11 @@ def extreme_at(y, grid, src, largest):
 
 
 class ScatterProduct(Function):
-    """Scatter with a product: y is the product of x and the elements of src scattered to it.
+    """Scatter with a product: y_i is the product of x_i and the src elements sent to i.
 
-    Forward:  y = x * (the product of the src whose index points there)
-    Backward: grad_x = grad_y * (the product of the src); grad_src = grad_y * (the product of x and
-        the other src) at index
+    Forward:  y_i = x_i * (the product of the src elements whose index is i)
+    Backward: grad_x_i = grad_y_i * (the product of these src elements);
+        grad_src_j = grad_y_i * (the product of x_i and the other src elements), i = index_j
     Derivation: a product is linear in each factor, and its derivative is the product of the other
     factors.
     Saved: x, src and the index; which factors are 0, and how many in each product.
@@ -109,7 +109,7 @@ class ScatterProduct(Function):
 
 
 def _multiply_at(y, index, src, dim):
-    """Multiply y in place by `src` at `index`; CuPy has no `multiply.at`."""
+    """Multiply the elements of y at `index` by `src`, in place; CuPy has no `multiply.at`."""
     for place in range(index.shape[dim]):
         part = (slice(None),) * dim + (slice(place, place + 1),)
         grid = index_grid(index[part], dim)  # without duplicates: one index along `dim`
@@ -187,7 +187,7 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
 
 
 def _neutral(dtype, reduce):
-    """Return the number that does not change the result of a reduction."""
+    """Return the identity element of a reduction, such as 1 for a product."""
     if reduce in ("sum", "mean", "prod"):
         return int(reduce == "prod")
     if dtype.kind == "f":

@@ -110,7 +110,7 @@ def searchsorted(
         raise ShapeError(
             "searchsorted: sorted_sequence must have 1 axis",
             got=f"{sorted_sequence.shape}",
-            hint="call it once for each row; in bucketize(), boundaries is the second argument",
+            hint="call it once per row; for bucketize(), pass boundaries as the second argument",
         )
     if side not in (None, "left", "right") or (right and side == "left"):
         raise ArgumentError(

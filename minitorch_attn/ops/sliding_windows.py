@@ -40,9 +40,9 @@ class Windows(Function):
 
 
 class WindowSum(Function):
-    """Sum overlapping windows at their positions in an array of zeros; the adjoint of `Windows`.
+    """Add windows, which may overlap, to an array of zeros; the adjoint of `Windows`.
 
-    Forward:  y = zeros with the windows x added
+    Forward:  y = zeros, with each window in x added at its position
     Backward: grad_x = windows of grad_y
     Derivation: the sum is linear, so the gradient of each window is the same window of grad_y.
     Saved: nothing.

@@ -1,4 +1,4 @@
-"""Adafactor, which stores only row and column statistics of a matrix's second moments.
+"""Adafactor, which stores only row and column means of a matrix's squared gradients.
 
 `Adafactor` follows PyTorch and `HFAdafactor` follows Hugging Face transformers. Both depend on
 each parameter's shape, so they update one parameter at a time instead of a flat buffer.

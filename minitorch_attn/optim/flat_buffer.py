@@ -83,7 +83,7 @@ class FlatBuffer:
         Parameters
         ----------
         groups : list of (index, key)
-            Pairs in increasing order of index.
+            A parameter's index and its key, such as its step count; in increasing order of index.
         """
         joined = []
         for i, key in groups:
@@ -110,7 +110,7 @@ class FlatBuffer:
         return BLOCK if self.size < LARGE else 2 * BLOCK
 
     def parts(self, blocks, names, overwrites=True):
-        """Yield the key, parameter values, gradient, states and two scratch arrays of each block.
+        """For each block, yield its key, parameter values, gradient, states and two scratch arrays.
 
         The gradient is a copy if the update `overwrites` it, or if the block extends over several
         parameters. Copying only one block at a time avoids a second buffer as large as all

@@ -90,12 +90,13 @@ class LBFGS(Optimizer):
             )
 
     def step(self, closure=None):
-        """Move up to `max_iter` times, and return the loss before the first move.
+        """Make up to `max_iter` updates, and return the loss before the first update.
 
         Parameters
         ----------
         closure : callable
-            Function that zeroes the gradients, computes them and the loss, and returns the loss.
+            Function that zeroes the gradients, computes the loss and its gradients, and returns the
+            loss.
         """
         if closure is None:
             raise ArgumentError(

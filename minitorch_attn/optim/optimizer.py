@@ -67,8 +67,8 @@ class Optimizer(NamedErrors):
         if not params:
             raise ArgumentError(
                 "optimizer: the list of parameters must not be empty",
-                hint="pass model.parameters(), an iterator that can be read only once; put a list "
-                "of layers into an nn.ModuleList",
+                hint="call model.parameters() again, because the iterator can be read only once; "
+                "in the model, use an nn.ModuleList instead of a list of layers",
             )
         groups = params if isinstance(params[0], dict) else [{"params": params}]
         for group in groups:
@@ -153,11 +153,11 @@ class Optimizer(NamedErrors):
         raise MissingMethodError(f"{type(self).__name__} does not define names_of_state")
 
     def overwrites_gradient(self, group):
-        """Return False if `update` does not change its argument `grad`, which saves a copy."""
+        """Return whether `update` changes its argument `grad`. If so, `grad` must be a copy."""
         return True
 
     def state_shapes(self, shape):
-        """Return the shapes that a state entry of a parameter of this shape may have."""
+        """Return the allowed shapes of a state entry, given the shape of its parameter."""
         return (shape,)
 
     def update(self, group, step, value, grad, *state_and_scratch):
@@ -295,7 +295,7 @@ class Optimizer(NamedErrors):
                 raise CheckpointError(
                     "optimizer.load_state_dict: the state of a parameter is invalid",
                     got=f"parameter {number!r}, with {', '.join(map(str, entry))}"[:200],
-                    expected=f"a parameter from 0 to {len(by_number) - 1}, with its step",
+                    expected=f"a number from 0 to {len(by_number) - 1}, and 'step' in the state",
                 )
             self.state[p] = {n: self._loaded(n, value, p) for n, value in entry.items()}
         self._buffers = [None] * len(self.param_groups)
@@ -336,7 +336,7 @@ def check_options(optimizer, **options):
 
 
 def check_number(owner, **values):
-    """Return the last of the values as a float; raise an error if one is not a number.
+    """Return the last of the values as a float; raise an error if any value is not a number.
 
     Parameters
     ----------

@@ -5,10 +5,11 @@ if the loss falls enough, and the slope has become small enough:
 
     phi(t) <= phi(0) + c1 t phi'(0)        abs(phi'(t)) <= c2 abs(phi'(0))
 
-with c1 = 1e-4 and c2 = 0.9. First the step grows until an interval is known to contain such a t.
-Then the interval shrinks: each new t is the minimum of the cubic polynomial through both ends,
-within the same limits as in PyTorch. The two phases are algorithms 3.5 and 3.6 of Nocedal and
-Wright 2006, "Numerical Optimization", section 3.5.
+with c1 = 1e-4 and c2 = 0.9. First, t grows until an interval is known to contain a step that
+satisfies both conditions. Then the interval shrinks: each new t is the minimum of the cubic
+polynomial that has the losses and slopes of both ends, within the same limits as in PyTorch. The
+two phases are algorithms 3.5 and 3.6 of Nocedal and Wright 2006, "Numerical Optimization",
+section 3.5.
 """
 
 import math

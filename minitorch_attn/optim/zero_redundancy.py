@@ -56,11 +56,12 @@ class ZeroRedundancyOptimizer(Optimizer):
     about 2 Psi / N of them. Parameter tensors are not split, so the shares can differ. The tensors
     are assigned from the largest to the smallest, each to the rank with the fewest numbers so far.
 
-    *Messages.* Each rank broadcasts its share. Together, the ranks send Psi numbers, the same as in
-    an all-gather. Averaging the gradients (`DistributedDataParallel`) sends 2 Psi (N - 1) / N
-    numbers per rank.
+    *Messages.* Each rank broadcasts its share. If the ranks pass the shares on in a chain, each
+    rank sends about Psi (N - 1) / N numbers, as in an all-gather. Averaging the gradients
+    (`DistributedDataParallel`) sends twice as many, 2 Psi (N - 1) / N numbers per rank.
 
-    Rajbhandari et al. 2020 [1]_ call this stage P_os, and can split a parameter at any element.
+    Rajbhandari et al. 2020 [1]_ call this stage P_os. Their shares are of equal size, so the
+    boundary between two shares can lie inside a parameter tensor.
 
     References
     ----------
@@ -150,7 +151,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         """
         if not isinstance(to, int) or not 0 <= to < self._ranks:
             raise ArgumentError(
-                "ZeroRedundancyOptimizer: to is not a rank of the group",
+                "consolidate_state_dict(to): to is not a rank of the group",
                 got=f"to={to!r}",
                 expected=f"a rank from 0 to {self._ranks - 1}",
             )

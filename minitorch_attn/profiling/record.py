@@ -183,7 +183,7 @@ class Profile(Listener):
 
     @property
     def ceilings(self):
-        """Peak speed and bandwidth of this machine, for the dtype with the most FLOPs."""
+        """Peak speed and bandwidth of this machine, for the dtype with the most recorded FLOPs."""
         if self._ceilings is None:
             flops = {}
             for event in self.events:

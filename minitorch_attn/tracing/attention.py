@@ -38,7 +38,7 @@ class Found:
 
     @property
     def heads(self):
-        """Number of heads: the size of the axis before (query, key), or 1."""
+        """Number of heads: the size of the axis before the query axis; 1 if there is none."""
         shape = self.weights.values.shape
         return shape[-3] if len(shape) > 2 else 1
 

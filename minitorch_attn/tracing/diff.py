@@ -30,7 +30,7 @@ class Gap:
     ----------
     mine, reference : list of Step
     harmless : bool
-        True if the steps cancel out, so that the result is the same.
+        True if these steps do not change the result.
     """
 
     def __init__(self, mine, reference, position):
@@ -98,7 +98,10 @@ class Difference:
         self.agreed = sum(unlike is None for *_, unlike in self.pairs[:at])
 
     def _detours(self):
-        """Return the numbers of steps whose differences cancel out; negative for the reference."""
+        """Return the numbers of the steps whose differences cancel out.
+
+        The numbers of steps of the reference are multiplied by -1.
+        """
         within = [gap for gap in self.gaps if gap.position < len(self.pairs)]
         agree = [pair for pair in self.pairs if pair[2] is None]
         given = [pair for pair in self.pairs if pair[2] is None or not pair[2].of_input]

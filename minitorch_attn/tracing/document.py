@@ -105,7 +105,10 @@ class _Writer:
         self.functions = {}
 
     def _most(self, values):
-        """Return the limit of values per tensor: halve `values` until all fit the budget."""
+        """Return the maximum number of values per tensor.
+
+        Halve `values` until the total fits the budget, or the minimum is reached.
+        """
         sizes = [entry.values.size for entry in self.recording.tensors]
         while values > _LEAST and sum(min(size, values) for size in sizes) > _BUDGET:
             values //= 2

@@ -26,8 +26,8 @@ def formula(function):
     Parameters
     ----------
     function : type
-        Class of the operation. If its docstring lacks these fields, the first paragraph is the
-        forward formula, and the text after "Derivative:" is the backward formula.
+        Class of the operation. If its docstring lacks "Forward:" or "Backward:", the first
+        paragraph is the forward formula, and the text after "Derivative:" is the backward formula.
 
     Returns
     -------
@@ -153,7 +153,7 @@ def _worded(name):
 
 
 def _names(method, count):
-    """Return the positional arguments after ctx. `*xs` becomes x_0, x_1 and so on."""
+    """Return the names of the arguments after ctx. `*xs` becomes x_0, x_1 and so on."""
     code = method.__code__
     names = list(code.co_varnames[1 : code.co_argcount])
     if code.co_flags & 0x04:  # *xs

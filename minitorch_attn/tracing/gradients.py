@@ -14,8 +14,8 @@ __all__ = ["Arrivals"]
 class Arrivals:
     """Sums of the gradients that have arrived at each output of a node.
 
-    This class repeats the engine's additions in the same order, and compares its sums with the
-    sums that the engine passes to the node.
+    This class repeats the additions of the autograd engine in the same order. It compares its sums
+    with the gradients that the engine passes to the node.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ def header_of(statement):
 
 
 def values_read(statement, frame):
-    """Return the arrays and floats that a statement reads, as pairs of a text and the value.
+    """Return the arrays and floats that a statement reads, each as a pair (source text, value).
 
     Parameters
     ----------
@@ -106,9 +106,10 @@ def _collect(node, found, top):
 
 
 def _longest(node, frame):
-    """Return text and value of the longest prefix whose value is or contains an array or a float.
+    """Find the longest prefix of an expression whose value is or contains an array or a float.
 
-    The prefixes of `a.b["c"]` are `a.b["c"]`, `a.b` and `a`.
+    Return the prefix as source text, and its value. The prefixes of `a.b["c"]` are
+    `a.b["c"]`, `a.b` and `a`.
     """
     while isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
         value = read(node, frame)

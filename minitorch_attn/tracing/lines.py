@@ -140,7 +140,7 @@ class LineRecording(Recording):
             self._add(call, statement, outputs)
 
     def _seen(self, pairs, role):
-        """Return (text, Entry or number, array) for each pair of a text and a value."""
+        """Return (source text, Entry or number, array) for each pair (source text, value)."""
         found = []
         for text, value in pairs:
             array = value.array if isinstance(value, Tensor) else as_array(value)

@@ -39,7 +39,7 @@ class Recording(Listener):
     max_bytes : int
         Total size in bytes of the copies, above which only samples of later tensors are kept.
     labels : list of str, optional
-        Tokens. They label the query and key axes of attention whose length is `len(labels)`.
+        Tokens. They label each query axis and key axis of attention that has length `len(labels)`.
     title : str, optional
 
     Attributes

@@ -142,7 +142,7 @@ def _lines(mine, reference):
 
 
 def _hint(mine, unlike):
-    """Return a hint about the cause, given that all earlier steps agree."""
+    """Return a hint about the cause of a difference, given that all earlier steps agree."""
     if unlike.name.startswith("input"):
         if unlike.entries is None or all(entry.role != "result" for entry in unlike.entries):
             return ["No recorded step computed this: the recordings start from different values."]

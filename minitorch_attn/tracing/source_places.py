@@ -104,7 +104,7 @@ class Place:
 
 
 def _whole_chain(path, first, column, last, end):
-    """Extend the position of a method call to the start of its chain.
+    """Extend the position of a method call to the start of the whole chain of calls.
 
     If `x.exp().sum()` is written over several lines, the position that Python stores for the call
     of `sum` starts at `sum`.

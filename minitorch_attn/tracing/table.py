@@ -237,7 +237,7 @@ def _kept(steps, rows):
 
 
 def _sum(addition):
-    """Return the table cells of an addition. They show the entry with the largest absolute sum."""
+    """Return the table cells of an addition, for the element with the largest absolute sum."""
     if addition is None:
         return "", "", "", "", ""
     name = "?" if addition.tensor is None else _name(addition.tensor)
@@ -256,7 +256,7 @@ def _number(values, index):
 
 
 def _name(entry):
-    """Return the variable's name and the operation that created it, if known."""
+    """Return an entry's name. If a variable with another name holds the entry, return both."""
     if entry.variable is None or entry.variable == entry.name or entry.role == "parameter":
         return entry.name
     return f"{entry.variable} ({entry.name})"

@@ -94,7 +94,7 @@ class Values:
         Returns
         -------
         (numpy.ndarray, tuple of int)
-            Values, and the sampling step along each axis of the whole array.
+            Values, and for each axis the distance between their indices in the whole array.
         """
         further = grid_steps(self.array.shape, count, whole)
         steps = tuple(a * b for a, b in zip(self.steps, further, strict=True))

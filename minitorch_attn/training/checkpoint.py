@@ -146,7 +146,7 @@ class Checkpoints:
         Parameters
         ----------
         after : int
-            Step to which the run returns. Its checkpoint keeps its name.
+            Step to which the run returns. The checkpoint of this step is not renamed.
 
         Returns
         -------

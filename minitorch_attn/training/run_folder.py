@@ -114,7 +114,7 @@ class RunFolder:
         return sorted(name for name in names if name not in LOCK_FILES)
 
     def lock(self):
-        """Lock the folder before writing to it, until `unlock` or the end of the process.
+        """Lock the folder for writing. The lock lasts until `unlock` or the end of the process.
 
         Raises
         ------
@@ -199,7 +199,7 @@ class RunFolder:
         return entries
 
     def cut_metrics(self, after):
-        """Remove the lines of the steps after `after`, which the resumed run will repeat."""
+        """Keep only the metrics up to step `after`. The resumed run will repeat the later steps."""
         path = self.path / METRICS
         if path.exists():
             kept = [entry for entry in self.metrics() if entry["step"] <= after]

@@ -62,7 +62,7 @@ class SharedGradients:
         self._given = {}  # index -> earlier gradient in other memory, included in the sum
 
     def start(self, processes):
-        """Prepare a backward pass, in process 0. The sums begin with the gradients in `.grad`."""
+        """Prepare a backward pass, in process 0. Each sum starts from the current `.grad`."""
         self.turns[...] = 0
         self._given.clear()
         for i, p in enumerate(self.parameters):
@@ -77,7 +77,7 @@ class SharedGradients:
         self.any_order[...] = processes + self.filled <= 2
 
     def _leave_to_others(self, i):
-        """Copy an earlier gradient to other memory if something else still refers to it.
+        """Move the last pass's gradient to other memory if the caller still holds its Tensor.
 
         The shared memory, which contains this gradient, is about to be overwritten.
         """
@@ -87,14 +87,14 @@ class SharedGradients:
             self._grads[i] = wrap(self.views[i])
 
     def add(self, loss, weight, rank, check_others):
-        """Run the backward pass of process `rank`, and add the gradients of weight * loss.
+        """Run the backward pass of process `rank`; add its gradients of weight * loss to the sums.
 
         Parameters
         ----------
         loss : 0-d Tensor
         weight : float
         rank : int
-            Position of this process in the order of the sums.
+            Number of this process. The processes add to each sum in the order of their numbers.
         check_others : callable
             Function that raises an error if another process has ended, because waiting for
             it would never end.
@@ -114,7 +114,7 @@ class SharedGradients:
                 raise GraphError(
                     "ProcessSplit: a parameter received a gradient twice in one backward pass",
                     got=f"parameter {i}, of shape {parameter.shape}",
-                    expected="one gradient per pass, without backward() in a Function's backward",
+                    expected="one gradient per pass; a Function's backward must not call backward",
                     hint="use ThreadSplit",
                 )
             seen.add(i)
@@ -150,7 +150,7 @@ class SharedGradients:
         return [(number, view[piece], own[piece]) for number, piece in pieces]
 
     def _take_turns(self, pending, rank, check_others):
-        """Add the pieces whose turn has come, and remove them from the list `pending`."""
+        """Add to the sums the pieces that may be added now; remove them from the list `pending`."""
         ready = []
         while True:
             with self._locked(check_others):
@@ -182,7 +182,7 @@ class SharedGradients:
         )
 
     def _next_pieces(self, pending, rank):
-        """Remove pieces whose turn has come from `pending`, mark them as busy and return them."""
+        """Remove pieces that may be added now from `pending`, mark them as busy, return them."""
         possible = ((self.turns == rank) | self.any_order) & ~self.busy
         ready, size = [], 0
         for item in pending:
@@ -213,7 +213,7 @@ class SharedGradients:
             self.lock.release()
 
     def finish(self):
-        """Set `.grad` of all parameters to the sums, in process 0, after all processes."""
+        """Set each `.grad` to its sum. Process 0 calls this when all processes have finished."""
         for i, p in enumerate(self.parameters):
             if i in self._given:
                 p.grad = self._given[i]

@@ -19,7 +19,9 @@ PLAIN = (type(None), bool, int, float, str)
 
 
 def send(connection, value):
-    """Send a value: plain values, tensors and masks in nested tuples, lists, dicts, named tuples.
+    """Send a value: tensors, masks, numbers, strings and None, or containers of these.
+
+    The containers are tuples, named tuples, lists and dicts. They may be nested.
 
     Parameters
     ----------
@@ -29,7 +31,7 @@ def send(connection, value):
     Raises
     ------
     DTypeError
-        If the value contains anything else. Nothing has been sent then.
+        If the value contains an object of another type. In this case nothing is sent.
     """
     arrays = []
     structure = _described(value, arrays)
@@ -61,7 +63,7 @@ def _bytes(array):
 
 
 def _named_tuple(module, name):
-    """Return the named tuple class of this name in a module, or None."""
+    """Return the class `name` of a module if it is a named tuple, and None otherwise."""
     try:
         found = getattr(import_module(module), name, None)
     except ImportError:

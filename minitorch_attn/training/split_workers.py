@@ -72,7 +72,7 @@ class SplitWorkers:
         Parameters
         ----------
         modules, tensors : list
-            The modules of the model now, and the result of `tensors_of`.
+            The model's current modules, and their tensors as returned by `tensors_of`.
         """
         return (
             self.owner == os.getpid()  # otherwise, this process is itself a fork
@@ -188,7 +188,7 @@ def tensors_of(modules):
 
 
 def _settings(modules, tensors):
-    """Return the plain values of all modules, such as `training`, and every `requires_grad`."""
+    """Return the modules' attributes of `PLAIN` types, and the tensors' `requires_grad`."""
     plain = [
         value for module in modules for value in module.__dict__.values() if type(value) in PLAIN
     ]

@@ -84,7 +84,7 @@ class _Split:
         self.optimizer.load_state_dict(state)
 
     def _sum(self, loss):
-        """Return the sum of all workers' losses. The same message carries requests to stop."""
+        """Return the sum of all workers' losses. The all_reduce also sums requests to stop."""
         from ..distributed import all_reduce
 
         figures = tensor([loss, float(self.stop_wanted)], dtype="float64")
@@ -142,7 +142,8 @@ class TensorSplit(_Split):
 
     Every worker computes the loss of the full batch. The split model is a second set of layers. It
     shares the unsplit parameters with `model`, and contains the worker's part of every other
-    parameter. The optimizer updates these parts. `collect` copies all parts to worker 0's `model`.
+    parameter. The optimizer updates the parameters of the split model. `collect` copies all parts
+    to worker 0's `model`.
 
     The squared norm of all gradients is the squared norm for the unsplit parameters, counted once,
     plus the squared norms for the parts of all workers.
@@ -154,7 +155,7 @@ class TensorSplit(_Split):
     ----------
     split_model : Module
     parts : dict of Parameter to (Parameter, int)
-        For each parameter of `model` that is split: the worker's part, and the axis.
+        For each split parameter of `model`: the worker's part, and the axis of the split.
     """
 
     def __init__(self, model, optimizer, loss_function, count=None):
@@ -173,7 +174,7 @@ class TensorSplit(_Split):
 
     @staticmethod
     def check(model, workers):
-        """Reject numbers of heads and hidden features that are not multiples of `workers`."""
+        """Reject batch normalization, and heads and hidden features that do not divide evenly."""
         from ..nn.parallel.tensor_parallel import check_layers
 
         refuse_batch_statistics("--split tensor", model)
@@ -208,7 +209,7 @@ class TensorSplit(_Split):
                 part.copy_(self._own(whole.detach(), axis))
 
     def collect(self):
-        """Copy the parts of all workers to the `model` of worker 0."""
+        """Copy all workers' parts of the weights to the `model` of worker 0."""
         with no_grad():
             for whole, (part, axis) in self.parts.items():
                 found = self._gather(part.detach(), axis)
@@ -225,7 +226,7 @@ class TensorSplit(_Split):
         self.optimizer.load_state_dict(self._converted(state, self._own))
 
     def _converted(self, saved, convert):
-        """Return a state in which `convert(value, axis)` replaces the state of split parameters."""
+        """Return `saved` with `convert(value, axis)` applied to the state of split parameters."""
         axes, state = dict(self.parts.values()), {}
         numbered = [p for group in self.optimizer.param_groups for p in group["params"]]
         axes = {str(number): axes.get(p) for number, p in enumerate(numbered)}
@@ -241,7 +242,7 @@ class TensorSplit(_Split):
         return whole.chunk(self.workers, axis)[self.rank].clone()
 
     def _gather(self, part, axis):
-        """Return the full tensor on worker 0, and None on the others."""
+        """Join all workers' parts on worker 0. Return the full tensor there, None elsewhere."""
         from ..distributed import gather
         from ..ops import cat
 

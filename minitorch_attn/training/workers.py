@@ -42,14 +42,14 @@ def is_one_of_several():
 
 
 def loop_class(split="data"):
-    """Return the class of the training loop: a split `WorkerLoop` if there are other workers."""
+    """Return `Loop` for a single process, and `WorkerLoop` with this split for several."""
     return partial(WorkerLoop, split=split) if is_one_of_several() else Loop
 
 
 def wait_for_all():
     """Wait until all workers have called this function, without keeping a CPU core busy.
 
-    A blocking MPI call would use all the time of a core.
+    A blocking MPI call would poll without a pause.
     """
     from ..distributed import barrier
 
@@ -89,7 +89,7 @@ class WorkerLoop(Loop):
 
     @property
     def stop_requested(self):
-        """Whether a worker has asked to stop. Setting this to True asks all workers to stop."""
+        """Whether any worker asked to stop in the last step. Set it on one worker to stop all."""
         return self.split.stop_agreed
 
     @stop_requested.setter
@@ -97,7 +97,7 @@ class WorkerLoop(Loop):
         self.split.stop_wanted = value
 
     def train(self, steps):
-        """Train as `Loop.train` does, from the weights and the random state of worker 0."""
+        """Train as `Loop.train` does, starting from worker 0's weights and random state."""
         from ..nn.parallel.coalesced import broadcast_tensors
 
         broadcast_tensors([*self.model.parameters(), *self.model.buffers()])
@@ -115,7 +115,7 @@ class WorkerLoop(Loop):
         set_rng_state(state[0])
 
     def _evaluate(self):
-        """Evaluate on worker 0, then send its results and random state to the others."""
+        """Evaluate on worker 0, then send the results and its random state to the others."""
         from ..distributed import broadcast_object_list
 
         self.split.collect()
@@ -145,7 +145,7 @@ class WorkerLoop(Loop):
         self.split.load_optimizer_state(state)
 
     def save(self):
-        """Write a checkpoint on worker 0. The other workers send their parts to worker 0."""
+        """Collect all parts of a split model on worker 0, and write a checkpoint there."""
         if self.run is None and self.save_every:
             self.state_dict()
         else:

@@ -43,7 +43,7 @@ def caption_figure(scenes, title="Captions", labels=None, smooth=True):
         check_axes(weights, 3, "caption_figure", "scenes", "(word, row, column)")
         if len(words) != len(weights):
             raise ShapeError(
-                "caption_figure: scenes must contain one map of weights per word",
+                "caption_figure: each scene must have one attention map per word",
                 got=f"{len(words)} words and {len(weights)} maps",
             )
     columns = 1 + max((len(words) for _, words, _ in scenes), default=0)

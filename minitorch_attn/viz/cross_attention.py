@@ -18,7 +18,7 @@ def cross_attention_figure(maps, title="Cross-attention", names=None):
         use the same color scale, from 0 to 1.
     title : str
     names : list of str, optional
-        Name of each map, such as the model that wrote the target.
+        Title of each map, such as the name of the model that wrote the target text.
 
     Returns
     -------

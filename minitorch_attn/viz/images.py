@@ -24,7 +24,7 @@ def image_rows_figure(rows, labels, title="Images", captions=None, points=None):
     captions : sequence of sequences of str, optional
         Captions, one under each image.
     points : sequence of (row, column), optional
-        Pixel of each image in the first row that is marked with an orange dot.
+        For each image in the first row, the pixel to mark with an orange dot.
 
     Returns
     -------

@@ -12,7 +12,7 @@ __all__ = ["position_similarity_figure", "sinusoidal_figure"]
 
 @names_arguments
 def sinusoidal_figure(num_positions=100, dim=64, title="Sinusoidal positions"):
-    """Plot the table of sinusoids, four columns of this table, and the similarity of positions.
+    """Plot the table of sinusoids, four of its columns, and the dot products of its rows.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def sinusoidal_figure(num_positions=100, dim=64, title="Sinusoidal positions"):
 
 @names_arguments
 def position_similarity_figure(embeddings, grid, title="Similarity of learned positions"):
-    """Plot the similarity of each patch's position embedding to the embeddings of all patches.
+    """Plot the similarity of each patch's position embedding to those of all patches.
 
     Parameters
     ----------

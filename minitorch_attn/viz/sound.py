@@ -185,7 +185,7 @@ def ctc_figure(
 
 
 def _peaks(probabilities, blank):
-    """Yield (key of the peak, label) for each interval in which one label is the most probable."""
+    """Yield (key, label) at the peak of each interval where a non-blank label is most probable."""
     best = probabilities.argmax(1) if probabilities.size else np.zeros(0, np.int64)
     edges = np.flatnonzero(np.diff(best, prepend=-1, append=-1))
     for first, last in zip(edges[:-1], edges[1:], strict=True):

@@ -20,7 +20,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 def new_figure(width, height):
     """Create a matplotlib Figure, without the windows and global state of pyplot.
 
-    The size is in inches. A notebook shows the figure if it is the value of a cell.
+    The size is in inches. A notebook cell that ends with the figure displays it.
 
     Returns
     -------
@@ -68,8 +68,9 @@ def check_axes(values, count, where, name, shape):
     ----------
     values : Tensor, array or list
     count : int
+        Required number of axes.
     where, name, shape : str
-        Names of the function and of its argument, and the expected shape, for the error message.
+        For the error message: the function's name, the argument's name and the expected shape.
     """
     found = host(values)
     if found.ndim != count or found.dtype.kind not in "biuf":

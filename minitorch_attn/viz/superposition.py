@@ -63,7 +63,7 @@ def superposition_figure(matrices, interference, captions, title="Superposition"
 
 @names_arguments
 def feature_directions_figure(matrices, captions, title="Features in two dimensions"):
-    """Plot the columns of matrices with two rows as arrows, and connect neighboring arrows.
+    """Plot each matrix's columns as arrows in the plane, and connect neighboring tips.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def _matrices(matrices, where, rows=None):
 
 
 def _blend(shares, low=COLOURS[0], high=COLOURS[1]):
-    """Return an array (share, 3): for each share, a color between `low` (0) and `high` (1)."""
+    """Mix two colors: `low` for a share of 0, `high` for 1. Return RGB, shape (share, 3)."""
     low, high = (
         np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]) for color in (low, high)
     )

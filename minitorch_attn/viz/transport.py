@@ -9,7 +9,7 @@ __all__ = ["transport_figure"]
 
 @names_arguments
 def transport_figure(scenes, title="Transport plans"):
-    """Plot each image with numbered regions, and next to it the plan from words to regions.
+    """Plot each image with numbered regions, and next to it the transport plan (word, region).
 
     Parameters
     ----------

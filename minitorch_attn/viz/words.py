@@ -114,7 +114,7 @@ def meanings_figure(panels, names, title="Two meanings of a word"):
 
 
 def _principal(vectors):
-    """Return the projections of vectors on their first two principal components, (row, 2)."""
+    """Project vectors onto their first two principal components. Return an array (row, 2)."""
     centered = vectors - vectors.mean(0)
     left, sizes, _ = np.linalg.svd(centered, full_matrices=False)
     scores = left[:, :2] * sizes[:2]

@@ -110,9 +110,9 @@ def test_the_learners_file_is_the_task_and_the_unanswered_function(make):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("## Your turn: twice `x`", "## Twice", "a task has the wrong form"),
-        ("# *Hint:* Add\n# twice.", "# Add.", "a task has the wrong form"),
-        ("# twice.", "# twice.\n#\n# And more.", "a task has the wrong form"),
+        ("## Your turn: twice `x`", "## Twice", "a task cell is malformed"),
+        ("# *Hint:* Add\n# twice.", "# Add.", "a task cell is malformed"),
+        ("# twice.", "# twice.\n#\n# And more.", "a task cell is malformed"),
         ('%% tags=["answer"]', "%%", "the cell 'answer' is missing"),
         ('%% tags=["check"]', "%%", "the cell 'check' is missing"),
         ('[markdown] tags=["your-turn"]', "[markdown]", "the task is missing"),

@@ -30,7 +30,7 @@ def test_each_word_has_its_map(rng):
 
 def test_arguments():
     assert caption_figure([]) is not None
-    with pytest.raises(ShapeError, match="one map of weights per word"):
+    with pytest.raises(ShapeError, match="one attention map per word"):
         caption_figure([(np.ones((8, 8)), ["one", "two"], np.ones((1, 4, 4)))])
     with pytest.raises(ShapeError, match="height, width"):
         caption_figure([(np.ones(8), ["one"], np.ones((1, 4, 4)))])

@@ -133,12 +133,12 @@ def function_text(text, name):
 
 
 def with_function(text, name, source):
-    """Return the text of a file after replacing one function, and the helpers from its cell.
+    """Return a file's text in which a function and its helpers have the versions of a cell.
 
     Parameters
     ----------
     text : str
-        Valid Python. A method is not added to a file without its class.
+        Valid Python. If `name` is a method whose class is missing, the text is not changed.
     name : str
     source : CellSource
 
@@ -171,7 +171,7 @@ def with_function(text, name, source):
 
 
 def _with_helper(text, before, helper):
-    """Replace the definition of the helper's names, or insert the helper above `before`."""
+    """Replace the helper if the text defines the same names. Else, insert it above `before`."""
     tree, (new,) = ast.parse(text), ast.parse(helper).body
     same = [node for node in tree.body if isinstance(node, _HELPERS) and _names(node) & _names(new)]
     if any(ast.dump(node) == ast.dump(new) for node in same):

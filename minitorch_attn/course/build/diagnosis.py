@@ -24,7 +24,8 @@ def cause(check, name, found, wanted, arrays, mistaken):
     arrays : dict of str to array
         The inputs of the check, with the cotangent.
     mistaken : callable
-        Function that calls a function like `Check.library`, and returns its value as an array.
+        Takes a function with the parameters of `Check.library`, calls it with the inputs of the
+        check, and returns its value as an array.
 
     Returns
     -------

@@ -144,7 +144,7 @@ def _minutes(lesson, step):
 
 
 def _functions(step, written, answers):
-    """Yield the cells of the functions of a step, and of the classes that are given."""
+    """Yield the cells for a step's functions and for the classes that the build provides."""
     given = dict(step.given)
     for item in step.functions:
         prefix, _, _ = item.name.rpartition(".")
@@ -171,5 +171,5 @@ def _text(item, written, answers):
 
 
 def _call(text, answers, tags=()):
-    """Make a cell that may fail while functions are not written; later cells still run."""
+    """Make a code cell. Without the answers, an error in it does not stop the notebook."""
     return make_cell("code", text, tags=[*tags, *([] if answers else ["raises-exception"])])

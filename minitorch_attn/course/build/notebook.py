@@ -64,7 +64,7 @@ class Build:
     # What the cells define
 
     def given(self, cls):
-        """Decorate a class that the build provides, so that it keeps methods from other cells.
+        """Decorate a class that the build provides: it keeps the methods added by other cells.
 
         If the cell of the class runs again, the class stays the same object, and its definition is
         updated.
@@ -187,7 +187,8 @@ class Build:
         Returns
         -------
         LineRecording
-            A notebook shows its page. The page is written next to your file, too.
+            The recorded lines. A notebook shows them as a page, which is also written to a file
+            next to yours.
         """
         self._complete(7)
         page = self.file.path.with_suffix(".html")
@@ -267,7 +268,7 @@ class Build:
         return sources
 
     def _functions(self):
-        """Return {name: function} of the build's functions whose code is not from the file."""
+        """Return the build's functions whose code is not in the file, as {name: function}."""
         found = {}
         for name in self._known:
             prefix, _, last = name.rpartition(".")
@@ -298,7 +299,7 @@ class Build:
         return ""
 
     def _elsewhere(self, name, sources):
-        """Describe where a function comes from if no cell and not the learner's file defines it."""
+        """If neither a cell nor the learner's file defines a function, describe its origin."""
         function = None if name in sources else self._functions().get(name)
         return function and f"a function that no cell defines, from {function.__code__.co_filename}"
 
@@ -405,7 +406,7 @@ class Build:
 
 
 def _definitions(text, path):
-    """Compile a file without `main` and the code that runs only if the file is a script."""
+    """Compile a file, except for `main` and the code that runs only if it is a script."""
     tree = ast.parse(text)
     kept = [node for node in tree.body if not isinstance(node, ast.If)]
     tree.body = [node for node in kept if getattr(node, "name", None) != "main"]

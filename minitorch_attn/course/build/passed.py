@@ -14,9 +14,9 @@ class PassedFunctions:
     ----------
     steps : list of Step
     progress : BuildProgress
-        Where the functions are recorded.
+        Progress of the learner, in which passed functions are recorded.
     stored : bool, default True
-        Whether to record the functions in `progress`. Otherwise, only this object stores them.
+        Whether to record passed functions in `progress`. Otherwise, only this object stores them.
     """
 
     def __init__(self, steps, progress, stored=True):
@@ -25,7 +25,7 @@ class PassedFunctions:
         self._here = {}  # name -> digest of the text that has passed
 
     def left(self, names, text):
-        """Return the functions that have not passed, or that have changed since.
+        """Return the functions that have not passed, or that have changed since they passed.
 
         Parameters
         ----------

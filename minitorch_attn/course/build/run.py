@@ -46,7 +46,7 @@ def arguments(what, file, *rest):
 
 
 def train(file, steps=1500, beside=True, every=100, **options):
-    """Train the learner's GPT on the text of `mta tour`, with its sizes, batches and settings.
+    """Train the learner's GPT with the text, model sizes, batches and settings of `mta tour`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Show what the learner's model can do after a step: its loss, baselines, and text it writes."""
+"""Show what the learner's model can do after a step: its loss beside baselines, and a sample."""
 
 import textwrap
 
@@ -72,7 +72,11 @@ def _unigram(m):
 
 
 def _language_model(model, p, steps, lr=1e-2, note=""):
-    """Return a function that trains and shows a model with the logits `model(m, ids, p)`."""
+    """Return a function that trains a language model and shows its loss and a sample.
+
+    `p(m, vocab_size, rng)` creates the parameters, and `model(m, ids, parameters)` returns the
+    logits. Here m is the module of the learner's file.
+    """
 
     def show(m):
         text, count = tour_text(), pick(steps, _FAST)

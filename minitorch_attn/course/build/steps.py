@@ -146,7 +146,7 @@ def load_steps(folder=None):
 
 
 def lesson_path(known):
-    """Return the path to GPT: pairs of a lesson's number and the step that follows it.
+    """Return the learning path to GPT: pairs (number of a lesson, step to write after it).
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def _step(number, entry, part):
     for name, node in written:
         functions.append(_function(name, node, source, hints[name]))
     if set(hints) != {name for name, _ in written}:
-        raise ValueError(f"step {number}: hints and functions differ")
+        raise ValueError(f"step {number}: the names of the hints and of the functions differ")
     heading = f"# Step {number}: {title}\n"
     return Step(
         number, entry["title"], " ".join(entry["text"].split()), entry["next"],
@@ -243,7 +243,7 @@ def _given_classes(tree, written, source):
 
 
 def _with_holes(written, source):
-    """Replace the body of every function to write with a line that raises NotImplementedError."""
+    """Let each function that the learner will write raise NotImplementedError."""
     lines = list(source)
     for name, node in reversed(written):
         indent = " " * (node.col_offset + 4)

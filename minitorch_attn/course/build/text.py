@@ -1,4 +1,4 @@
-"""Text of `mta tour`, for `mta build`: its parts, its baselines, and the loss of a model on it."""
+"""The text of `mta tour` in `mta build`: token ids, batches, baselines and a model's loss."""
 
 from functools import cache
 from types import SimpleNamespace

@@ -6,7 +6,7 @@ _PLAIN = ("token_embedding", "position_embedding")  # layers whose only tensor i
 
 
 def nested(arrays, wrap):
-    """Build the nested dict p from arrays that are keyed by the library's names.
+    """Build p, the nested dict of parameters, from arrays under the library's flat names.
 
     Parameters
     ----------

@@ -83,7 +83,7 @@ def load(file, name):
 
 
 class Note:
-    """Information for the parent process besides arrays: the stage reached, and errors."""
+    """Note for the parent process: the stage that the check has reached, and errors."""
 
     def __init__(self, path):
         self.path, self.fields, self.running = path, {"errors": {}}, None

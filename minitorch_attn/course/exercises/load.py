@@ -113,7 +113,9 @@ class Exercise:
 
 
 def exercise_folder():
-    """Find the folder of the exercises: next to the package in a checkout, inside it if installed.
+    """Find the folder of the exercises.
+
+    In a checkout, it is next to the package. In an installed package, it is inside the package.
 
     The environment variable MTA_EXERCISES overrides this folder.
 

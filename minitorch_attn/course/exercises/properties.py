@@ -43,7 +43,7 @@ def _normal(rng, *shapes):
 
 
 def _seen(value, wanted, off):
-    """Return whether the error `off` is small, and a phrase about the entry that differs most."""
+    """Return two values: whether the error `off` is small, and a text about the worst entry."""
     value, wanted = np.broadcast_arrays(value, wanted)
     at = np.unravel_index(np.abs(value - wanted).argmax(), value.shape)
     return off < 1e-9, f"{value[at]:.4g} instead of {wanted[at]:.4g}"
@@ -114,7 +114,7 @@ def _cross_shape(results):
 
 
 def _one_state(rng):
-    """Make two calls of additive attention whose queries differ only at the last state."""
+    """Make two calls of additive attention that differ only in the last query (state)."""
     query, key, value, v = _normal(rng, (2, 5, 3), (2, 5, 3), (2, 5, 4), (3,))
     changed = query.copy()
     changed[:, -1] += 1.0
@@ -162,7 +162,7 @@ def _baseline_stays(results):
 
 
 def _views(rng):
-    """Make two calls. The second adds the same vector to the teacher's outputs and the center."""
+    """Make two calls. In the second, one vector is added to the teacher's outputs and center."""
     student = rng.normal(size=(3, 5)) / 10
     teacher, center = (rng.normal(size=shape).astype("float32") / 10 for shape in ((3, 5), 5))
     shift = rng.normal(size=5).astype("float32")
@@ -191,7 +191,7 @@ def _class_token_stays(results):
 
 
 def _last_query_and_first_key(rng):
-    """Make a call whose table is 0, except at the distance of the last query and the first key."""
+    """Make a call. In its table, only the row for the last query and the first key is not 0."""
     return [[np.ones((1, 5, 1)), np.zeros((1, 5, 1)), (np.arange(9.0) == 8)[:, None]]]
 
 
@@ -203,7 +203,7 @@ def _only_that_score(results):
 
 
 def _all_distances(rng):
-    """Make a call with queries of 1 and a table that contains the distances themselves."""
+    """Make a call in which all queries are 1, and each row of the table contains its distance."""
     return [[np.ones((1, 5, 1)), np.arange(4.0, -5.0, -1.0)[:, None]]]
 
 
@@ -223,7 +223,7 @@ def _with_a_blank(results):
 
 
 def _with_gaps(rng):
-    """Make a call with two pairs of squares of side 1, with gaps of 1 and 4 between them."""
+    """Make a call with two pairs of unit squares: in one the gap is 1, in the other 4."""
     first = np.array([[0.0, 0.0, 1.0, 1.0]] * 2)
     return [[first, first + [[2.0, 0.0, 2.0, 0.0], [5.0, 0.0, 5.0, 0.0]]]]
 
@@ -234,7 +234,7 @@ def _hull_minus_union(results):
 
 
 def _near_or_likely(rng):
-    """Make a call with one target and two predictions: one is more likely, the other is nearer."""
+    """Make a call with one target and two predictions: a likelier class, and a nearer box."""
     probability = np.array([[[0.9, 0.1], [0.5, 0.5]]])
     boxes = np.zeros((1, 2, 4))
     boxes[0, :, 0] = 0.2, 0.1
@@ -247,7 +247,7 @@ def _near_one(results):
 
 
 def _tone(rng):
-    """Make two calls whose spectra differ at frequency 3. The filters double in width."""
+    """Make two calls whose spectra differ only at frequency 3. The filter edges are `points`."""
     spectrum = np.ones((1, 1, 17))
     spectrum[..., 3] = 11.0
     points = np.array([0, 1, 2, 4, 8, 16], "float32")
@@ -271,7 +271,7 @@ def _loss_of_both(results):
 
 
 def _equal_directions(rng):
-    """Make two calls with the same unit vectors, and factors of 1 and 1/2."""
+    """Make two calls with the same unit vectors. The logits are scaled by 1, then by 1/2."""
     return [[np.eye(3), np.eye(3), np.array([s])] for s in (0.0, -np.log(2.0))]
 
 

@@ -76,7 +76,7 @@ def rule_broken(text, original):
 
 
 def function_classes(tree):
-    """Return the names of a file's `Function` classes with both forward and backward."""
+    """Return the names of the `Function` subclasses that define forward and backward."""
     found = []
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
@@ -94,7 +94,11 @@ def _is_main(node):
 
 
 def _changed_function(tree, model):
-    """Return the name of a changed top-level function if only classes may change, else None."""
+    """Return the name of a top-level function that differs from `model`, the original file.
+
+    Return None if there is none, or if the original has no class to edit: then functions may
+    change.
+    """
     if not function_classes(model):
         return None
     for node in model.body:
@@ -147,7 +151,7 @@ def _builtins(tree):
 
 
 def _backward_runs(tree):
-    """Describe the first call in a `backward` that runs another op or pass, or return None."""
+    """Describe the first forbidden call in a `backward`, such as x.grad(), or return None."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef) or node.name != "backward":
             continue

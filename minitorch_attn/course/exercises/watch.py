@@ -6,7 +6,7 @@ __all__ = ["Watched"]
 
 
 class Watched:
-    """File to watch, with its state at the last call of `changed`.
+    """File to watch for changes: remembers its state at the last call of `changed`.
 
     Some editors replace a file, and others write it in several steps. The file may therefore be
     missing or empty for a moment, which does not count as a change.

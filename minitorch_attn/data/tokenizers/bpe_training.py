@@ -102,7 +102,7 @@ def learn_merges(words, vocab_size):
 
 
 def _entry(corpus, order, code):
-    """Return the heap entry for a pair. The smallest entry is the pair to merge."""
+    """Return the heap entry of a pair. The pair with the smallest entry is merged next."""
     first, second = _pair(code)
     return -corpus.counts[code], order[first], order[second], code
 
@@ -130,7 +130,7 @@ class _Corpus:
     Attributes
     ----------
     counts : dict of int to int
-        Number of occurrences of each pair. The keys are the codes of the pairs.
+        Number of occurrences of each pair. A key is the code of a pair: first << 32 | second.
     """
 
     def __init__(self, words):
@@ -192,7 +192,7 @@ class _Corpus:
                 self._where.pop(code, None)
 
     def _grouped(self, places):
-        """Yield (code, count, positions) for each distinct pair that starts at one of `places`."""
+        """Yield (code, count, positions) of each distinct token pair that starts at `places`."""
         first, second = self._token[places], self._token[self._following[places]]
         inside = (first >= 0) & (second >= 0)
         places, codes = places[inside], (first[inside] << _SHIFT) | second[inside]

@@ -96,7 +96,8 @@ class ByteBPE:
 
         Notes
         -----
-        Among equally frequent pairs, the greatest pair of byte strings is merged first.
+        Among equally frequent pairs, the greatest is merged first. Pairs are compared as tuples of
+        bytes objects.
 
         Examples
         --------

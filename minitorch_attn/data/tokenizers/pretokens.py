@@ -110,7 +110,7 @@ class Segmenter:
         yield pretokens(text[start:]), None
 
     def stream(self, chunks):
-        """Split the concatenated chunks as `whole` does, with only a few chunks in memory.
+        """Split the concatenated chunks as the method `whole` does. Keep few chunks in memory.
 
         Further text can change only the pre-tokens that end in the last few characters (the length
         of a special token plus at most two). All earlier pre-tokens are yielded at once.

@@ -277,7 +277,7 @@ def _word_piece(folder):
     def build(library):
         vocab = library.models.WordPiece.read_file(path)
         if absent := [names[role] for role in ("unk", "sep", "cls") if names[role] not in vocab]:
-            raise ValueError(f"{', '.join(absent)} is missing from the vocabulary")
+            raise ValueError(f"the vocabulary does not contain {', '.join(absent)}")
         tokenizer = library.Tokenizer(library.models.WordPiece(vocab, unk_token=names["unk"]))
         tokenizer.add_special_tokens([name for name in names.values() if name in vocab])
         lowercase = config.get("do_lower_case", True)

@@ -130,7 +130,7 @@ class WordTokenizer(NamedErrors):
 
 
 def _words(text, whole):
-    """Split at whitespace. Then separate punctuation from the words that are not in `whole`."""
+    """Split at whitespace, then between words and punctuation. Strings in `whole` stay whole."""
     check_text(text, "WordTokenizer")
     words = []
     for part in text.split():

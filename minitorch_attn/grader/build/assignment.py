@@ -1,4 +1,7 @@
-"""Assignments: read the manifest, task, checks and reward. The library contains the solution."""
+"""Assignments: read the manifest, task description and checks.
+
+The solution of an assignment is the library itself.
+"""
 
 import importlib.util
 import os
@@ -63,7 +66,7 @@ class ToWrite:
 
 @dataclass(frozen=True)
 class Group:
-    """Function that would reveal an answer, and the body that replaces the original."""
+    """Function whose body is replaced in a release, because it would reveal an answer."""
 
     target: Target
     why: str
@@ -86,7 +89,8 @@ class CheckEntry:
 class Bug:
     """Change to the solution, and the checks that must then fail.
 
-    `body` replaces the whole body of the function. Without it, `new` replaces `old` in the body.
+    If `body` is given, it replaces the whole body of the function. Otherwise, the text `new`
+    replaces the text `old` in the source of the function.
     """
 
     name: str
@@ -208,7 +212,7 @@ def package_root():
 
 
 def assignment_folder():
-    """Find the assignments folder: next to the package in a checkout, inside it if installed.
+    """Return the assignments folder: next to the package in a checkout, otherwise inside it.
 
     If the environment variable MTA_ASSIGNMENTS is set, the folder it names is used instead.
 

@@ -174,7 +174,7 @@ def parameters(layer, make, rng):
     Returns
     -------
     dict of str to ndarray
-        Array of dtype float64 for each "parameter NAME".
+        A float64 array for each parameter, under the key "parameter NAME".
     """
     module, name = layer.split(":")
     made = getattr(import_module(module), name)(**make)

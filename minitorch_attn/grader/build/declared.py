@@ -1,4 +1,4 @@
-"""Find functions with the same `@computes(...)` declaration in the package's source code."""
+"""Find functions that declare the same computation with `@computes(...)`, in the source code."""
 
 import ast
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ def _arguments(node, module, name):
 
 
 def alike(written, root):
-    """Find the other functions that compute or reveal what students must write.
+    """Find functions that compute or reveal what students must write in other functions.
 
     Parameters
     ----------

@@ -124,8 +124,9 @@ def layer(inputs, settings):
 def gradients(inputs, settings):
     """Compute gradients of a layer or a function of the package with the library's engine.
 
-    The settings are those of `layer` or `call`, and `needs`, a list of the inputs and parameters
-    (named "parameter NAME") whose gradients are wanted. The input "grad" is dL/d(output).
+    The settings are the same as for `layer` or `call`, with one more: `needs` lists the inputs and
+    the parameters (named "parameter NAME") whose gradients are wanted. The input "grad" is
+    dL/d(output).
     """
     from importlib import import_module
 

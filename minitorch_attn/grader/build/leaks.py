@@ -26,7 +26,7 @@ _ENDLESS = 50_000_000  # limit in bytes; every file in a release is smaller
 
 
 def telling_lines(assignment):
-    """Return the solution's lines that must not occur in a release, and the function of each.
+    """Return the solution's lines that must not occur in a release, each with its function.
 
     Returns
     -------
@@ -122,7 +122,7 @@ def _packed(git, name):
 
 
 def _lines(name, data):
-    """Yield (number, bare line) for each line of a text or of a notebook's strings; see `bare`."""
+    """Yield (number, line) for the lines of a text or of a notebook's strings; see `bare`."""
     text = data.decode("utf-8", errors="replace")
     if name.endswith(".ipynb"):
         try:
@@ -154,7 +154,7 @@ def _strings(value):
 
 
 def _code_of(assignment):
-    """Return the bytecode of each removed function, with the names that it uses."""
+    """Map (bytecode, names that the bytecode uses) of each removed function to its name."""
     found = {}
     for part in (*assignment.blanks, *assignment.groups):
         source = (package_root() / part.target.path).read_text(encoding="utf-8")

@@ -68,7 +68,7 @@ def _is_wanted(relative, stripped):
 def _compile(path, name):
     """Compile a file so that Python never checks whether the source file has changed.
 
-    Most assignments do not change a given file, so its bytecode is kept for the next assignment.
+    The bytecode is kept for the next assignment, because most assignments change only a few files.
     """
     key, target = (name, path.read_bytes()), Path(cache_from_source(path))
     if key in _bytecode:
@@ -153,8 +153,9 @@ def solution_files(assignment, calling=""):
     ----------
     assignment : Assignment
     calling : str
-        Body of a `[[way]]` in assignment.toml. Functions of a group whose names it contains are
-        removed, as in the starter files.
+        Source code of a workaround (the body of a `[[way]]` in assignment.toml). If it contains the
+        name of a function in `assignment.groups`, this function is removed, as in the starter
+        files.
 
     Returns
     -------

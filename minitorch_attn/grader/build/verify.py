@@ -91,7 +91,8 @@ def verify_several(assignments, jobs=1, **options):
     ----------
     assignments : list of Assignment
     jobs : int, default 1
-        Number of processes. With 1, the current process verifies and yields each proof immediately.
+        Number of processes. With 1, the verifications run in the current process, and each `Proof`
+        is yielded as soon as its verification ends.
     **options
         Arguments of `verify`.
 
@@ -207,7 +208,7 @@ def _used_by_children():
 def _missing_imports(way):
     """Return the names that a workaround imports but the library lacks.
 
-    With such an import, the workaround would fail for the wrong reason.
+    A workaround must fail because a check rejects it, not because an import fails.
     """
     package = way.target.module.rpartition(".")[0]
     missing = []

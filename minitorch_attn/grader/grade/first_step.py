@@ -123,7 +123,7 @@ class _Level:
         return not _differences(step, other, self.rtol)
 
     def first(self):
-        """Return the pair of steps that contains the mistake, if this is certain.
+        """Return the step with the mistake and the library's matching step, or None if unsure.
 
         The mistake is in a step that gets correct values and returns wrong values. A step that gets
         different values may compute the same result in a different way. Such a step counts as the
@@ -139,7 +139,7 @@ class _Level:
         return next((pair for pair in pairs if not self._heals(pair[0])), None)
 
     def _heals(self, step):
-        """Return whether a later step that may depend on `step` agrees with the library."""
+        """Return whether any later step that may depend on `step` agrees with the library."""
         known = set(self.keys)  # arrays that existed before the step
         for other in self.mine:
             if other.number < step.number:
@@ -150,23 +150,23 @@ class _Level:
         )
 
     def agreeing_before(self, pair):
-        """Count the agreeing steps before `pair[0]`, or all agreeing steps if `pair` is None."""
+        """Count the steps that agree with the library, only before `pair[0]` if `pair` is given."""
         end = math.inf if pair is None else pair[0].number
         return sum(number < end for number in self.agreeing)
 
     def all_agree_before(self, pair):
-        """Return whether all steps of the submission before `pair[0]` agree."""
+        """Return whether all steps before `pair[0]` agree with the library."""
         return all(s.number in self.agreeing for s in self.mine if s.number < pair[0].number)
 
     def forward_agrees(self, step):
-        """Return whether a step is a backward pass whose forward pass agrees."""
+        """Return whether a step is a backward pass whose forward pass agrees with the library."""
         name = f"{step.name.removesuffix('.backward')}.forward"
         return step.name.endswith(".backward") and any(
             other.name == name and other.number in self.agreeing for other in self.mine
         )
 
     def until(self, step):
-        """Return the line up to which all calls agree, or None if there is no such line.
+        """Return the last line up to which all calls agree with the library, or None.
 
         If `step` is given, consider only the calls before `step`.
         """
@@ -254,7 +254,7 @@ def _by_end(steps):
 
 
 def _names(step, beside):
-    """Return names of a library step's results. A gradient is named after its argument."""
+    """Return a name for each result of a library step, such as "grad_x" for the gradient of x."""
     class_name, _, method = step.name.rpartition(".")
     count = len(step.outputs)
     if step.left:

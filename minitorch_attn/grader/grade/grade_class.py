@@ -359,7 +359,7 @@ def _starter(task):
 
 
 def slug(name):
-    """Make a short, plain and unique file name from a student's name.
+    """Make a short, plain and unique folder name from the file name of a submission.
 
     The hash is long, so that nobody can find another name with the same hash.
 

@@ -25,7 +25,8 @@ def gradient_report(check, arrays):
     Returns
     -------
     str or None
-        Table as text. None if all gradients of the correct shape have correct values.
+        Table as text, of the gradients that have the correct shape. None if their values are all
+        correct.
     """
     rows, clues = [], []
     for name, expected in check.expected.items():

@@ -79,7 +79,8 @@ class Verdict:
     message : str
         Message for the student.
     first_difference : dict or None
-        Fields array, index, got and expected of the entry with the largest error.
+        Entry with the largest error, as a dict with the fields `array`, `index`, `got` and
+        `expected`.
     seconds : float
         Duration of the check.
     gradcheck : str or None

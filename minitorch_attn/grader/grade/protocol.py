@@ -73,7 +73,8 @@ def read_message(descriptor, max_bytes=None, clock=None):
 
     Returns
     -------
-    (dict, dict of str to ndarray), or None at the end of the stream
+    (dict, dict of str to ndarray) or None
+        Header and arrays. None at the end of the stream.
 
     Raises
     ------
@@ -118,7 +119,7 @@ def _header(frame):
 
 
 def _array(frame):
-    """Decode the array in a frame, whose length must match its header."""
+    """Decode an array. The length of the frame must match the shape and dtype in the frame."""
     stream = io.BytesIO(frame)
     try:
         version = np.lib.format.read_magic(stream)

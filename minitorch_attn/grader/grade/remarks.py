@@ -53,7 +53,7 @@ def remarks(files, starter=None):
 
 
 def _places(data, words):
-    """Return (line, word), sorted, for every word that `words` finds in a file's syntax tree."""
+    """Return sorted pairs (line, word): the words that the function `words` finds in a file."""
     try:
         with _PARSING:
             tree = ast.parse(data)
@@ -78,7 +78,7 @@ def _indirect(tree):
 
 
 def _names(node):
-    """Return the names that a node uses: a variable, an attribute, an import or a dtype's name."""
+    """Return the names in a syntax tree node: variable, attribute, import or dtype (a string)."""
     if isinstance(node, ast.Name):
         return [node.id]
     if isinstance(node, ast.Attribute):

@@ -1,7 +1,8 @@
 """Run file `run.json`: the assignment of a grading run, and the secret seed of the check inputs.
 
 A run draws its seed when it starts. If several machines share the work, they must check every
-submission with the same inputs. So they read a run file that was written beforehand, the seed file.
+submission with the same inputs. So they all read one run file, which was written beforehand. It is
+called the seed file.
 """
 
 import json
@@ -47,7 +48,8 @@ def write_seed_file(path, name, version):
     except FileExistsError:
         raise ArgumentError(
             "the seed file already exists", got=f"{path}",
-            hint="use it if a machine has already graded with it; otherwise choose another name",
+            hint="use this file if a machine has already graded with it; otherwise choose another "
+            "name",
         ) from None  # fmt: skip
     except OSError as error:
         raise ArgumentError(f"{path} could not be written", got=error.strerror) from None
@@ -92,7 +94,8 @@ def read_run(path, task=None, hint="grade into another folder"):
     path : path
     task : Task, optional
     hint : str
-        Advice for the error message if the run does not match.
+        Advice for the error message if the file is malformed or is for another assignment or
+        version.
 
     Returns
     -------

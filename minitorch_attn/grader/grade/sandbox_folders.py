@@ -104,7 +104,7 @@ def populate(root, level, user, package_folder=None, files=()):
 
 
 def _replace(path, data):
-    """Replace a link with a file, and remove the bytecode compiled from the old file."""
+    """Write a file in place of a linked file, and remove the bytecode of the linked file."""
     path.unlink(missing_ok=True)
     path.write_bytes(data)
     for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):

@@ -84,11 +84,11 @@ class Shard:
 
     @classmethod
     def of_submission(cls, folder, of):
-        """Return which of several shards grades a submission, given the name from `slug`."""
+        """Return which of `of` shards grades a submission, given the name of its report folder."""
         return cls(int(folder[-12:], 16) % of + 1, of)
 
     def contains(self, folder):
-        """Return whether this shard grades a submission, given the name from `slug`."""
+        """Return whether this shard grades a submission, given the name of its report folder."""
         return self == Shard.of_submission(folder, self.of)
 
     def __str__(self):
@@ -135,8 +135,8 @@ def write_shard(out, shard, *, listed, **fields):
         Folder of results.
     shard : Shard
     listed : bool
-        Whether `fields` list the results. It is False while submissions are graded, and stays False
-        if the process is killed.
+        Whether grading is finished, so that `fields` contain the list of results. While submissions
+        are graded it is False, and it stays False if the process is killed.
     **fields
         All other fields of the file.
     """

@@ -40,7 +40,7 @@ class Kept:
             self.total, self.scale = float(self.array.sum()), float(abs(self.array).max(initial=0))
 
     def place(self, index):
-        """Convert an index in the stored part `array` to an index in the complete array."""
+        """Convert an index in `self.array` to an index in the complete array."""
         return tuple(int(i) for i in np.unravel_index(int(index[0]) * self.every, self.shape))
 
 
@@ -137,7 +137,7 @@ def _with_results(steps):
 
 def _step(number, item, numbers, files):
     if not isinstance(item, dict):
-        raise BadSteps("a step is not a table")
+        raise BadSteps("a step is not a dict")
     item = dict(item)
     for name, form in (("name", _NAME), ("path", _PATH), ("by", _PATH)):
         if not isinstance(item.get(name), str) or not form.fullmatch(item[name]):
@@ -148,7 +148,7 @@ def _step(number, item, numbers, files):
     for name in ("defined", "called"):
         item[name] = _line(item.get(name), files)
     if item["defined"] is None and item["called"] is None:
-        raise BadSteps("the place of a step is invalid")
+        raise BadSteps("the line of a step is missing")
     if not isinstance(item.get("takes"), (list, tuple)) or type(item.get("left")) is not bool:
         raise BadSteps("the arguments of a step are invalid")
     for name in ("given", "made"):
@@ -166,7 +166,7 @@ def _line(value, files):
     if value is None:
         return None
     if not isinstance(value, (list, tuple)) or len(value) != 2 or value[0] not in files:
-        raise BadSteps("the place of a step is invalid")
+        raise BadSteps("the file of a step is invalid")
     if not 1 <= _whole(value[1]) < 1_000_000:
         raise BadSteps("the line of a step is invalid")
     return tuple(value)
@@ -180,13 +180,13 @@ def _whole(value):
 
 def _place(item):
     if not isinstance(item, dict):
-        raise BadSteps("an array is not a table")
+        raise BadSteps("the description of an array is not a dict")
     return _whole(item.get("place"))
 
 
 def _entry(item, numbers):
     if not isinstance(item, dict):
-        raise BadSteps("an array is not a table")
+        raise BadSteps("the description of an array is not a dict")
     at, count, every, key = (_whole(item.get(name)) for name in ("at", "count", "every", "key"))
     shape = item.get("shape")
     if not isinstance(shape, list) or len(shape) > 32 or any(_whole(n) < 0 for n in shape):
@@ -197,6 +197,6 @@ def _entry(item, numbers):
     if size >= 1 << 40 or count != -(-size // every) + (4 if every > 1 else 0):
         raise BadSteps("the size of an array is invalid")
     if not 0 <= at <= at + count <= len(numbers):
-        raise BadSteps("the place of an array is invalid")
+        raise BadSteps("the position of an array is out of range")
     values = Kept(numbers[at : at + count], tuple(shape), item["dtype"], every)
     return Entry(key, "result", "", values)

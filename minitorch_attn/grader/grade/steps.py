@@ -255,7 +255,10 @@ def _inside(value):
 
 
 def _placed(value, numbers=False):
-    """Yield (i, array) for each array in entry i of a tuple or list. For other values, i is 0."""
+    """Yield (i, array) for each array in a value.
+
+    In a tuple or list, i is the index of the entry that contains the array. Otherwise, i is 0.
+    """
     parts = value if isinstance(value, (tuple, list)) else [value]
     for place, part in enumerate(parts):
         for array in _flat(part, numbers):

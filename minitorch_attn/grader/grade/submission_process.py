@@ -196,9 +196,9 @@ class Worker:
     def _kill_namespace(self):
         """Kill the first process of a namespace, which ends all processes in it.
 
-        If the parent of that first process were killed before it, process 1 of the system would
-        inherit the processes. In a container, process 1 may not wait for ended processes, which
-        would then still count toward the user's process limit.
+        The parent of the first process must not be killed earlier, because process 1 of the system
+        would then inherit the processes of the namespace. In a container, process 1 may not wait
+        for ended processes, so they would still count toward the user's process limit.
         """
         if self._watched is None or self._watched.worker == self.process.pid:
             return

@@ -77,7 +77,8 @@ class Clock:
     counted : float
         Measured time in seconds.
     starved : bool
-        Whether the wall-clock limit was reached before the process used up its time limit.
+        Whether `wait` ended at the wall-clock limit (`PATIENCE` times the time limit), while the
+        measured time was still below the time limit.
     """
 
     def __init__(self, seconds, root, process=None):

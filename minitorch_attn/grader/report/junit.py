@@ -63,7 +63,7 @@ def _properties(suite, document):
 
 
 def _case(suite, classname, line):
-    """Add one check. Return the name of the counter to increase, or None if the check passed."""
+    """Add one check. Return "failures", "errors" or "skipped", or None if the check passed."""
     case = ET.SubElement(
         suite, "testcase", classname=_text(classname), name=_text(line["name"]),
         time=f"{line['seconds']:.3f}",

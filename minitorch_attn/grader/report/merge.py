@@ -112,7 +112,7 @@ def _part(folder):
 
 
 def _check_numbers(parts):
-    """Check that all folders are shards of one division and that none is given twice."""
+    """Check that the number of shards is the same in all folders, and no shard is given twice."""
     for before, part in zip(parts, parts[1:], strict=False):
         if part.shard.of != before.shard.of:
             raise ArgumentError(
@@ -127,7 +127,7 @@ def _check_numbers(parts):
 
 
 def _common_lists(parts):
-    """Return the lists on which all shards must agree, or raise an error if one shard differs."""
+    """Check that all shards have the same assignment, seed and lists, and return the lists."""
     known = [part for part in parts if part.lists["listed"]]
     if not known:
         raise ArgumentError(
@@ -172,7 +172,7 @@ def _check_same_entries(what, part, first, key):
             f"merge: the {what} of {part.folder} differs from that of {first.folder}",
             got=_short(f"in only one of them: {', '.join(sorted(set(names))) or 'the order'}"),
             expected="the same submissions and roster for all shards",
-            hint="run the command of every shard again, which keeps the results",
+            hint="run the command of every shard again; existing results are kept",
         )  # fmt: skip
 
 
@@ -191,7 +191,7 @@ def _task(lists):
 
 
 def _read_documents(part, task):
-    """Read a shard's documents. Check them as a second run checks the documents that it keeps."""
+    """Read a shard's documents, and check that they are unchanged and fit the task."""
     for name, digest in part.lists.get("results", {}).items():
         path = part.folder / "state" / f"{name}.json"
         try:
@@ -225,7 +225,7 @@ def _differences(parts):
 
 
 def _reasons(parts):
-    """Return a function that says why a submission has not been graded by its shard."""
+    """Return a function that maps a submission to the reason why it is not graded."""
     given = {part.shard: part for part in parts}
 
     def why(entry):

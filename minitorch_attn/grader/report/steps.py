@@ -17,7 +17,7 @@ def step_words(step):
     Parameters
     ----------
     step : dict
-        First differing step of a check, from its field `first_step`.
+        The first step of a check that differs from the library: its field `first_step`.
 
     Returns
     -------
@@ -131,7 +131,7 @@ def step_text(step):
     Parameters
     ----------
     step : dict
-        First differing step of a check, from its field `first_step`.
+        The first step of a check that differs from the library: its field `first_step`.
 
     Returns
     -------
@@ -154,7 +154,7 @@ def beginnings(results):
     Returns
     -------
     list of (str, str, str)
-        Number of submissions, function, and what is wrong in it.
+        Number of submissions, function, and the wrong result or the wrong step in this function.
     """
     counts = Counter()
     for document in results["submissions"]:

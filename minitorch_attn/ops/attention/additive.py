@@ -16,7 +16,8 @@ class AdditiveAttention(Function):
 
     Forward:  weights = softmax(sum(v * tanh(query + key))), context = weights @ value
     Backward: ds = weights * (dp - sum(weights * dp)), dp = grad_context @ value^T + grad_weights,
-        grad_query = grad_key = ds * v * (1 - tanh(query + key)^2), summed over keys or queries,
+        grad_query = grad_key = ds * v * (1 - tanh(query + key)^2), summed over the
+        keys for grad_query, and over the queries for grad_key,
         grad_v = sum(ds * tanh(query + key)), grad_value = weights^T @ grad_context
     The rows are q_i of query, k_j of key and z_j of value. Index h runs over the hidden units, e
     over the features:

@@ -139,7 +139,10 @@ def _leading(leads, query, key, value):
 
 
 def _read_mask(mask, is_causal, dtype, score_shape):
-    """Return (mask, is_causal); the mask is a boolean or float tensor, or None if not needed."""
+    """Check the mask. Return (mask, is_causal), where the mask is a boolean or float tensor.
+
+    The mask is None if there is no mask, or if `is_causal` replaces it.
+    """
     is_causal = bool(is_causal)
     if mask is None:
         return None, is_causal

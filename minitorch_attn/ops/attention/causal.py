@@ -28,9 +28,9 @@ class CausalAttention(Function):
 
     Forward:  context_i = softmax(scale * query_i @ key^T) @ value over the keys up to i
     Backward: as in `Attention`, one block of queries at a time
-    Derivation: as in `Attention`, with the same symbols, for each block. Only the queries in the
-    block of a key and in later blocks attend to the key, so the gradient of a key or value is a sum
-    over these blocks:
+    Derivation: as in `Attention`, with the same symbols, for each block. A key is used only
+    by queries in its own block and in later blocks, so the gradient of a key or value is a sum over
+    these queries:
         dL/dv_j = sum_i p_ij z_ij g_i,   dL/dk_j = c sum_i dL/ds_ij q_i,   i >= j.
     Saved: query, key, value, output; the weights of each block as intermediates; the dropout mask.
 
@@ -106,7 +106,7 @@ class CausalAttention(Function):
 
 
 def causal_blocks(tokens):
-    """List the rows of each block of queries and the keys that the block may attend to.
+    """For each block, return two slices: its queries, and the keys that they may attend to.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def _full(x, context):
 
 @computes("attention")
 def _added(total, weights, rows, seen, like):
-    """Add weights^T @ rows to `total` at the keys `seen`; a `total` of None counts as 0."""
+    """Add weights^T @ rows to `total`, for the keys `seen`. If `total` is None, start the sum."""
     product = matmul_like(weights.swapaxes(-1, -2), rows, like=like[..., seen, :])
     if total is None:
         return product

@@ -15,19 +15,19 @@ _CACHED_ENTRIES = 2**20  # 4 MiB of float32; larger triangles are not cached
 def causal_mask(queries, keys, offset, xp):
     """Return the causal mask: query i may attend to key j if j <= i + offset.
 
-    `masks.causal`, `is_causal=True` and tiled attention all get their causal masks from here.
-    The result is a boolean array of shape (query, key). `offset` is the position of the first query
-    among the keys; `xp` is the array library of the device, such as NumPy.
+    `masks.causal`, `is_causal=True` and tiled attention all use this function. The result
+    is a boolean array of shape (query, key). `offset` is the position of the first query among the
+    keys. `xp` is the array library of the device, such as NumPy.
     """
     return xp.arange(keys) <= xp.arange(queries)[:, None] + offset
 
 
 @computes("additive mask")
 def additive(mask, dtype):
-    """Return a float mask to add to the scores; booleans become 0 for True and -inf for False.
+    """Return a float mask to add to the scores. In a boolean mask, True becomes 0, False -inf.
 
-    A boolean mask is True where the query may attend to the key; `dtype` is the dtype of the
-    floats. A float mask is returned unchanged.
+    A boolean mask is True where the query may attend to the key. It is converted to `dtype`. A
+    float mask is returned unchanged.
     """
     if mask.dtype.kind == "f":
         return mask

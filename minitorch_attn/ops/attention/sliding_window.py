@@ -138,7 +138,7 @@ def _flat(x):
 
 
 def _arranged(runs, query, key, value):
-    """Convert the arguments to the layout of `runs`. The query has one element per window."""
+    """Convert query, key and value to the layout of `runs`. Each window has one query."""
     return runs.runs_of(_flat(query)), runs.spread(_flat(key)), runs.spread(_flat(value))
 
 
@@ -155,12 +155,12 @@ def _in_blocks(work, weights):
 
 
 def _per_item(x, part, heads):
-    """Return the row of x for each item of a slice. x has one row for each head."""
+    """For each item in the slice `part`, return the row of x that belongs to the item's head."""
     return x[array_module(x).arange(part.start, part.stop) % heads]
 
 
 def _blocked(runs, xp, dtype):
-    """Return an array (entry, length): -inf for entries outside the image, 0 for those inside."""
+    """Return an array (entry, length): -inf where a window entry is outside the image, else 0."""
     inside = runs.spread(xp.ones((1, 1, *runs.size), dtype=dtype))
     rows = [inside[0, 0, phase, start : start + runs.length] for phase, start in runs.entries]
     return xp.where(xp.stack(rows) > 0, xp.zeros((), dtype=dtype), -xp.inf)
@@ -190,7 +190,7 @@ def _weighted_sum(runs, p, v, out):
 
 
 def _add_to_windows(runs, p, g, out):
-    """Add g times the weights to each entry of the windows; the adjoint of `_weighted_sum`."""
+    """Add p * g, weights times output gradients, to the windows: adjoint of `_weighted_sum`."""
     product = array_module(g).empty_like(g)
     for entry, (phase, start) in enumerate(runs.entries):
         array_module(g).multiply(p[:, entry, None], g, out=product)
@@ -371,7 +371,7 @@ def _checked(query, key, value, bias, relative, kernel_size, stride, score, mask
             expected="query (batch, heads, dim, *places), key (batch, heads, dim, height, width), "
             "value (batch, heads, value_dim, height, width), bias (heads, kernel_size**2), "
             "relative (heads, dim, kernel_size**2)",
-            hint="*places are the numbers of windows, (size - 1) // stride + 1 for each axis",
+            hint="pass one query per window: each of *places is (size - 1) // stride + 1",
         )
     return {
         "kernel": kernel_size, "stride": stride, "score": score, "mask_padding": bool(mask_padding),

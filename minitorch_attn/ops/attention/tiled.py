@@ -215,7 +215,9 @@ def finish_rows(top, total, o, dropout_p):
 
 @computes("attention", reveals=("softmax", "masked softmax"))
 def tile_gradients(s, value, keep, row_values):
-    """Return a tile's weights after dropout, for the value gradients, and its score gradients.
+    """Return the weights of a tile after dropout, and the gradients of its scores.
+
+    The gradients of the values are computed from the weights.
 
     Parameters
     ----------
@@ -241,7 +243,7 @@ def tile_gradients(s, value, keep, row_values):
 
 
 def _plan(ctx, query, key, lead, mask, is_causal, dropout_p):
-    """Store what forward and backward need: the sizes, and the first dropout counters."""
+    """Store in `ctx` what both passes need: sizes, settings, each block's dropout counter."""
     ctx.sizes = (query.shape[-2], key.shape[-2])
     ctx.lead = broadcast_shapes(query.shape[:-2], key.shape[:-2])
     ctx.is_causal, ctx.dropout_p, ctx.keep_probability = is_causal, dropout_p, 1.0 - dropout_p
@@ -293,7 +295,7 @@ def tile_scores(q, key, lead, mask, offset):
         Queries of the tile, already scaled.
     key : array of shape (..., column, dim)
     lead : tuple
-        Leading axes of the result.
+        Sizes of the leading axes of the result.
     mask : array that broadcasts to (*lead, row, column), or None
         Part of a boolean or additive mask.
     offset : int or None
@@ -316,6 +318,6 @@ def two_axes(mask):
 
 
 def place_of(mask, rows, columns):
-    """Return the index of a tile in a mask whose query axis or key axis may have size 1."""
+    """Return the index that selects a tile from a mask. It keeps axes of size 1 whole."""
     rows = slice(None) if mask.shape[-2] == 1 else rows
     return (..., rows, slice(None) if mask.shape[-1] == 1 else columns)

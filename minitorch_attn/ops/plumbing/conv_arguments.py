@@ -52,7 +52,7 @@ def conv_geometry(where, x, weight, bias, stride, padding, dilation, groups):
 
 
 def _channels_hint(x, channels, otherwise):
-    """Return the hint for a wrong number of channels. The channels may be on the last axis."""
+    """Return the hint for a wrong number of channels, for example if they are on the last axis."""
     if x.shape[-1] != channels or x.shape[1] == channels:
         return otherwise
     order = ", ".join(map(str, (0, x.ndim - 1, *range(1, x.ndim - 1))))

@@ -1,4 +1,4 @@
-r"""Depthwise convolution: the three products of `ops/conv.py` if every channel is a group.
+r"""Depthwise convolution (one group per channel), and the products that compute its gradients.
 
 With one input and one output channel per group, the sums in `ops/conv.py` no longer run over
 channels, and each matrix product would have only one row. This module therefore computes the sums
@@ -24,8 +24,8 @@ _FEWEST_CHANNELS = 4  # with fewer, the innermost loop is too short
 def is_depthwise(out_channels, in_channels, kernel, groups, dtype):
     """Return True if every group has one input and one output channel.
 
-    Return False, too, for one-element kernels, few channels and float16, which use the
-    matrix products of `ops/conv.py`.
+    Also return False for one-element kernels, for few channels and for float16. In these cases,
+    `ops/conv.py` uses its matrix products.
     """
     return (
         out_channels == in_channels == groups >= _FEWEST_CHANNELS
@@ -75,7 +75,8 @@ def depthwise_transposed(g, weight, *, size, stride, padding, dilation):
     With stride s, dilation d and padding p, element o of g and kernel position k contribute to
     position i = o s + k d - p of the result. All i with the same remainder modulo s form a separate
     image, which is a convolution of g with stride 1. The kernel of this convolution holds every
-    m-th k in reverse order, where m = s / gcd(s, d). At most m of these images per axis are not 0.
+    m-th element of the original kernel in reverse order, where m = s / gcd(s, d). Along each axis,
+    at most m of these images are not 0.
     """
     images, kernels = _channels_last(g), _by_position(weight)
     x = array_module(g).zeros((len(g), *size, g.shape[1]), dtype=g.dtype)
@@ -94,12 +95,12 @@ def depthwise_transposed(g, weight, *, size, stride, padding, dilation):
 
 
 def _remainders(size, kernel, stride, padding, dilation):
-    """Return the slices and sizes along one axis for each image of `depthwise_transposed`.
+    """Return slices and sizes, along one axis, for each of the images that make up the result.
 
     Returns
     -------
     list of (slice, slice, int, int, int)
-        For each image:
+        For each image in the Notes of `depthwise_transposed`:
 
         1. its positions in the result;
         2. its kernel positions, in reverse order;
@@ -157,9 +158,10 @@ def _windows(images, kernel, stride, dilation):
 
 
 def _placed(images, before, length):
-    """Copy the images into zeros of size `length` along the spatial axes, starting at `before`.
+    """Pad the images with zeros to size `length`, with `before` zeros in front.
 
-    Positions before 0 (if `before` is negative) and beyond `length` are dropped.
+    `before` and `length` have one number per spatial axis. A negative number in `before` crops the
+    first elements; elements beyond `length` are cropped, too.
     """
     space = images.shape[1:-1]
     if not any(before) and tuple(length) == space:

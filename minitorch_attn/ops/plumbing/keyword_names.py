@@ -33,7 +33,7 @@ def with_other_names(function):
     Parameters
     ----------
     function : callable
-        Function with an argument `dim` or `keepdim`, or with PyTorch names in `_PYTORCH`.
+        Function. `_NUMPY` and `_PYTORCH` list the other names of its arguments, if there are any.
 
     Returns
     -------

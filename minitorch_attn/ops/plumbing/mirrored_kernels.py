@@ -14,11 +14,12 @@ __all__ = ["mirrored", "mirrored_padding", "reads_columns"]
 
 
 def reads_columns(g, weight, stride, groups):
-    """True if a transposed convolution is faster as a convolution of g with mirrored kernels.
+    """True if the transposed convolution of g is faster as a convolution with mirrored kernels.
 
-    Both methods work on columns: the transposed convolution adds up columns of the channels of x,
-    and the equivalent convolution reads columns of the channels of g. If g has at most as many
-    channels as x, the convolution takes 0.5 to 0.85 of the time. It is slower only if there are so
+    Both methods use a matrix of columns (see `ops/conv.py`). The transposed convolution computes
+    columns with the channels of its result x, and adds them up. The equivalent convolution reads
+    columns with the channels of g. If g has at most as many channels as x, the convolution takes
+    0.5 to 0.85 of the time that the transposed convolution takes. It is slower only if there are so
     few positions that mirroring the kernels costs more than it saves.
     """
     positions, inputs = len(g) * math.prod(g.shape[2:]), weight.shape[1] * groups
@@ -34,6 +35,6 @@ def mirrored(weight, groups):
 
 
 def mirrored_padding(g, size, kernel, padding, dilation):
-    """Return the padding (before, after) of each axis that gives a result of size `size`."""
+    """Return, for each axis, the padding (before, after) with which the result has size `size`."""
     axes = zip(size, g.shape[2:], kernel, padding, dilation, strict=True)
     return tuple([(d * (k - 1) - before, n - o + before) for n, o, k, (before, _), d in axes])

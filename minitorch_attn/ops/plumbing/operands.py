@@ -38,7 +38,7 @@ def binary(function, name, input, other, **settings):
 
 
 def explained(error, name, **operands):
-    """Rewrite an error from an elementwise operation in terms of its arguments, if possible.
+    """Return a version of an elementwise operation's error that names the function's arguments.
 
     The array library itself detects shapes that do not broadcast, so valid calls need no checks.
 

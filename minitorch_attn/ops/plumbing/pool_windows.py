@@ -17,7 +17,7 @@ _host = array_module()  # tables are made on the host, where the sizes are known
 
 @lru_cache(maxsize=256)
 def window_positions(size, kernel, stride, padding, dilation, places):
-    """Return a table (window, kernel) of the positions in each window; padding has index `size`."""
+    """Return the positions in each window, shape (window, kernel); padding has position `size`."""
     start = _host.arange(places)[:, None] * stride - padding
     index = start + _host.arange(kernel) * dilation
     return _host.where((index < 0) | (index >= size), size, index)
@@ -25,7 +25,7 @@ def window_positions(size, kernel, stride, padding, dilation, places):
 
 @lru_cache(maxsize=256)
 def shared_positions(size, places):
-    """Return a table like that of `window_positions`, for the windows of `adaptive_avg_pool2d`."""
+    """Return an array like that of `window_positions`, for the windows of `adaptive_avg_pool2d`."""
     o = _host.arange(places)
     start, stop = o * size // max(places, 1), -(-(o + 1) * size // max(places, 1))
     index = start[:, None] + _host.arange(int((stop - start).max(initial=1)))
@@ -34,7 +34,7 @@ def shared_positions(size, places):
 
 @lru_cache(maxsize=256)
 def largest_table(size, positions, *how):
-    """Table for a maximum. Padding is replaced by the window's last position inside the input."""
+    """Return Taps for a maximum. The window's last position inside the input replaces padding."""
     index = positions(size, *how)
     last = _host.where(index < size, index, -1).max(axis=1, keepdims=True, initial=-1)
     return Taps(_host.sort(_host.where(index < size, index, last), axis=1), None, size)
@@ -42,7 +42,7 @@ def largest_table(size, positions, *how):
 
 @lru_cache(maxsize=256)
 def mean_table(size, positions, *how):
-    """Table for a mean over the elements of the window that are inside the input."""
+    """Return Taps for a mean over the elements of the window that are inside the input."""
     index = positions(size, *how)
     count = (index < size).sum(axis=1, keepdims=True)
     return Taps(index, _host.where(index < size, 1.0 / _host.maximum(count, 1), 0.0), size)
@@ -50,7 +50,7 @@ def mean_table(size, positions, *how):
 
 @lru_cache(maxsize=256)
 def padded_mean_table(size, kernel, stride, padding, dilation, places):
-    """Table for a mean that counts padding elements, but not positions beyond the padding."""
+    """Return Taps for a mean that counts padding elements, but not positions beyond the padding."""
     index = window_positions(size, kernel, stride, padding, dilation, places)
     start = _host.arange(places)[:, None] * stride - padding
     count = _host.minimum(start + kernel, size + padding) - start

@@ -1,4 +1,4 @@
-"""Range checks of values, and of the indices, labels and token ids that look up elements.
+"""Range checks of values, and of indices such as labels and token ids.
 
 On the host, a value out of range raises an error immediately. A GPU would silently compute with the
 wrong value, and an immediate check would make the host wait for the GPU. On a GPU, the check
@@ -16,7 +16,7 @@ __all__ = ["InvalidValue", "check_range", "check_values"]
 
 
 class _Question(NamedTuple):
-    """A check, run later on a GPU, that every index is between `lowest` and `size - 1`."""
+    """Check that indices are between `lowest` and `size - 1`; on a GPU, the error comes later."""
 
     where: str
     name: str
@@ -52,7 +52,7 @@ def check_range(index, size, *, where, name, allow=None, lowest=0):
     ----------
     index : integer array
     size : int
-        Size of the axis that is looked up.
+        Size of the axis that `index` refers to.
     where, name : str
         Names of the function and its argument, for error messages.
     allow : int, optional

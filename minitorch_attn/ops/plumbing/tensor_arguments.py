@@ -30,7 +30,7 @@ def as_operands(tensors, name):
 
 
 def not_tensors(error, name, **arguments):
-    """Return an error that names the first argument that is not a tensor, or `error` if all are.
+    """Return the error for the first argument that is not a tensor, or `error` if all are tensors.
 
     Call this function in `except AttributeError` around the first use of the arguments. A valid
     call then needs no checks.

@@ -116,7 +116,7 @@ class TapSum(Function):
 
 
 def at(x, index, axis):
-    """Return the elements of an array at one of the indices from `Taps.on_device_of`."""
+    """Return the elements of x at `index`, a slice or an integer array, along an axis."""
     if isinstance(index, slice):
         return x[(slice(None),) * axis + (index,)]
     return x.take(index, axis=axis)

@@ -13,15 +13,15 @@ __all__ = ["WindowRuns"]
 
 
 class WindowRuns:
-    """Positions of the windows of a map: one run of memory for each kernel entry.
+    """Positions of all windows in a padded map: one run of memory for each kernel entry.
 
     Parameters
     ----------
     size : (int, int)
         Height and width of the map.
     kernel, stride : int
-        Size of a window, which is odd, and step between windows. The first window is centered on
-        the first element, and the map is padded by kernel // 2 on each side.
+        Size of a window (an odd number), and step from window to window. The first window is
+        centered on the first element, and the map is padded by kernel // 2 on each side.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class WindowRuns:
     length : int
         Length of a run: one element per window, and a few unused ones at the end of each row.
     entries : list of (int, int)
-        Phase and start of the run of each kernel entry, in row-major order.
+        Phase and start of each kernel entry's run; the entries are in row-major order.
 
     Examples
     --------
@@ -58,14 +58,14 @@ class WindowRuns:
         self.padded, self.space = (rows, self.row), max(rows * self.row, last)
 
     def spread(self, x):
-        """Convert a map to this layout: (item, channel, *size) -> (item, channel, phase, space)."""
+        """Lay out a map in phases: (item, channel, *size) -> (item, channel, phase, space)."""
         y = array_module(x).zeros((*x.shape[:2], self.stride**2, self.space), dtype=x.dtype)
         for there, here in self._phases(y):
             there[...] = x[here]
         return y
 
     def collect(self, y):
-        """Convert this layout back to a map, without the padding; the adjoint of `spread`."""
+        """Convert the phases back to a map, without the padding; the adjoint of `spread`."""
         x = array_module(y).empty((*y.shape[:2], *self.size), dtype=y.dtype)
         for there, here in self._phases(y):
             x[here] = there
@@ -86,7 +86,7 @@ class WindowRuns:
                 yield grid[:, :, i * s + j, inside[0], inside[1]], (..., *taken)
 
     def runs_of(self, x):
-        """Arrange one element per window: (item, channel, *places) -> (item, channel, length)."""
+        """Make a run, one value per window: (item, channel, *places) -> (item, channel, length)."""
         y = array_module(x).zeros((*x.shape[:2], self.places[0], self.row), dtype=x.dtype)
         y[..., : self.places[1]] = x
         return y.reshape(*x.shape[:2], self.length)
@@ -97,7 +97,7 @@ class WindowRuns:
         return array_module(y).ascontiguousarray(y)
 
     def views(self, x):
-        """Yield, for each phase, a view of its windows and the slices of their kernel entries.
+        """Yield, for each phase, the runs of its kernel entries, and the slices of these entries.
 
         Parameters
         ----------
@@ -106,9 +106,9 @@ class WindowRuns:
         Yields
         ------
         array of shape (item, channel, row, column, length)
-            Windows, without a copy.
+            Run of each kernel entry (row, column) of the phase, as a view of x.
         (slice, slice)
-            Rows and columns of the kernel that these windows cover.
+            Rows and columns of the kernel that belong to the phase.
         """
         xp, s, k = array_module(x), self.stride, self.kernel
         item, channel, _, step = x.strides

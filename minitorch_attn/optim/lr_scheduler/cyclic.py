@@ -68,7 +68,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     T_0 : int
         Number of steps before the first restart.
     T_mult : int, default 1
-        Length of each period, divided by the length of the previous period.
+        Ratio of the length of each period to the length of the previous period.
     eta_min : float, default 0
         Lowest learning rate.
 

@@ -168,7 +168,7 @@ class ConstantLR(LRScheduler):
         return self._current()
 
     def closed_form(self):
-        """Compute `lr_0 factor` before step `total_iters`, and the initial rate lr_0 after that."""
+        """Compute `lr_0 factor` before step `total_iters`, else the initial rate lr_0."""
         factor = 1.0 if self.last_epoch >= self.total_iters else self.factor
         return [base * factor for base in self.base_lrs]
 

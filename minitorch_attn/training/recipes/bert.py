@@ -320,7 +320,8 @@ def occurs_in(passages, runs):
     Parameters
     ----------
     passages : int64 array of shape (passage, token)
-    runs : list of int64 array of shape (token,), the texts
+    runs : list of int64 array of shape (token,)
+        Token ids of the texts.
 
     Returns
     -------

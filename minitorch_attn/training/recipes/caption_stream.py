@@ -108,9 +108,9 @@ def position_codes(dim, scale=0.5):
     Parameters
     ----------
     dim : int
-        Size of a code.
+        Number of features per position.
     scale : float, default 0.5
-        Largest value.
+        Amplitude of the waves.
 
     Returns
     -------

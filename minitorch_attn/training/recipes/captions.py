@@ -256,7 +256,7 @@ class Captions(PhasedRecipe):
         return {"validation_loss": loss, "accuracy": exact["soft"], "hard": exact["hard"]}
 
     def measure(self, metrics):
-        """Return exact matches on all test images, and the focus, for soft and hard attention."""
+        """Return exact matches and the `focus` of soft and hard attention, on all test images."""
         self.model.eval()
         self.written = {which: self.write(which) for which in self.phases[1:]}
         exact = {

@@ -213,7 +213,7 @@ class Clip(Recipe):
         }  # fmt: skip
 
     def measure(self, metrics):
-        """Return the accuracies, the relevance, and the results of the towers with places."""
+        """Return the accuracies of both pairs of towers, and the relevance of the digits' cells."""
         model = self.model.eval()
         places = self.train_with_places()
         return {
@@ -298,7 +298,7 @@ class Clip(Recipe):
         page.text("\n".join(f"Also: {target}." for target in self.more_targets))
 
     def show(self, page, measured):
-        """Show the accuracies of the towers with and without places, and each word's relevance."""
+        """Show the accuracies of both pairs of towers, and a relevance map for each word."""
         for target in (self.target, *self.more_targets):
             value = measured[target.metric]
             reached = "reached" if target.reached(value) else "missed"

@@ -158,7 +158,7 @@ class DINODigits(Recipe):
         return model(batch[:2], batch[2:], self.options["temperature"])
 
     def evaluate(self, model):
-        """Return the loss on views of test digits, the focus, and the entropies of the targets."""
+        """Return the loss on test views, the best head's `focus`, and the targets' `entropies`."""
         views = Views(*self.test_digits, self.options["small"], _BATCH, 1,
                       self.options["device"], self.options["dtype"])  # fmt: skip
         kept = model.outputs
@@ -211,7 +211,10 @@ class DINODigits(Recipe):
         return (weights * inside).sum(-1).mean(0) / inside.mean()
 
     def measure(self, metrics):
-        """Return the accuracies, their difference, the heads' focus, and the collapse runs."""
+        """Return the accuracies, the heads' `focus`, and the final `entropies` of `collapse_runs`.
+
+        The gain is the accuracy minus the accuracy of the untrained network.
+        """
         accuracy = self._accuracy(self.model.teacher[0])
         raw = [x.images.reshape(len(x.images), -1) for x in (self.known, self.test)]
         pixels = nearest_accuracy(raw[0], self.known.labels, raw[1], self.test.labels)
@@ -249,7 +252,7 @@ class DINODigits(Recipe):
         return True
 
     def _draw_maps(self, page):
-        """Draw the class token's map, and the map of the patch in the middle of the digit."""
+        """Draw attention maps of the class token, and of the patch in the middle of the digit."""
         best, count, side = int(self.focus().argmax()), 8, _SIDE // _PATCH
         class_maps = self.attention(count)[:, best].reshape(count, side, side)
         backbone, half = self.model.teacher[0].eval(), self.test.size // 2

@@ -20,18 +20,18 @@ _VARIANTS = {
 def entropies(logits):
     """Return the mean entropy of the teacher's targets, and the entropy of their mean.
 
-    If all images have the same target, both are equal. They are 0 if the target is a single output,
-    and log K if the target is uniform over the K outputs.
+    If all images have the same target, the two entropies are equal. They are 0 if the target is a
+    single output, and log K if the target is uniform over the K outputs.
 
     Parameters
     ----------
     logits : Tensor of shape (..., K)
-        Centered outputs of the teacher, divided by its temperature.
+        Outputs of the teacher after centering and division by the teacher's temperature.
 
     Returns
     -------
     (float, float)
-        Both entropies in nats.
+        The two entropies, in nats.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def entropies(logits):
 
 
 def collapse_runs(images, steps=300, seed=0):
-    """Train a small network three times: with both operations, and without each of them.
+    """Train a small network three times: with centering and sharpening, and without each of them.
 
     Parameters
     ----------

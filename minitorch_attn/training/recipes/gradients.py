@@ -50,7 +50,7 @@ def check_blocks(model, ids):
 
 
 def show_gradient_check(page, reports):
-    """Print the first block's report and a summary of all; write all reports to gradcheck.txt.
+    """Print the first block's report and a summary of all reports, and write all to gradcheck.txt.
 
     Parameters
     ----------

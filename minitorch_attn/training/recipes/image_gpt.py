@@ -100,7 +100,7 @@ class IGPT(DigitRecipe):
         return in_batches(self.ids[which : which + 1], 120, self.options["device"])
 
     def baselines(self):
-        """Return the test loss of the best tables, in nats per pixel."""
+        """Return the test losses of the best count tables, in nats per pixel."""
         return dict(self._tables)
 
     @cached_property
@@ -140,7 +140,7 @@ class IGPT(DigitRecipe):
         ]
 
     def measure(self, metrics):
-        """Return the bits per pixel, their ratios to the tables, and the accuracy of the probes."""
+        """Return the bits per pixel, their ratios to the tables' bits, and the probe accuracies."""
         self.model.eval()
         nats = self.evaluate(self.model)["validation_loss"]
         tables = self.baselines()
@@ -174,7 +174,7 @@ class IGPT(DigitRecipe):
         return np.reshape(pixels, (_SIDE, _SIDE)) / (_LEVELS - 1)
 
     def show(self, page, measured):
-        """Show the bits per pixel, the probes, completions and the bits of each pixel."""
+        """Show the bits per pixel, the probe accuracies, completed images and maps of the bits."""
         self.model.eval()
         tables = {name: nats / math.log(2) for name, nats in page.baselines.items()}
         rows = [*tables.items(), ("this model", measured["bits"])]

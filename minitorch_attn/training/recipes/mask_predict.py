@@ -156,7 +156,7 @@ class MaskPredict(PairRecipe):
         return batch[0].shape[0]
 
     def loss(self, model, batch):
-        """Return the sum of both models' losses, each in approximate nats per character.
+        """Return the sum of both models' losses, approximately in nats per character.
 
         Each sum over tokens is divided by the expected number of tokens, so that the loss is a
         mean over the pairs of the batch.
@@ -218,7 +218,7 @@ class MaskPredict(PairRecipe):
         return tensor(self.tokenizer.encode(texts), device=self.options["device"])
 
     def measure(self, metrics):
-        """Return exact matches by number of passes, and the speed of 4 passes."""
+        """Return exact matches by number of passes, and the speedup by decoding in 4 passes."""
         sources, targets = zip(*self.held_out, strict=True)
         self.written = {passes: self.parallel(sources, passes) for passes in _PASSES}
         measured = {
@@ -269,7 +269,10 @@ class MaskPredict(PairRecipe):
         return True
 
     def least_sure(self):
-        """Return the source whose first pass is least probable, among some held-out sources."""
+        """Return the source for which the output of a single pass is least probable.
+
+        Only some held-out sources are searched.
+        """
         model = self.model.at_once.eval()
         sources = [source for source, _ in self.held_out[:_LOOKED_AT]]
         with no_grad():

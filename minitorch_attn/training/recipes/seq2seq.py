@@ -27,10 +27,11 @@ _STYLE = 1  # the date format in the alignment picture: weekday, day, month, yea
 class RecurrentDates(Dates):
     """Train four recurrent networks on the task of `dates`, one without attention.
 
-    All have GRUs of the same width and are trained on the same batches. The network "one vector"
-    reads the source in reverse and passes the encoder's last state to the decoder [1]_. The other
-    three have a bidirectional encoder and different kinds of attention: additive [2]_, dot-product,
-    and local with a predicted window [3]_. The target applies to the worst of these three.
+    All networks have GRUs of the same width and are trained on the same batches. The network "one
+    vector" reads the source in reverse and passes the encoder's last state to the decoder [1]_. The
+    other three have a bidirectional encoder and different kinds of attention: additive [2]_,
+    dot-product, and local with a predicted window [3]_. The target accuracy applies to the worst
+    network with attention.
 
     Parameters
     ----------
@@ -202,5 +203,5 @@ class RecurrentDates(Dates):
 
 
 def _quarters(lengths):
-    """Return the quarter, 0 to 3, of each length; equal lengths are in the same quarter."""
+    """Divide lengths into quarters 0 (shortest) to 3, with equal lengths in the same quarter."""
     return np.digitize(lengths, np.quantile(lengths, (0.25, 0.5, 0.75)))

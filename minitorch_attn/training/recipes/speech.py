@@ -263,7 +263,7 @@ class Speech(Recipe):
         return {"validation_loss": total / len(self.some), **rates}
 
     def measure(self, metrics):
-        """Return the word error rates of the models and of a guess, and the decoder's focus."""
+        """Return the word error rates of the models and of `guesses`, and the decoder's `focus`."""
         self.said, self.found = self.transcripts(self.model.eval(), self.test)
         self.found["guess"] = self.guesses()
         measured = {name: word_error_rate(rows, self.said) for name, rows in self.found.items()}
@@ -272,9 +272,9 @@ class Speech(Recipe):
         return measured
 
     def guesses(self):
-        """Return transcripts that repeat the most frequent digit as often as the length suggests.
+        """Return transcripts that only repeat the most frequent digit of the training set.
 
-        The number of words is a linear function of the length, fitted to the training set.
+        The number of words is a linear function of the sound's length, fitted to the training set.
         """
         lengths = [len(one.waveform) for one in self.training]
         line = np.polyfit(lengths, [len(one.digits) for one in self.training], 1)
@@ -295,7 +295,7 @@ class Speech(Recipe):
         return to_host(found[-1][1].mean(1).array)
 
     def focus(self):
-        """Return the shares of the attention and of the frames that belong to the current word."""
+        """Return the current word's share of the attention, and the word's share of the frames."""
         weights, shares, place = [], [], 0
         for batch in self.parts(self.some):
             for rows in self.attention(batch):

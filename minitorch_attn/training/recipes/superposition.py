@@ -34,7 +34,7 @@ _UNUSED = ("layers", "heads", "dim", "dropout")
 class SparseFeatures(BatchStream):
     """Batches of sparse features for several groups of toy models.
 
-    With probability p, the density of its model, a feature is uniform in [0, 1). Otherwise it is 0.
+    In a model with density p, a feature is uniform in [0, 1) with probability p, and 0 otherwise.
     One uniform number u determines the feature, which is u / p if u < p, and 0 otherwise.
 
     Parameters
@@ -166,7 +166,7 @@ class Superposition(Recipe):
     # Results
 
     def best(self):
-        """Keep the model with the smallest loss among the restarts of each sparsity.
+        """For each sparsity, keep the model with the smallest test loss among the random restarts.
 
         Returns
         -------
@@ -183,7 +183,7 @@ class Superposition(Recipe):
         return chosen
 
     def measure(self, metrics):
-        """Return the number of features in each model, and the difference from PyTorch."""
+        """Return the counts of represented features, and the largest difference from PyTorch's."""
         self.matrices = self.best()
         with_relu, linear, plane, equal = (represented(W) for W in self.matrices)
         found = dict(zip(_SPARSITIES, with_relu.tolist(), strict=True))
@@ -204,7 +204,7 @@ class Superposition(Recipe):
         return {"largest difference": float(max(differences)), **measured}
 
     def show(self, page, measured):
-        """Show the counts, the matrices, the polygons and the dimensions per feature."""
+        """Show the counts of represented features, and plot matrices, polygons and dimensions."""
         rows = [("sparsity", "this model", "PyTorch", "without ReLU")]
         for sparsity in _SPARSITIES:
             counts = [measured[f"{kind}features at sparsity {sparsity:g}"] for kind in _KINDS]

@@ -83,9 +83,9 @@ class Uniter(PhasedRecipe):
 
     A scene has up to four handwritten digits in 2 x 2 cells. Its regions are the digits' crops. In
     place of UNITER's object detector, a small network that was trained on single digits turns the
-    crops into features. Pretraining first masks only words, the most useful task here. It then
-    draws one of the paper's tasks for each batch: masked words, masked regions (by regression and
-    by KL divergence), or matching with word-region alignment.
+    crops into features. Pretraining first masks only words, because this task is the most useful
+    here. It then draws one of the paper's tasks for each batch: masked words, masked regions (by
+    regression and by KL divergence), or matching with word-region alignment.
 
     The pretrained network is then trained to answer questions, once with all labels and once
     with a tenth of them. The same network without pretraining is trained with the same tenth.
@@ -220,7 +220,7 @@ class Uniter(PhasedRecipe):
         return kl + self.options["regression"] * regression
 
     def _matching_loss(self, found, batch):
-        """Compute the matching loss, plus the alignment loss of the sentences that match."""
+        """Compute the matching loss, plus the alignment loss of the matching sentences."""
         matches = batch["matches"]
         distance, _ = word_region_alignment(*_parts(found.hidden, batch))
         alignment = (distance * matches).mean()
@@ -270,7 +270,7 @@ class Uniter(PhasedRecipe):
         return np.concatenate(found)
 
     def aligned(self):
-        """Return the fraction of digit words whose plan is largest at the word's own region."""
+        """Return how often the transport plan of a digit word is largest at that word's region."""
         plan = self.alignment()
         words = np.argwhere((self.named >= 0) & _is_digit(self.captions))
         return float(np.mean([plan[n, k].argmax() == self.named[n, k] for n, k in words]))

@@ -123,12 +123,12 @@ class Questions(NamedTuple):
         return cls(ids, answers, kind, scenes.take(scene))
 
     def take(self, which):
-        """Return the questions at the given indices, an array or a slice."""
+        """Return the questions at some indices (an array of int, or a slice)."""
         return Questions(*(values[which] for values in self[:3]), self.scenes.take(which))
 
 
 def mask_words(ids, generator):
-    """Choose one or two words of each sentence to predict: one before and one after the comma.
+    """Choose words to predict: one in each part of a sentence. A comma separates the parts.
 
     Four out of five of these words are replaced by [MASK]. The others are kept, similarly to
     BERT, so the network must also represent words that it reads. The vectors of these words can

@@ -63,7 +63,7 @@ class Vatt(Recipe):
     """Train VATT on clips of a moving digit, with a sound and sentences, and without labels.
 
     A handwritten digit moves in one of eight directions. A voice says the digit, and then the
-    number of the key that lies in this direction from the middle of a keypad: "seven four" is a
+    number of the key that lies in this direction from the 5 of a numeric keypad: "seven four" is a
     seven that moves left. A sentence describes the same movement. A second sentence may describe
     something else. VATT learns which sound and which sentences belong to which clip. In the test,
     it finds the sound of a clip among 50, and the sentence of a clip among 50, with handwriting and
@@ -197,13 +197,13 @@ class Vatt(Recipe):
         return tuple(x.astype(np.float64) for x in found)
 
     def retrieval(self, model, count=None):
-        """Return how often the correct candidate ranks first in the first galleries, by name.
+        """Return how often the correct candidate ranks first, as a dict with the keys `_PAIRS`.
 
         Parameters
         ----------
         model : VATT
         count : int, optional
-            Number of galleries. Default: all.
+            Number of galleries to use, from the first. Default: all.
         """
         hits = []
         for chosen in self.chosen[:count]:
@@ -214,14 +214,15 @@ class Vatt(Recipe):
         return dict(zip(_PAIRS, map(float, means), strict=True))
 
     def answers(self):
-        """Return the clips of all galleries, and the clips whose sound and sentence rank first.
+        """Return the clips of all galleries, and the clips whose sound or sentence ranks first.
 
         A gallery is a set of test clips with different contents.
 
         Returns
         -------
         clips, heard, read : int64 array of shape (gallery * clip,)
-            Indices of test clips.
+            Indices of all clips, of the clips whose sounds rank first for them, and of the clips
+            whose sentences do.
         """
         model, rows = self.model.dropping.eval(), []
         for chosen in self.chosen:
@@ -253,12 +254,12 @@ class Vatt(Recipe):
         }  # fmt: skip
 
     def cue_alone(self, values):
-        """Return the accuracy of a random guess among the candidates with the correct value.
+        """Return the accuracy of a guess among the candidates with the correct digit or direction.
 
         Parameters
         ----------
         values : int array of shape (clip,)
-            Digits or directions.
+            Digit or direction of each test clip.
         """
         shares = []
         for chosen in self.chosen:
@@ -272,7 +273,8 @@ class Vatt(Recipe):
         Returns
         -------
         dict of float
-            Minimum time in seconds for "dropping" and "whole". On a CPU, this is processor time.
+            Minimum time in seconds for "dropping" and "whole": processor time on a CPU, elapsed
+            time on a GPU.
         """
         clock = time.process_time if self.options["device"] == "cpu" else time.perf_counter
         random_state, loops = get_rng_state(), {}
@@ -378,5 +380,5 @@ class Vatt(Recipe):
 
 
 def _shares(values, clips, found):
-    """Return the fractions of the found clips that have the correct values, as text."""
+    """Return, as text, the percentages of found clips with the correct digit or direction."""
     return [f"{100 * (values[x] == values[clips]).mean():.1f} %" for x in found]

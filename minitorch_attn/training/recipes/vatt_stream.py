@@ -18,7 +18,7 @@ __all__ = [
 SIDE, FRAMES = 24, 8  # pixels per side of a clip, and number of frames
 SOUND, BANDS = 80, 24  # frames (1.2 s) and bands of a spectrogram
 NAMES = list(DIRECTIONS)
-# The key of a keypad in each direction from the middle key. For example, 9 is up right.
+# Keys of a numeric keypad, by direction from the key 5. For example, 9 is up right.
 KEYS = np.array([8, 9, 6, 3, 2, 1, 4, 7])
 WORDS = (
     "<pad>", *DIGIT_WORDS, "up", "down", "left", "right", "the", "now", "moves", "goes"
@@ -69,7 +69,7 @@ class Voices:
         self.silence = record(np.zeros(10 * _HOP * SOUND, np.float32))
 
     def say(self, digits, generator):
-        """Draw a speaker for each row, and join recordings of its digits with short pauses.
+        """Assemble utterances, each from one random speaker's recordings, with short pauses.
 
         Parameters
         ----------
@@ -147,8 +147,9 @@ def words_of(ids):
 def draw_examples(count, digits, voices, generator, noise=0.0, others=None):
     """Draw clips with matching sounds and sentences.
 
-    The sound is the digit, followed by the key that lies in the direction of movement on a keypad:
-    "seven four" is a seven that moves left. The sentences describe the same movement.
+    The sound is two spoken digits: the digit in the clip, and the key that lies in the direction of
+    movement from the 5 of a numeric keypad. "Seven four" is a seven that moves left. The sentences
+    describe the same movement.
 
     Parameters
     ----------
@@ -182,19 +183,20 @@ def draw_examples(count, digits, voices, generator, noise=0.0, others=None):
 
 
 def galleries(kinds, count, generator):
-    """Return sets of examples in which no two have the same content.
+    """Return random sets of examples. No two examples in a set have the same content.
 
     Parameters
     ----------
     kinds : int array of shape (example,)
-        Content of each example, as a number.
+        A number for the content of each example. Equal contents have equal numbers.
     count : int
+        Number of sets.
     generator : numpy.random.Generator
 
     Returns
     -------
     int64 array of shape (count, `GALLERY`)
-        Indices of the examples. If there are fewer different contents, there are fewer columns.
+        Indices of the examples. There are fewer columns if there are fewer different contents.
     """
     found = []
     for _ in range(count):

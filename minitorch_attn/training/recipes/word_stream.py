@@ -29,7 +29,7 @@ class SentencesAndPairs(BatchStream):
     counts : list of int
         Number of occurrences of each word.
     pairs : int
-        Number of pairs per sentence.
+        Number of skip-gram pairs for each sentence of a batch.
     settings : dict
         "window", "negatives" and "threshold" of word2vec, and "characters", the maximum number of
         characters of a word.
@@ -62,7 +62,7 @@ class SentencesAndPairs(BatchStream):
         return tuple(part if self.device is None else part.to(self.device) for part in parts)
 
     def _shuffled(self, epoch):
-        """Return the rows of each batch of an epoch. Sentences in a batch have similar lengths."""
+        """Return sentence indices for each batch of an epoch, grouped by similar length."""
         generator = np.random.default_rng([self.seed, 0, epoch])
         order, size = generator.permutation(len(self.sentences)), self.batch_size
         batches = []
@@ -85,7 +85,7 @@ class SentencesAndPairs(BatchStream):
         return tensor(center[chosen]), tensor(context[chosen]), tensor(negatives)
 
     def _pairs_of(self, number):
-        """Return all pairs of the text after discarding frequent words at random."""
+        """Return all skip-gram pairs of the text, after discarding frequent words at random."""
         generator = Generator().manual_seed((self.seed * 1_000_003 + number) % 2**63)
         kept = subsample(self.stream, self.discard, generator)
         window = self.settings["window"]

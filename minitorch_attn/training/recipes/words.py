@@ -115,10 +115,11 @@ class Words(Recipe):
         )  # fmt: skip
 
     def loss(self, model, batch):
-        """Return the sum of the losses of both models, which do not share parameters.
+        """Return word2vec's loss plus the biLM's loss. The models do not share parameters.
 
-        The biLM's loss is summed over the words, and divided by the number of sentences and by the
-        mean length of a sentence. So the loss of a batch is the mean over its sentences.
+        The biLM's loss is a mean over the sentences of the batch. The loss of a sentence is the sum
+        of -log p over its predictions, in both directions, divided by the mean length of the
+        training sentences.
         """
         characters, ids, padding_mask, center, context, negatives = batch
         logits = model["bilm"](characters, padding_mask)
@@ -180,7 +181,7 @@ class Words(Recipe):
         ]
 
     def contextual_vectors(self, elmo):
-        """Return ELMo's layers at each occurrence of a word with two meanings.
+        """Return the outputs of ELMo's layers at each occurrence of a word with two meanings.
 
         Parameters
         ----------

@@ -90,7 +90,7 @@ class DataLoader(NamedErrors):
         self.collate_fn = collate_fn or (_converted if one_by_one else default_collate)
 
     def _check_one_order(self, shuffle, sampler, batch_sampler):
-        """Raise an error for a combination of arguments if one argument would have no effect."""
+        """Raise an error if an argument would have no effect because of the others."""
         given = {
             "shuffle": bool(shuffle), "sampler": sampler is not None,
             "batch_sampler": batch_sampler is not None,
@@ -104,8 +104,8 @@ class DataLoader(NamedErrors):
                 "DataLoader: these arguments cannot be combined",
                 got=" and ".join(names) + (" with an IterableDataset" if iterable else ""),
                 expected="at most one of shuffle, sampler and batch_sampler (none of them for an "
-                "IterableDataset, which has its own order); batch_sampler without batch_size and "
-                "drop_last",
+                "IterableDataset, which has its own order); no batch_size or drop_last together "
+                "with batch_sampler",
             )
         if self.batch_size is None and self.drop_last:
             raise ArgumentError(

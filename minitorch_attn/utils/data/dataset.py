@@ -72,7 +72,7 @@ class TensorDataset(Dataset):
         return tuple([tensor[index] for tensor in self.tensors])
 
     def batch(self, indices):
-        """Return the batch that `default_collate` returns, but index each tensor only once."""
+        """Build the same batch as `default_collate`, but index each tensor only once."""
         return [tensor[indices] for tensor in self.tensors]
 
     def __len__(self):

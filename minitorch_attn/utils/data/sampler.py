@@ -63,7 +63,10 @@ class RandomSampler(Sampler):
         generator = self.generator or host_generator()
         count, left = len(self.data_source), len(self)
         if left and not count:
-            raise ArgumentError("RandomSampler: data_source is empty", got=f"num_samples={left}")
+            raise ArgumentError(
+                "RandomSampler: examples cannot be drawn from an empty data_source",
+                got=f"num_samples={left}",
+            )
         if self.replacement:
             yield from generator.integers(0, count, size=left).tolist()
             return

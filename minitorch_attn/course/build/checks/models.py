@@ -78,7 +78,7 @@ class _WatchedGenerator(np.random.Generator):
 
 
 def _sampled_dtypes(m):
-    """Return the dtypes of p for a model that returns float32 logits."""
+    """Return the dtypes of the probabilities that `sample` computes from float32 logits."""
     rng = _WatchedGenerator(3)
     _sampled(m, [1, 2], rng, np.float32)
     return [" and ".join(sorted(rng.dtypes))]
@@ -96,7 +96,7 @@ def _windows_seen(m):
 
 
 def _once(table, ids, cotangent):
-    """Return the gradient of `grad[ids] += g`, which keeps only the last row for each id."""
+    """Return what `grad[ids] += g` computes: of the rows for one id, only the last counts."""
     grad = np.zeros_like(table)
     grad[ids] = cotangent
     return grad
@@ -249,7 +249,7 @@ def _refuse_shared(p):
                              "new Tensors, for every layer")  # fmt: skip
     for (name, one), (other, two) in itertools.combinations(flat(p), 2):
         if one is two:
-            raise ValueError(f"{name} and {other} are the same Tensor: make a new one for each")
+            raise ValueError(f"{name} and {other} are the same Tensor: make two Tensors")
         if np.shares_memory(one.data, two.data):
             raise ValueError(f"{name} and {other} share one array: training would change both")
 

@@ -26,7 +26,7 @@ def _by_hand(m, a, b):
 
 
 def _pulls(m):
-    """Return how often each `pull` of a chain of sums v + v is called."""
+    """Chain six sums v + v, and return how often `backward` calls the `pull` of each."""
     calls = [0] * 6
     value = m.Value(1.0)
     for number in range(len(calls)):
@@ -136,7 +136,10 @@ def _far(rng):
 
 
 def _far_from_targets(rng):
-    """Draw targets without the largest logit, whose gradient may be only a rounding error."""
+    """Draw targets that are not the class with the largest logit.
+
+    With that class as the target, the gradient p - 1 may be only a rounding error.
+    """
     x = _far(rng)["x"]
     return {"x": x, "ids": (x.argmax(1) + rng.integers(1, 5, 3)) % 5}
 
