@@ -78,8 +78,7 @@ def as_value(x):
 
 # %% [markdown]
 # `Value` computes a quotient as a product with a power, whereas the library has a single operation
-# for division. The next function returns the result of a function and its slopes, computed by the
-# library.
+# for division. The next function lets the library compute a result and the slope for each input.
 
 
 # %%

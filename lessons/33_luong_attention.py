@@ -284,10 +284,10 @@ show(figure, "Scores that read the keys (blue) solve the task, even in a predict
 # ## Input feeding: knowing where the decoder looked
 #
 # In lesson 7 the context entered the recurrent step, so the state knew what had been read. In
-# Luong's decoder the state $h_t$ is computed before attention, from the written words alone. The
+# Luong's decoder the state $h_t$ is computed before attention, from the words generated so far. The
 # paper therefore feeds $\tilde h_{t-1}$ into the next step, together with the word (section 3.3).
 #
-# Input feeding is needed when the written words do not show where the decoder looked. Consider a
+# Input feeding is needed when the generated words do not show where the decoder looked. Consider a
 # treasure hunt: each of six places holds one bit and the number of the next place. The decoder
 # starts at place 0, writes its bit, goes on to the next place, and so on. A bit does not say which
 # place it came from. Only the attention has seen the number of the next place.

@@ -187,7 +187,10 @@ class _Supervisor:
 
 
 def _is_ours(pid, folder):
-    """Return True if a process is a worker of this run, and not a newer one with the same id."""
+    """Return True if the process with this id is still a worker of this run.
+
+    If the worker has ended, the system may have given its id to another process.
+    """
     try:
         return f"{FOLDER}={folder}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:

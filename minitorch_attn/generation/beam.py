@@ -32,9 +32,9 @@ class BeamSearch:
     config : GenerationConfig
         Uses `num_beams`, `num_return_sequences`, `length_penalty`, `early_stopping`, `max_length`.
     candidates : int
-        Number of continuations considered for each input. With (1 + number of end tokens) * beams
-        candidates, at least `beams` of them do not end, because each beam can be continued with
-        each end token only once.
+        Number of continuations considered for each input. Each beam can be continued with each end
+        token only once. To be sure that at least `beams` candidates do not end, use
+        (1 + number of end tokens) * beams.
     fill : int
         Token id that fills positions after the end of a sequence.
     dtype : dtype

@@ -76,10 +76,13 @@ class RowSum(Function):
 class RowTake(Function):
     """Embedding lookup that reads the padding row as zeros; the adjoint of RowSum.
 
-    Forward:  y = weight[ids]
-    Backward: grad_weight[r] = sum of grad_y over the positions where ids = r
-    Derivation: the gradient is the `RowSum` of grad_y, with the same padding row. With
-    `by_frequency`, each row is divided by the number of its uses, here and in `RowSum`.
+    Forward:  y = weight[ids]; with `by_frequency`, y = weight[ids] / n[ids]
+    Backward: grad_weight[r] = sum of grad_y over the positions where ids = r; with `by_frequency`,
+        this sum is divided by n_r
+    Derivation: n_r is the number of positions where ids = r. Each of these positions contains a
+    copy of row r, or of row r divided by n_r, so the gradient of row r is the sum of their
+    gradients, divided by n_r in the second case. This is the `RowSum` of grad_y, which sets the
+    padding row to 0.
     Saved: ids.
     """
 

@@ -168,7 +168,7 @@ def _line(value, files):
     if not isinstance(value, (list, tuple)) or len(value) != 2 or value[0] not in files:
         raise BadSteps("the file of a step is invalid")
     if not 1 <= _whole(value[1]) < 1_000_000:
-        raise BadSteps("the line of a step is invalid")
+        raise BadSteps(f"the line number of a step is invalid: {value[1]}")
     return tuple(value)
 
 
