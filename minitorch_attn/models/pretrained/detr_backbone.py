@@ -102,7 +102,7 @@ def _timm_backbone(fields):
     if not 1 <= last <= 4:
         raise ArgumentError(
             "config.backbone_config: the largest of out_indices must be the number of a stage",
-            got=str(fields["out_indices"]), expected="at least 1 and at most 4",
+            got=str(fields["out_indices"]), expected="a stage from 1 to 4",
         )  # fmt: skip
     stride, depths = fields.get("output_stride") or 32, depths[:last]
     return FeatureExtractor(

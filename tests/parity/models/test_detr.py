@@ -233,7 +233,7 @@ def test_unsupported_backbones():
     for backbone, message in (
         ({"model_type": "swin"}, "model_type"),
         ({"model_type": "timm_backbone", "backbone": "resnet50d"}, "is not supported"),
-        ({"model_type": "timm_backbone", "out_indices": [0]}, "out_indices must be a stage"),
+        ({"model_type": "timm_backbone", "out_indices": [0]}, "out_indices must be the number"),
         ({"model_type": "resnet", "out_features": ["stem"]}, "not the stem"),
     ):
         with pytest.raises(ArgumentError, match=message):
