@@ -1,4 +1,4 @@
-"""Columns of a convolution: a copy of all windows of the images as one matrix per group.
+"""Columns of a convolution (im2col): all windows of the images as one matrix per group.
 
 A convolution is then one product of matrices per group, of the kernels (out, in * kernel) and the
 columns (in * kernel, item). There is one item for each output position of each image.
