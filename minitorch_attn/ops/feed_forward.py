@@ -238,7 +238,8 @@ def _weights_dominate(rows, weight1, weight2):
 
     `FeedForward` returns the gradients of both weights at the same time. In the composed version,
     the engine passes on the gradient of weight2, for example to `training.ProcessSplit`, before
-    that of weight1 is computed. In an MViT step with two processes, this saves 14 of 385 MB.
+    that of weight1 is computed. In an MViT step with two processes, this saves 14 of 385 MB. The
+    outputs of both versions are bit-identical.
     """
     large = weight1.array.size >= LARGE and weight2.array.size >= LARGE
     few = 0 < 8 * rows < min(weight1.shape[1], weight2.shape[0])
