@@ -295,7 +295,8 @@ class Optimizer(NamedErrors):
                 raise CheckpointError(
                     "optimizer.load_state_dict: the state of a parameter is invalid",
                     got=f"parameter {number!r}, with {', '.join(map(str, entry))}"[:200],
-                    expected=f"a number from 0 to {len(by_number) - 1}, and 'step' in the state",
+                    expected=f"a number from 0 to {len(by_number) - 1}"
+                    + (", and 'step' in the state" if self.step_in_state else ""),
                 )
             self.state[p] = {n: self._loaded(n, value, p) for n, value in entry.items()}
         self._buffers = [None] * len(self.param_groups)

@@ -540,6 +540,18 @@ def test_a_state_of_the_wrong_type_is_refused(place, value):
         optim.AdamW([p]).load_state_dict(whole if place else value)
 
 
+@pytest.mark.parametrize("cls, expected", [
+    (optim.AdamW, "a number from 0 to 0, and 'step' in the state"),
+    (optim.SGD, "a number from 0 to 0"),
+])  # fmt: skip
+def test_an_error_asks_only_for_the_state_that_the_optimizer_has(cls, expected):
+    p = mt.ones(2, requires_grad=True)
+    state = {**cls([p]).state_dict(), "state": {7: {"step": mt.tensor(1.0)}}}
+    with pytest.raises(CheckpointError) as caught:
+        cls([p]).load_state_dict(state)
+    assert str(caught.value).splitlines()[-1].split(maxsplit=1) == ["expected", expected]
+
+
 @pytest.mark.parametrize("state", [None, 5, {"last_epoch": "3"}, {"base_lrs": [True]}])
 def test_a_state_of_a_schedule_is_checked(state):
     optimizer = optim.SGD([mt.ones(2, requires_grad=True)], lr=0.1)

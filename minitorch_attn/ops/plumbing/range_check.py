@@ -34,15 +34,17 @@ class _Question(NamedTuple):
         late = (
             None if place else "look at earlier operations: devices report errors at the next read"
         )
+        return self.error(f"{worst + self.lowest}{place}", late)
+
+    def error(self, got, hint=None):
+        """Return the error for an index out of range."""
         allowed = (
             f"from {self.lowest} to {self.size - 1}" if self.size else "no index: the size is 0"
         )
         return IndexRangeError(
             f"{self.where}: {self.name} holds an index out of range",
-            got=f"{worst + self.lowest}{place}",
-            expected=allowed,
-            hint=late,
-        )
+            got=got, expected=allowed, hint=hint,
+        )  # fmt: skip
 
 
 def check_range(index, size, *, where, name, allow=None, lowest=0):
@@ -91,7 +93,7 @@ def check_range(index, size, *, where, name, allow=None, lowest=0):
     elif size > lowest:
         note_largest(question, index, lowest, allow)
     else:
-        raise question(0, "any")
+        raise question.error(f"{index.size} indices")
 
 
 class InvalidValue(NamedTuple):
