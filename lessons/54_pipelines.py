@@ -94,10 +94,10 @@ check(
 # $$1 - \frac{2M}{2 (M + N - 1)} = \frac{N - 1}{M + N - 1}.$$
 
 # %%
-print("idle, 4 stages")
+print("micro-batches   idle time of 4 stages")
 for micro_batches in (1, 2, 4, 8, 16, 32):
     bubble = (4 - 1) / (micro_batches + 4 - 1)
-    print(f"{micro_batches:5} micro-batches  {bubble:4.0%}")
+    print(f"{micro_batches:13}   {bubble:4.0%}")
     assert abs(bubble - bubble_fraction(gpipe_schedule(4, micro_batches))) < 1e-12
 
 # %% tags=["plot"]

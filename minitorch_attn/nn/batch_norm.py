@@ -255,7 +255,7 @@ class InstanceNorm2d(_InstanceNorm):
     ----------
     num_features : int
         Number of channels.
-    eps, momentum, affine, track_running_stats, device, dtype
+    eps, momentum, affine, bias, track_running_stats, device, dtype
         See `BatchNorm2d`. Here, affine and track_running_stats are False by default.
 
     Notes
