@@ -22,11 +22,11 @@ from ..backend import array_module, matmul
 from ..backend.row_reductions import add_block, row_blocks
 from ..computes import computes
 from ..named_errors import names_arguments
-from .plumbing.columns import columns_of, places_of
+from .plumbing.columns import columns_of
 from .plumbing.conv_arguments import conv_geometry, transposed_geometry
 from .plumbing.depthwise import depthwise, depthwise_kernel, depthwise_transposed, is_depthwise
 from .plumbing.mirrored_kernels import mirrored, mirrored_padding, reads_columns
-from .plumbing.spatial import batched, crop, shifts, unbatched
+from .plumbing.spatial import batched, crop, places_of, shifts, unbatched
 
 _COLUMNS = 1 << 22  # size limit, in bytes, of the columns in memory at one time on the CPU
 
@@ -63,7 +63,7 @@ class Conv(Function):
         kernels = _grouped(weight, groups)
         if _is_pointwise(kernel, stride, padding):
             return _biased(_mixed(kernels, x, groups), bias)
-        places = places_of(x, kernel, stride, padding, dilation)
+        places = places_of(x.shape[2:], kernel, stride, padding, dilation)
         y = array_module(x).empty((len(x), weight.shape[0], *places), dtype=x.dtype)
         for images in _blocks(x, places, kernel):
             columns = columns_of(x[images], kernel, stride, padding, dilation, groups)

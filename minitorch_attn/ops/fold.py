@@ -7,7 +7,16 @@ from ..backend import array_module
 from ..computes import computes
 from ..errors import ShapeError
 from ..named_errors import names_arguments
-from .plumbing.spatial import batched, crop, each_axis, enlarge, shifts, unbatched, windows
+from .plumbing.spatial import (
+    batched,
+    crop,
+    each_axis,
+    enlarge,
+    places_of,
+    shifts,
+    unbatched,
+    windows,
+)  # fmt: skip
 from .plumbing.tensor_arguments import as_operand
 from .reshape import Reshape
 
@@ -80,8 +89,7 @@ def _geometry(where, kernel_size, dilation, padding, stride):
 
 def _places(size, how, where):
     """Number of patches along each axis."""
-    numbers = zip(size, how["kernel"], how["stride"], how["padding"], how["dilation"], strict=True)
-    places = tuple([(n + a + b - d * (k - 1) - 1) // s + 1 for n, k, s, (a, b), d in numbers])
+    places = places_of(size, **how)
     if min(places) < 1:
         raise ShapeError(
             f"{where}: kernel_size must not be larger than the padded image",

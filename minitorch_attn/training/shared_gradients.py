@@ -177,25 +177,23 @@ class SharedGradients:
         """Return True if another process's change of a sum is all that keeps a large gradient."""
         return any(
             self.busy[number] and (self.any_order[number] or self.turns[number] == rank)
-            for number, total, own in pending
+            for number, _, own in pending
             if own is not None and own.base is not None and own.base.nbytes > _TOGETHER
         )
 
     def _next_pieces(self, pending, rank):
         """Remove pieces that may be added now from `pending`, mark them as busy, return them."""
         possible = ((self.turns == rank) | self.any_order) & ~self.busy
-        ready, size = [], 0
+        ready, later, size = [], [], 0
         for item in pending:
             number, total, _ = item
-            if possible[number]:
+            if possible[number] and size < _TOGETHER:
                 ready.append(item)
+                self.busy[number] = True
                 size += 0 if total is None else total.nbytes
-                if size >= _TOGETHER:
-                    break
-        for number, _, _ in ready:
-            self.busy[number] = True
-        taken = {number for number, _, _ in ready}
-        pending[:] = [item for item in pending if item[0] not in taken]
+            else:
+                later.append(item)
+        pending[:] = later
         return ready
 
     @contextmanager

@@ -7,23 +7,9 @@ columns (in * kernel, item). There is one item for each output position of each 
 import math
 
 from ...backend import array_module, device_of
-from .spatial import enlarge, windows
+from .spatial import enlarge, places_of, windows
 
-__all__ = ["columns_of", "places_of"]
-
-
-def places_of(x, kernel, stride, padding, dilation):
-    """Return the number of output positions along each spatial axis.
-
-    Parameters
-    ----------
-    x : array of shape (batch, in, *space)
-    kernel, stride, dilation : tuple of int
-    padding : sequence of (int, int)
-        Number of zeros before and after each spatial axis.
-    """
-    axes = zip(x.shape[2:], kernel, stride, padding, dilation, strict=True)
-    return tuple([(n + a + b - d * (k - 1) - 1) // s + 1 for n, k, s, (a, b), d in axes])
+__all__ = ["columns_of"]
 
 
 def columns_of(x, kernel, stride, padding, dilation, groups):
@@ -50,18 +36,17 @@ def columns_of(x, kernel, stride, padding, dilation, groups):
             [2., 3.]]])
     """
     count = len(kernel)
-    places = places_of(x, kernel, stride, padding, dilation)
+    places = places_of(x.shape[2:], kernel, stride, padding, dilation)
     rows, items = x.shape[1] // groups * math.prod(kernel), len(x) * math.prod(places)
-    if 1 < kernel[-1] <= stride[-1] and groups == 1:
-        view = windows(enlarge(x, padding), kernel, stride, dilation)
-        axes = (0, *range(2, 2 + count), 1, *range(2 + count, 2 + 2 * count))
-        return view.transpose(axes).reshape(1, items, rows).swapaxes(1, 2)
     if count > 1 < kernel[-1] and math.prod(stride) == 1 and device_of(x).type == "cpu":
         view = _windows_of_shifted_rows(x, kernel, padding, dilation, places[-1])
-    else:
-        view = windows(enlarge(x, padding), kernel, stride, dilation)
-        view = view.transpose((1, *range(2 + count, 2 + 2 * count), 0, *range(2, 2 + count)))
-    return view.reshape(groups, rows, items)
+        return view.reshape(groups, rows, items)
+    view = windows(enlarge(x, padding), kernel, stride, dilation)
+    place_axes, kernel_axes = range(2, 2 + count), range(2 + count, 2 + 2 * count)
+    if 1 < kernel[-1] <= stride[-1] and groups == 1:
+        view = view.transpose((0, *place_axes, 1, *kernel_axes))
+        return view.reshape(1, items, rows).swapaxes(1, 2)
+    return view.transpose((1, *kernel_axes, 0, *place_axes)).reshape(groups, rows, items)
 
 
 def _windows_of_shifted_rows(x, kernel, padding, dilation, width):

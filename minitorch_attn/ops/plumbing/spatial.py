@@ -7,8 +7,8 @@ from .axes import sizes_of
 from .tensor_arguments import not_tensors
 
 __all__ = [
-    "batched", "crop", "each_axis", "enlarge", "is_channels_last", "shifts", "unbatched",
-    "windows",
+    "batched", "crop", "each_axis", "enlarge", "is_channels_last", "places_of", "shifts",
+    "unbatched", "windows",
 ]  # fmt: skip
 
 
@@ -120,6 +120,25 @@ def crop(x, padding, sizes):
     return x[(..., *inside)]
 
 
+def places_of(space, kernel, stride, padding, dilation):
+    """Return the number of windows along each spatial axis.
+
+    Parameters
+    ----------
+    space, kernel, stride, dilation : sequence of int
+        Sizes of the array, and geometry of the windows, one number per spatial axis.
+    padding : sequence of (int, int)
+        Number of zeros before and after each spatial axis.
+
+    Examples
+    --------
+    >>> places_of((6,), (2,), (2,), [(0, 0)], (3,)), places_of((5,), (3,), (1,), [(1, 1)], (1,))
+    ((2,), (5,))
+    """
+    axes = zip(space, kernel, stride, padding, dilation, strict=True)
+    return tuple([(n + a + b - d * (k - 1) - 1) // s + 1 for n, k, s, (a, b), d in axes])
+
+
 def windows(x, kernel, stride, dilation):
     """Return every window over the last axes of an array, as a read-only view.
 
@@ -142,10 +161,9 @@ def windows(x, kernel, stride, dilation):
     """
     lead, space = x.shape[: x.ndim - len(kernel)], x.shape[x.ndim - len(kernel) :]
     jumps = x.strides[x.ndim - len(kernel) :]  # bytes from one element to the next
-    geometry = list(zip(space, kernel, stride, dilation, jumps, strict=True))
-    places = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d, _ in geometry]
-    strides = [s * jump for _, _, s, _, jump in geometry]  # from one window to the next
-    strides += [d * jump for _, _, _, d, jump in geometry]  # within a window
+    places = places_of(space, kernel, stride, [(0, 0)] * len(kernel), dilation)
+    strides = [s * jump for s, jump in zip(stride, jumps, strict=True)]  # to the next window
+    strides += [d * jump for d, jump in zip(dilation, jumps, strict=True)]  # within a window
     return array_module(x).lib.stride_tricks.as_strided(
         x, (*lead, *places, *kernel), (*x.strides[: len(lead)], *strides)
     )
