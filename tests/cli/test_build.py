@@ -56,6 +56,7 @@ def test_a_finished_step_is_remembered_and_the_next_one_appended(mta, tmp_path):
     assert rows[0].endswith("done") and rows[1].endswith("you are here")
 
 
+@pytest.mark.slow
 def test_check_all_reaches_the_last_step_that_is_begun(mta, tmp_path):
     path = tmp_path / "my_gpt.py"
     answer(path, 2)  # with a new progress file, as on another computer
@@ -216,6 +217,7 @@ def test_the_answer_is_a_program_of_its_own(tmp_path):
 # In a terminal
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_in_a_terminal_the_file_is_checked_when_it_is_saved(tmp_path):
     import pty

@@ -89,6 +89,7 @@ def test_run_prints_what_the_lesson_prints(start, tmp_path):
     assert (tmp_path / "runs" / "lessons" / "01" / "figure-1.png").exists()
 
 
+@pytest.mark.slow
 def test_fast_mode_is_asked_for(start, tmp_path):
     out, _ = start("lesson", "run", "1", "--full", cwd=tmp_path).communicate(timeout=120)
     assert "first full" in out

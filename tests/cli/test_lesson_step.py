@@ -126,6 +126,7 @@ def test_an_interrupt_at_any_moment_quits_and_keeps_the_place(tmp_path, monkeypa
     assert progress.cell("03") == 1
 
 
+@pytest.mark.slow
 def test_colours_only_where_they_are_wanted(step):
     colourful, plain = step(), step(NO_COLOR="1")
     for screen in (colourful, plain):

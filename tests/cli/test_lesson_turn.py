@@ -127,6 +127,7 @@ def test_a_function_is_written_checked_and_remembered(step, place):
     leave(again)
 
 
+@pytest.mark.slow
 def test_a_mistake_is_explained_and_the_file_is_checked_when_it_is_saved(step, place):
     screen = step("--from", "3", NEW="return 3 * x")
     shown = screen.press("e")

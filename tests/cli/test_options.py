@@ -113,6 +113,7 @@ def test_control_characters_of_the_text_do_not_reach_the_terminal(mta, tiny, tex
     assert not set(out) & {"\x1b", "\x07", "\x9b"} and "\ufffd" in out
 
 
+@pytest.mark.slow
 def test_without_docstrings(tmp_path):
     """`python -OO` removes docstrings."""
     program = "import sys; from minitorch_attn.cli import main; sys.exit(main(sys.argv[1:]))"

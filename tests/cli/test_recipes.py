@@ -38,6 +38,7 @@ def test_a_recipe_that_does_not_exist(mta):
     assert code == 2 and "poetry" in err
 
 
+@pytest.mark.slow
 def test_threads_and_processes_train_to_the_same_bytes(mta, tmp_path):
     arguments = ["train", "dates", *SMALL, "--held-out", 40, "--steps", 8, "--dropout", 0.2]
     for parts in PARTS:

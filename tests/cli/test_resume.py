@@ -51,6 +51,7 @@ def test_one_signal_saves_and_stops(number, code, start, mta, tiny, tmp_path):
     assert RunFolder.open("a").metrics()[-1]["step"] == step + 7
 
 
+@pytest.mark.slow
 @posix
 def test_a_stopped_run_equals_an_unbroken_one(start, mta, tiny, tmp_path):
     assert mta(*tiny, "--steps", 300, "--out", "whole")[0] == 0

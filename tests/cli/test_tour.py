@@ -41,6 +41,7 @@ def test_the_tour(start, monkeypatch, tmp_path):
     assert state["vocabulary"] == config["vocabulary"] and state["config"] == config
 
 
+@pytest.mark.slow
 def test_runs_are_numbered_and_never_overwritten(mta, tiny, tmp_path):
     for number in (1, 2):
         assert mta(*tiny, "--steps", 2, "--seed", number)[0] == 0
@@ -59,6 +60,7 @@ def test_runs_are_numbered_and_never_overwritten(mta, tiny, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run(mta, tiny, tmp_path):
     for name in ("a", "b"):
         assert mta(*tiny, "--steps", 12, "--out", name, "--seed", 4)[0] == 0

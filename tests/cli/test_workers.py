@@ -29,6 +29,7 @@ def check_equal(folder, other):
             assert ours[name] == pytest.approx(value, abs=1e-10), name
 
 
+@pytest.mark.slow
 @needs_mpi
 def test_trains_as_one_process_does(start, mta, text, tmp_path):
     command = ["train", "gpt", "--text", text, *SMALL, "--steps", 20]
@@ -83,6 +84,7 @@ def test_other_splits_train_as_one_process_does(start, mta, text, tmp_path):
         np.testing.assert_allclose(state["model"][name].numpy(), value.numpy(), atol=1e-10)
 
 
+@pytest.mark.slow
 @needs_mpi
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_stops(number, code, start, text, tmp_path):

@@ -127,6 +127,7 @@ def test_a_function_is_replaced_and_everything_else_stays():
     assert with_function("x = 1\n", "h", CellSource("def h(): 0", 1)) == "x = 1\n\n\ndef h(): 0\n"
 
 
+@pytest.mark.slow
 def test_what_the_function_uses_from_its_cell_comes_along(kernel, file):
     run, _ = kernel()
     run("import os\nEND, unused = '', 5\nprint(unused)\ndef glue(parts):\n"
@@ -156,6 +157,7 @@ def test_a_cell_without_a_body_never_replaces_a_function(kernel, file, capsys):
     )
 
 
+@pytest.mark.slow
 def test_a_version_that_was_edited_in_the_file_is_kept_in_a_copy(kernel, file, capsys):
     run, _ = kernel()
     run("def vocabulary(text):\n    return text")
@@ -266,6 +268,7 @@ def test_a_new_kernel_has_what_the_file_contains(kernel, file, capsys):
     assert FUNCTIONS["linear"].answer in text and "# Step 5" in text and "# Step 6" not in text
 
 
+@pytest.mark.slow
 def test_a_new_kernel_says_how_many_functions_have_passed(kernel, file, capsys):
     run, _ = kernel()
     run("@given\n" + STEPS[0].given["Value"])
@@ -292,6 +295,7 @@ def test_a_new_kernel_says_how_many_functions_have_passed(kernel, file, capsys):
     assert "8 have passed: continue with unbroadcast in step 2" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_an_earlier_function_that_fails_is_named_first(kernel, file):
     wrong = STEPS[0].answer.replace("self.parents, self.pull = parents, pull",
                                     "self.parents, self.pull = (), pull")  # fmt: skip
@@ -325,6 +329,7 @@ def test_a_hint_has_a_row_of_its_own_and_what_passed_is_listed(kernel, file, cap
     )
 
 
+@pytest.mark.slow
 def test_a_helper_of_another_cell_is_named(kernel, file):
     file.write_text(up_to(STEPS[3], STEPS[3].stub), "utf-8")
     run, _ = kernel()
@@ -392,6 +397,7 @@ def test_an_error_names_the_line_of_the_cell(kernel, file):
     run('check("softmax")')  # another way to write it
 
 
+@pytest.mark.slow
 def test_what_needs_more_steps_names_what_is_missing(kernel, file):
     file.write_text(up_to(STEPS[6], STEPS[6].stub), encoding="utf-8")
     run, _ = kernel()

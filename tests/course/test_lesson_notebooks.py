@@ -71,6 +71,7 @@ def small(tmp_path):
     return make
 
 
+@pytest.mark.slow
 def test_a_notebook_is_valid_and_the_same_each_time(tmp_path):
     for lesson in lessons():
         made = notebooks.notebook(lesson)

@@ -75,6 +75,7 @@ def test_an_exit_status_ends_all_ranks(leave, text):
     assert done.returncode != 0 and text in done.stderr
 
 
+@pytest.mark.slow
 def test_a_clean_exit_waits_for_the_others_and_is_silent():
     code = (
         "if d.get_rank() == 0: sys.exit()\n"

@@ -163,6 +163,7 @@ def test_noise_is_drawn_anew_and_repeats_with_a_seed(images):
     assert not np.array_equal(first, second)
 
 
+@pytest.mark.slow
 def test_it_learns_to_continue_stripes():
     rng = np.random.default_rng(0)
     phase = rng.random((32, 1, 1, 1)) * 2 * np.pi

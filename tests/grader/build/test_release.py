@@ -46,6 +46,7 @@ def test_the_starter_lacks_bodies_and_keeps_the_rest(made):
     assert solution_files(made, calling="softmin(x)")[FILE].count("input * -1") == 1
 
 
+@pytest.mark.slow
 def test_the_stripped_package_has_no_engine_and_is_compiled(made, tmp_path):
     write_package(made, tmp_path, stripped=True)
     package = tmp_path / "minitorch_attn"

@@ -33,6 +33,7 @@ def without_release(monkeypatch):
     monkeypatch.setattr(proving._Prover, "release", lambda *arguments: iter(()))
 
 
+@pytest.mark.slow
 def test_what_is_forgotten_in_a_manifest_is_found(change, without_release):
     made = change('[[group]]\nfunction = "minitorch_attn.ops.softmax:MaskedSoftmax.backward"\n'
                   'why = "the sibling"\n', "")  # fmt: skip
@@ -41,6 +42,7 @@ def test_what_is_forgotten_in_a_manifest_is_found(change, without_release):
     assert found["the starter"].holds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module, lacks", [("softmax", "softmax:slopes"), ("numeric", "numeric")])
 def test_a_workaround_that_imports_what_the_library_lacks_is_found(
     change, without_release, module, lacks
@@ -60,6 +62,7 @@ def test_a_bug_that_loses_something_else_is_found(change, without_release):
     assert lines[-1] == "forward must fail, but it passed"
 
 
+@pytest.mark.slow
 def test_a_check_that_nothing_fails_is_found(folder, without_release):
     text = (folder / "checks.py").read_text()
     start = text.index("def forward")
@@ -70,6 +73,7 @@ def test_a_check_that_nothing_fails_is_found(folder, without_release):
     )
 
 
+@pytest.mark.slow
 def test_a_sibling_that_stays_is_a_leak(change, tmp_path):
     change('body = "return', 'body = "y = x - max_along(x, axis)\\nreturn')
     made = change('    "y = x - max_along(x, axis)",\n', "")

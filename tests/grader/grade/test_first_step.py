@@ -110,6 +110,7 @@ def test_a_wrong_forward_pass_is_named_before_the_gradients(assignment):
     assert not step["forward"]
 
 
+@pytest.mark.slow
 def test_of_several_gradients_those_that_agree_are_named(assignment):
     found = assignment("attention")
     step = bugged(found, "backward", "the scale is missing in the gradient of the keys")

@@ -199,6 +199,7 @@ def test_the_process_is_replaced_after_a_failure_and_kept_otherwise(task, folder
         assert session.verdict(checks[1][1][1]).passed
 
 
+@pytest.mark.slow
 def test_two_graders_of_one_folder_do_not_run_at_once(task, folder, tmp_path, limits):
     out = tmp_path / "out"
     out.mkdir()

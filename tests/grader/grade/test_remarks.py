@@ -77,6 +77,7 @@ def test_what_the_starter_contains_is_not_reported():
     assert remarks({"a.py": starter + b"\nq = eval('w')"}, {"a.py": starter}) != []
 
 
+@pytest.mark.slow
 def test_submissions_that_are_parsed_at_once():
     """Python 3.11 raises SystemError if a second thread parses during a garbage collection."""
     first_is_parsing, second_has_parsed, found = threading.Event(), threading.Event(), {}

@@ -121,6 +121,7 @@ def saved_bytes():
     return saved
 
 
+@pytest.mark.slow
 def test_saved_activations_are_divided_by_the_number_of_ranks():
     (alone,) = run_ranks(1, saved_bytes)
     assert alone > 1_000_000

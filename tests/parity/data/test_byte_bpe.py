@@ -59,6 +59,7 @@ def check(ours, theirs, text):
     assert theirs.decode(ids, skip_special_tokens=False) == text == ours.decode(ids)
 
 
+@pytest.mark.slow
 @settings(max_examples=1000, deadline=None)
 @given(text=TEXT)
 def test_ids_of_any_text(ours, theirs, text):
@@ -71,6 +72,7 @@ def test_ids_of_long_texts(ours, theirs):
     check(ours, theirs, "a" * 3000 + "é" * 3001 + " " * 3002)
 
 
+@pytest.mark.slow
 def test_every_character_between_others(ours, theirs):
     """All of Unicode next to a letter, a digit and a space; the empty planes in samples."""
     planes = [*range(0xD800), *range(0xE000, 0x40000), *range(0x40000, 0x110000, 97)]

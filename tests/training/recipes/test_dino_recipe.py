@@ -77,6 +77,7 @@ def test_entropies():
     np.testing.assert_allclose(entropies(mt.zeros(2, 3, 4)), (np.log(4), np.log(4)), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_both_collapses():
     state = mt.get_rng_state()
     runs = collapse_runs(digits_split()[0], steps=101)
@@ -93,6 +94,7 @@ def test_pixels_are_standardized(recipe):
     assert abs(pixels.mean()) < 0.2 and abs(pixels.std() - 1) < 0.2
 
 
+@pytest.mark.slow
 def test_levels_and_completions():
     assert as_levels(np.array([[[0.0, 1.0]], [[0.5, 0.0334]]])).tolist() == [[0, 15], [8, 1]]
     recipe = IGPT({"layers": 1, "heads": 2, "dim": 8, "batch": 5, "steps": 3})

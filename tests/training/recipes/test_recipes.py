@@ -74,7 +74,7 @@ def once(request):
         pytest.skip("recipes have a device of their own and are tested once")
 
 
-# For tests that train for a while; those of the other recipes are slow.
+# For tests that train for a while: with the other recipes, they are slow.
 FOR_A_WHILE = pytest.mark.parametrize(
     "name", slow_except(("gpt", "dates", "vit", "nonlocal"), RECIPES), indirect=True
 )
@@ -178,6 +178,7 @@ def test_the_seed_decides(name):
     assert losses[0] == losses[1] != losses[2]
 
 
+@FOR_A_WHILE
 @pytest.mark.parametrize("parts", ["threads", "processes"])
 def test_two_parts_give_the_gradient_of_one(name, parts):
     """A batch that is shared out has the loss and the gradients of the whole."""
