@@ -1,1 +1,1 @@
-"""Benchmarks: step time and memory compared with PyTorch, in alternating measurements."""
+"""Benchmarks: step time and memory compared with PyTorch. The engines take turns."""

@@ -165,7 +165,7 @@ AIM = {"w1": 220, "w4b": 522, "w5": 101, "w7": 100}
 
 
 def rows_of(composed, now):
-    """Return the data to store and to draw: for each workload, the counts and the goals.
+    """Return the counts and the goals of each workload, to be stored and plotted.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def table(rows):
 
 
 def _counted():
-    """Count all workloads, and store the counts."""
+    """Count the device calls of all workloads, and store the counts."""
     composed, now = {}, {}
     for name in WORKLOADS:
         now[name] = count(name)
@@ -223,7 +223,7 @@ def _replaced(text, marks, new):
 
 
 def main(words=()):
-    """Count all workloads, estimate their times, and write both into `docs/devices.md`."""
+    """Write the device calls and estimated times of all workloads into `docs/devices.md`."""
     if "--draw" not in words:
         _counted()
     rows = json.loads(STORED.read_text(encoding="utf-8"))["workloads"]

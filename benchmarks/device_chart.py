@@ -18,9 +18,9 @@ def draw(titles, rows, estimates, path):
     titles : dict of str to str
         Title of each workload.
     rows : dict of str to dict
-        Result of `device_calls.rows_of`. For each workload, it has three totals: the earlier count
-        `before`, the required upper bound `must` and the desired one `aim`. It also has the counts
-        of each kind without kernels (`composed`) and with them (`now`).
+        Result of `device_calls.rows_of`. For each workload, it has the earlier total (`before`),
+        the required and the desired upper bound (`must` and `aim`), and the number of calls of
+        each kind without the library's kernels (`composed`) and with them (`now`).
     estimates : dict of str to Estimate
     path : path
     """

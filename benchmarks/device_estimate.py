@@ -40,7 +40,7 @@ H100 = Gpu("NVIDIA H100 SXM", 67e12, 3.35e12, "NVIDIA H100 Tensor Core GPU data 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Work of one step, and lower bounds of the time that it takes.
+    """Work of one step, and lower bounds on the time that it takes.
 
     Attributes
     ----------
@@ -61,12 +61,12 @@ class Estimate:
 
     @property
     def memory(self):
-        """Time of reading and writing memory, in seconds."""
+        """Time to read and write memory, in seconds."""
         return self.nbytes / self.gpu.bandwidth
 
     @property
     def launching(self):
-        """Time of the device calls in seconds: (at best, usually at most)."""
+        """Minimum and typical maximum time of the device calls, in seconds."""
         return tuple(self.calls * seconds for seconds in CALL_SECONDS)
 
     @property
@@ -125,5 +125,5 @@ def table(titles, estimates):
 
 
 def _short(number):
-    """Format a number with three digits, or without decimals if it has more."""
+    """Format a number with three significant digits, or from 1,000 on as an integer."""
     return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"

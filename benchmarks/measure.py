@@ -1,4 +1,4 @@
-"""Measure the step times of a workload's engines in turns, and compare them round by round."""
+"""Time the steps of a workload's engines, which take turns, and compare them round by round."""
 
 import json
 import math
@@ -37,7 +37,7 @@ class Engine:
         self.first_step = start.get("first_step")
 
     def ask(self, **request):
-        """Send a request and return its answer."""
+        """Send a request to the worker, and return the worker's answer."""
         self.process.stdin.write(json.dumps(request) + "\n")
         return self._read()
 
@@ -65,7 +65,7 @@ def compare(engines):
     Raises
     ------
     RuntimeError
-        If the results of any other engine differ.
+        If the results of an engine that is not optional differ from the reference.
     """
     worst = 0.0
     with tempfile.TemporaryDirectory() as folder:
@@ -204,7 +204,7 @@ def _steps_of_a_turn(engine, seconds):
 
 
 def reference_of(turns):
-    """Return the name of the faster reference engine."""
+    """Return the name of the faster of the engines in `REFERENCES`."""
     names = [name for name in REFERENCES if name in turns[0]]
     return min(names, key=lambda name: statistics.median(t[name]["median"] for t in turns))
 

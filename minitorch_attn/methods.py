@@ -177,7 +177,10 @@ class _Methods:
 
     @names_arguments
     def new_full(self, size, fill_value, *, dtype=None, device=None, requires_grad=False):
-        """Return a tensor of `fill_value`, by default with the dtype and device of this tensor."""
+        """Return a tensor filled with `fill_value`.
+
+        By default, it has the dtype and device of this tensor.
+        """
         place = {"dtype": dtype or self.dtype, "device": device or self.device}
         return ops.full(size, fill_value, requires_grad=requires_grad, **place)
 
@@ -189,22 +192,22 @@ class _Methods:
 
     @names_arguments
     def clamp_min(self, min):
-        """Replace elements below `min` by `min`."""
+        """Replace elements below `min` with `min`."""
         return ops.clamp(self, min=min)
 
     @names_arguments
     def clamp_max(self, max):
-        """Replace elements above `max` by `max`."""
+        """Replace elements above `max` with `max`."""
         return ops.clamp(self, max=max)
 
     @names_arguments
     def clamp_min_(self, min):
-        """Replace elements below `min` by `min`, in place."""
+        """Replace elements below `min` with `min`, in place."""
         return inplace.change(self, ops.clamp, min=min)
 
     @names_arguments
     def clamp_max_(self, max):
-        """Replace elements above `max` by `max`, in place."""
+        """Replace elements above `max` with `max`, in place."""
         return inplace.change(self, ops.clamp, max=max)
 
     @names_arguments

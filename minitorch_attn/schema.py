@@ -258,7 +258,7 @@ def map_of(kind):
 
 
 def like(value):
-    """Return a Kind that accepts values of the type of a default; if it is None, of any type.
+    """Return a Kind for values of the same type as `value`, or for any value if it is None.
 
     Examples
     --------

@@ -101,7 +101,7 @@ def _timed(task, options, out, shard):
 
 
 def _compared(options, shards):
-    """Merge the shards, and compare every file with the file of the single run."""
+    """Merge the shards, and compare every file with the same file of the run without shards."""
     start, out = time.monotonic(), options.out / "merged"
     merged = merge_shards([options.out / f"shard-{shard.number}" for shard in shards], out)
     graded = len(merged.results["submissions"])

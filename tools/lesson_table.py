@@ -117,7 +117,7 @@ def page():
 
 
 def _path():
-    """Return the rows (lesson, step) of the path's table, and the hours that the path takes."""
+    """Return the table of the path to a GPT (lesson, step), and the hours that the path takes."""
     rows, total, fewer, steps = [], 0, 0, load_steps(ROOT / "my_gpt")
     for step in steps:
         cells, read, least = [], 0, 0

@@ -7,8 +7,8 @@ with the cost model. The measurements go to `benchmarks/results/distributed.json
 same folder, and the table to `benchmarks/README.md`. If there are more ranks than cores, ranks
 share the cores.
 
-With `--counts`, it only counts the messages of a step for each way to split it, and writes the
-second table.
+A second table in `benchmarks/README.md` has the messages and bytes of a step for each way to split
+it. With `--counts`, the command makes only this table.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def write_counts(workload, ranks, store):
 
 
 def measure_all(args):
-    """Measure the steps for all numbers of ranks, and store them with the model's predictions."""
+    """Time the steps on each number of ranks; store the times and the cost model's predictions."""
     found = {"machine": machine.describe(), "workload": args.workload, "rows": []}
     cores = found["machine"]["cores"]
     for ranks in args.ranks:
@@ -167,7 +167,7 @@ def _line(row, cores):
 
 
 def table(found):
-    """Return the lines of the table in the README."""
+    """Return the lines of the table of step times in benchmarks/README.md."""
     host = found["machine"]
     lines = [
         f"**{host['cpu']}, {host['cores']} cores.** {found['workload'].upper()}, one BLAS thread "
@@ -189,7 +189,7 @@ def table(found):
 
 
 def write_page(lines, begin, end):
-    """Write a table between its two markers in the README."""
+    """Write a table between its two markers in benchmarks/README.md."""
     text = PAGE.read_text(encoding="utf-8")
     body = "\n".join([begin, "", *lines, "", end])
     PAGE.write_text(

@@ -61,7 +61,7 @@ def obstacle(scheme, step, ranks):
 
 
 def sent(scheme, step, ranks, rank):
-    """Return the messages and bytes that a rank sends in a step.
+    """Return how many messages and bytes a rank sends in a step.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def sent(scheme, step, ranks, rank):
 
 
 def _ring(size, ranks, rank):
-    """Return the messages and numbers of a ring all-reduce of `size` numbers."""
+    """Return how many messages and numbers a rank sends in a ring all-reduce of `size` numbers."""
     own, following = (size // ranks + (r % ranks < size % ranks) for r in (rank, rank + 1))
     return 2 * (ranks - 1), 2 * size - own - following
 

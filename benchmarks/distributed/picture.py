@@ -1,4 +1,4 @@
-"""Figure of the speed-up predicted by the cost model (up to 1,024 workers) and as measured."""
+"""Figure of the speed-up: predicted by the cost model for up to 1,024 workers, and measured."""
 
 import matplotlib
 

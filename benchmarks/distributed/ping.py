@@ -16,7 +16,7 @@ SMALL, LARGE, TIMES = 1, 1 << 20, 30  # float32 numbers in a message, and repeti
 
 
 def main(path):
-    """Send tensors to the other rank and back several times, and write the medians to a file."""
+    """Time messages to the other rank and back; write the latency and the time per byte."""
     mt.distributed.init_process_group("mpi")
     rank = mt.distributed.get_rank()
     small, large = (_one_way(mt.zeros(size), rank) for size in (SMALL, LARGE))

@@ -107,7 +107,7 @@ def _figures(loss, grads):
 
 
 def _timed(step, optimizer, barrier, steps):
-    """Return the seconds of each step and its update, measured from one barrier to the next."""
+    """Return the seconds that each step takes, including the update, between two barriers."""
     times = []
     for _ in range(1 + steps):
         barrier()

@@ -7,6 +7,6 @@ kernels.py     every kernel, compared with the composed version of its operation
 attention.py   attention by number of tokens
 graphs.py      a step as a CUDA graph, compared with the same step launched call by call
 calls.py       kernel launches, copies and memsets of a step
-timing.py      time several engines in turns
+timing.py      time several steps, which take turns
 page.py        the tables in docs/devices.md
 """

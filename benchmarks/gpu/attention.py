@@ -11,7 +11,9 @@ BACKWARD = 2.5  # backward products, including the recomputed scores, per forwar
 
 
 def compare(length, rounds=7, seconds=0.3):
-    """Time causal attention on one sequence, with 8 heads of width 64: forward, and with backward.
+    """Time causal attention on one sequence, with 8 heads of width 64.
+
+    The forward pass alone is timed, and the forward and backward pass together.
 
     Parameters
     ----------
@@ -51,7 +53,7 @@ def _in_torch(shape):
 
 
 def _steps(library, inputs):
-    """Return two steps, the forward pass and both passes, in this library or in PyTorch."""
+    """Return two steps in one of the libraries: forward alone, and forward and backward."""
     attend = library.nn.functional.scaled_dot_product_attention
 
     def forward():

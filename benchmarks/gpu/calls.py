@@ -22,14 +22,14 @@ def calls_of(step, name=None):
     ----------
     step : callable
     name : str, optional
-        Name of the workload among the stored counts.
+        Name of the workload. Only needed to look up the stored counts.
 
     Returns
     -------
     dict
-        `launches` (with matrix products), `copies` (including those between host and device),
-        `memsets`, their sum `all`, and `by`, the method of counting. On a GPU also `busy_ms`, the
-        time of kernels and copies. Empty if no method is available.
+        `launches` (including matrix products), `copies` (including those between host and device),
+        `memsets`, their sum `all`, and `by`, the method of counting. If the profiler counted, also
+        `busy_ms`, the time that the calls took on the device. Empty if no method is available.
     """
     if importlib.util.find_spec("cupysim") is not None:
         return _simulated(step)

@@ -91,7 +91,7 @@ def _measured(part, seconds, quick=False):
 
 
 def run(part, seconds, quick=False):
-    """Run one part; return its results."""
+    """Run one of the `PARTS` of the command, and return its results."""
     if part in TESTS:
         return _tested(part, seconds)
     return _measured(part, seconds, quick)

@@ -71,7 +71,7 @@ def run_part(items, store, seconds):
 
 
 def main(words):
-    """Run one part, and write its results to a JSON file after each item."""
+    """Run the part named on the command line; write its results to a file after each item."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.parts", description=__doc__)
     parser.add_argument("part", choices=MEASURED)
     parser.add_argument("file")

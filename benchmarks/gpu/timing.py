@@ -1,4 +1,4 @@
-"""Timing of steps on a device, in turns: each round runs every engine once."""
+"""Time several steps on a device: in each round, each step gets one turn."""
 
 import statistics
 import time
@@ -27,9 +27,9 @@ def _seconds(step, times):
 
 
 def turns(steps, rounds=7, seconds=0.3):
-    """Time several steps in turns, and return the times of each.
+    """Time several steps, which take turns, and return the times of each step.
 
-    In each round, all steps run one after the other. Changes of the device's clock rate and load
+    In each round, all steps run one after the other. Changes in the device's clock rate and load
     from other programs therefore affect all steps alike.
 
     Parameters
@@ -38,7 +38,7 @@ def turns(steps, rounds=7, seconds=0.3):
     rounds : int
         Number of turns of each step.
     seconds : float
-        Approximate duration of a turn. 0 means one step.
+        Approximate duration of a turn. If 0, a turn is one step.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Memory of attention weights, by formulas from the lectures and as counted in models.
+"""Memory of attention weights: computed by formulas from lectures, and counted in models.
 
 Each head has R^4 weights if every pixel of an R x R image attends to every pixel. With patches, the
 number of weights is the square of the number of patches. With windows of M x M tokens on a map of
@@ -15,17 +15,17 @@ LAYERS, HEADS, BYTES = 48, 16, 4  # of the model in the lecture, with float32 we
 
 
 def pixels(side):
-    """Return a head's number of attention weights if every pixel is a token."""
+    """Return the number of attention weights of one head if every pixel is a token."""
     return side**4
 
 
 def patches(side, patch):
-    """Return a head's number of attention weights if each token is a patch x patch square."""
+    """Return the number of attention weights of one head if each token is a square patch."""
     return (side // patch) ** 4
 
 
 def windows(height, width, window):
-    """Return a head's number of attention weights if tokens attend only within their window."""
+    """Return the number of attention weights of one head if tokens attend within windows."""
     return window**2 * height * width
 
 
@@ -45,7 +45,7 @@ def small_vit(side, patch, layers, heads):
 
 
 def sums():
-    """Compute the memory of attention weights by formula, and in a model if the model is small.
+    """Compute the memory of attention weights by formula and, in small models, by counting.
 
     Returns
     -------

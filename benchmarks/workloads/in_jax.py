@@ -103,7 +103,7 @@ def training_step(loss_function, arrays, *, learning_rate=None, with_input=False
         The batch.
     learning_rate : float, optional
     with_input : bool
-        Whether to compute also the gradient with respect to the first array of the batch.
+        Whether to also compute the gradient with respect to the first array of the batch.
     """
     batch = tuple(jnp.asarray(array) for array in arrays)
     p = parameters(loss_function, batch)

@@ -97,7 +97,7 @@ class FrozenBatchNorm2d(nn.Module):
 
 
 def filled(model):
-    """Fill the model with the weights of `weights.draw`, and return it on the device."""
+    """Set the weights with `weights.draw_packed`, move the model to the device, and return it."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(draw_packed(name, tuple(parameter.shape))))

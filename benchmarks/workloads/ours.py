@@ -22,7 +22,7 @@ PARTS = 2
 
 
 def filled(model):
-    """Fill the model with the weights of `weights.draw`, and return it on the device."""
+    """Set the weights with `weights.draw`, move the model to the device, and return it."""
     with mt.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(mt.tensor(draw(name, parameter.shape)))

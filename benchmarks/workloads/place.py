@@ -1,4 +1,4 @@
-"""The device (place) on which workloads build their models and batches. By default, the CPU."""
+"""The device on which workloads build their models and batches: the CPU by default."""
 
 from contextlib import contextmanager
 

@@ -14,7 +14,7 @@ NO_OBJECT, COSTS = 0.1, (1.0, 5.0, 2.0)
 
 
 def arrays():
-    """Return images, and class and box (center, width and height) of each object."""
+    """Return images, and the class and the box (center, width, height) of each object."""
     rng = np.random.default_rng(8)
     images = rng.standard_normal((BATCH, 3, SIDE, SIDE)).astype("float32")
     labels = rng.integers(0, CLASSES, (BATCH, OBJECTS))

@@ -17,7 +17,7 @@ def arrays():
 
 
 def our_model():
-    """Build the model in this library. Patches and pooling are the defaults, as in MViT-B."""
+    """Build the model in this library, with the default patches and pooling, as in MViT-B."""
     from minitorch_attn.models import MViT
 
     return MViT(CLIP, CLASSES, WIDTH, DEPTHS)

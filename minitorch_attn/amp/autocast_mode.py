@@ -117,7 +117,7 @@ class Casts:
         return tuple(result) if changed else inputs
 
     def _narrow(self, tensor):
-        """Convert a tensor to the dtype of matrix products; cache the result for a weight."""
+        """Convert a tensor to autocast's dtype for products; cache the result for a weight."""
         dtype = self.dtypes[_group_of(tensor.array)]
         if tensor.array.dtype == dtype:
             return tensor

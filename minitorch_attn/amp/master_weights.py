@@ -21,7 +21,7 @@ class MasterWeights(Optimizer):
     Parameters
     ----------
     optimizer : Optimizer
-        Optimizer of a model in float16 (`model.half()`). It must not have made a step yet.
+        Optimizer of a model in float16 (`model.half()`). It must not have taken a step yet.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class MasterWeights(Optimizer):
             )
         if optimizer.state:
             raise GraphError(
-                "MasterWeights: the optimizer has already made a step",
+                "MasterWeights: the optimizer has already taken a step",
                 hint="wrap the optimizer right after it is created",
             )
         self.optimizer = optimizer

@@ -31,7 +31,7 @@ def _has_nan(array):
 
 
 def check_forward(ctx, outputs):
-    """Remember the line that called this operation, and raise if an output contains a NaN."""
+    """Remember the line that called this operation; raise an error if an output contains NaN."""
     frame = caller()
     ctx.created_at = frame
     for output in outputs if type(outputs) is tuple else (outputs,):
@@ -45,7 +45,7 @@ def check_forward(ctx, outputs):
 
 
 def check_backward(ctx, grads):
-    """Raise if `backward` of this operation returned a NaN; the error names the forward line."""
+    """Raise an error if `backward` returned NaN, and name the line that called the operation."""
     for i, grad in enumerate(grads):
         if grad is not None and _has_nan(getattr(grad, "array", grad)):
             where = f"; forward was called at {_place(ctx.created_at)}" if ctx.created_at else ""

@@ -39,7 +39,7 @@ class using_casts:
 
 
 def autocasts(function):
-    """Decorate a public function whose inputs autocast converts only once, at the call.
+    """Decorate a public function so that autocast converts its inputs only once, at the call.
 
     The lists in `amp/op_lists.py` determine the dtype. After the conversion, the function runs with
     autocast paused. In a function without this decorator, autocast converts the inputs of each

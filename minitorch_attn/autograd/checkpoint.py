@@ -41,7 +41,7 @@ def checkpoint(fn, *args, **kwargs):
     Raises
     ------
     GraphError
-        If `fn` runs a backward pass, or changes a tensor from outside in place, as batch
+        If `fn` runs a backward pass, or changes in place a tensor that it did not create, as batch
         normalization does in training. The backward pass raises the error if a tensor that `fn`
         used has changed since, or if the second call of `fn` does not match the first.
 
@@ -118,7 +118,7 @@ class _Segment(Listener):
                 continue
             if tensor() is not None:
                 raise GraphError(
-                    f"checkpoint({_name(self.fn)}): fn changed an outside tensor in place",
+                    f"checkpoint({_name(self.fn)}): fn changed a tensor that it did not create",
                     got=f"new values in a tensor of shape {tensor().shape}",
                     expected="a function that can be called again with the same result",
                     hint="use separate checkpoints for the code before and after the change (batch "

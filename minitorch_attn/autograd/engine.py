@@ -154,7 +154,7 @@ class _Arrivals:
         self.owned = set()
 
     def add(self, edge, grad):
-        """Add to the gradient of one output."""
+        """Add `grad` to the sum for the output that `edge`, a pair (node, index), refers to."""
         node, index = edge
         grads = self.grads
         if node not in grads:

@@ -26,8 +26,8 @@ class _Shared(dict):
     """Cache that replaces equal tuples by one shared tuple, so that a graph contains fewer objects.
 
     Python's garbage collector visits every tuple and list. With one list of shapes per operation,
-    the collector takes 1/7 of the time of a small operation. With shared tuples, it takes half as
-    long.
+    garbage collection accounts for 1/7 of the time of a small operation. Shared tuples halve the
+    time for garbage collection.
     """
 
     def __missing__(self, record):
@@ -199,7 +199,7 @@ class Context:
             self._intermediate = ()  # () instead of None marks a fused operation
 
     def take_over(self, other):
-        """Take the arrays that this operation saved in the Context `other` when it ran again."""
+        """Take over the arrays saved by `other`, the Context of this operation's second run."""
         self.freed, self.place, self._clock = other.freed, other.place, other._clock
         self._saved, self._constant = other._saved, other._constant
         self._sources, self._counters = other._sources, other._counters
@@ -402,7 +402,7 @@ def _plain(value, function):
 
 
 def _record(ctx, inputs, arrays, raw, outputs):
-    """Make `ctx` the node of `outputs`. Note the tensor and version of each array it has saved."""
+    """Make `ctx` the node of `outputs`. Record the tensor and version of each saved array."""
     if type(raw) is tuple:
         ctx.outputs_like = [(o.array.shape, o.array.dtype) for o in outputs]
         for index, output in enumerate(outputs):

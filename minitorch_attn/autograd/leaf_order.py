@@ -58,7 +58,7 @@ def number_early(outputs, leaves, keep=False):
 
 
 def _smallest_users(roots):
-    """For each leaf of the graph of `roots`, find the smallest number of the nodes that use it."""
+    """For each leaf of the graph of `roots`, find the smallest node number among its users."""
     found = {node: node.number for node in roots if isinstance(node, Leaf)}
     waiting, seen = list(roots), set(roots)
     while waiting:

@@ -30,7 +30,10 @@ watchers = 0  # listeners, NaN detections and autocasts of all threads; 0 is the
 
 
 def watch(change):
-    """Add `change` to `watchers`. While this count is 0, the engine does not read `state`."""
+    """Add `change` to `watchers`, the number of active listeners, NaN detections and autocasts.
+
+    While this number is 0, the engine does not read `state`.
+    """
     global watchers
     with _lock:
         watchers += change

@@ -204,7 +204,7 @@ def _line(frame):
 
 
 def definition(function):
-    """Return the line of a function's `def`, below its decorators.
+    """Return the Line (file, number, function) of a function's `def`, below its decorators.
 
     Parameters
     ----------

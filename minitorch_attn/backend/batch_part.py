@@ -33,8 +33,8 @@ def batch_part(first, count, total):
     Raises
     ------
     ArgumentError
-        If the rows are not a part of the batch. Inside the block, also if the first axis of a mask
-        is not a multiple of `count`.
+        If the rows are not a part of the batch. Inside the block, also if the length of a
+        mask's first axis is not a multiple of `count`.
     GraphError
         Inside the block, if random numbers other than masks are drawn, or if threads that draw
         masks are started.
@@ -89,7 +89,7 @@ def draws_part():
 
 
 def refuse_in_part(message, hint):
-    """Raise an error inside `batch_part`, because a single process would draw other numbers."""
+    """Raise an error inside `batch_part`: the numbers would differ from those of one process."""
     if current.rows is None:
         return
     first, count, total = current.rows
@@ -123,7 +123,7 @@ def whole_mask(shape):
     first, count, total = current.rows
     if not shape or shape[0] % count:
         raise ArgumentError(
-            "batch_part: the first axis of a dropout mask is not a multiple of the part's rows",
+            "batch_part: the length of a mask's first axis is not a multiple of count",
             got=f"a mask of shape {shape}, for {count} of the {total} rows of a batch",
             expected="the batch as the first axis, possibly times windows or heads",
             hint="put the batch first, or train with one process",

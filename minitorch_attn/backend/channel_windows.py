@@ -59,7 +59,7 @@ def window_sums(windows, kernels, out):
 
 
 def kernel_sums(windows, grads):
-    """Return the gradient of the kernels.
+    """Return the gradient with respect to the kernels.
 
     It is the sum of windows * grads over the images and the positions.
 

@@ -2,7 +2,8 @@
 
 Only this file imports CuPy, when CUDA is first used. The ops are tested on the strict device. The
 error messages were tested with CuPy 14.2 without a driver, with two installed wheels, and with
-simulated versions of CuPy's other errors. The code that uses CuPy has not been tested on a GPU.
+simulated versions of CuPy's other errors. The code that uses CuPy has been tested on a simulated
+device, but not on a GPU (see docs/devices.md).
 """
 
 import importlib

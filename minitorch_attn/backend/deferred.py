@@ -31,7 +31,7 @@ class _Board:
 
 
 def _nothing():
-    """Do nothing: an unnecessary read of the buffer is harmless."""
+    """Do nothing to undo `_Board.note`: an unnecessary read of the board is harmless."""
 
 
 def note_worst(kind, worst):
@@ -64,7 +64,7 @@ def note_largest(kind, index, lowest=0, allow=None):
     lowest : int
         Smallest valid index.
     allow : int, optional
-        Index that is always valid, such as `ignore_index`. The check replaces it by `lowest`.
+        Index that is always valid, such as `ignore_index`. The check replaces it with `lowest`.
     """
     store_largest(index, lowest, allow, _slot(kind, index))
 

@@ -260,7 +260,7 @@ def to_host(array):
 
 
 def with_every_read(start):
-    """Register a function that reads more of a device when an array is copied from it to the host.
+    """Register a function that reads additional data with each copy from a device to the host.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ def refuse(what):
 
 
 def on_replay(action, undo):
-    """Repeat an action of the host before each replay.
+    """Repeat an action of the host before each replay of the captured step.
 
     Parameters
     ----------

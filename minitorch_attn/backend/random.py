@@ -72,7 +72,7 @@ def reserve_offsets(threads):
 
 @contextmanager
 def own_offsets(first):
-    """Use counter values from this thread's own range inside the `with` block."""
+    """Inside the `with` block, let this thread draw from its own counter values, `first` onward."""
     before, _thread.offset = _thread.offset, first
     try:
         yield

@@ -77,7 +77,7 @@ def _add_rows(table, index, rows):
 
 
 def _add_entries(table, index, rows):
-    """Add entries one by one. Flatten the arrays: `np.add.at` is fast only for flat arrays."""
+    """Do the same as `_add_rows` on flattened arrays, for which `np.add.at` is fast."""
     width = table.shape[1]
     flat, columns = table.reshape(-1), np.arange(width)
     step = max(1, _BLOCK // width)

@@ -140,7 +140,7 @@ def _in_blocks(fits, evaluate, x, out):
 
 
 def _erf_block(fit, x, out, powers, sums):
-    """Write erf(s x) into `out`.
+    """Write erf(s x) into `out`, where s is the scale of `fit`.
 
     `powers` and `sums` are scratch arrays. The first row of `powers` must contain ones.
     """

@@ -67,7 +67,7 @@ def put_entries(array, index, value):
 
 @named_index_errors
 def scatter_entries(array, index, source, ufunc=np.add):
-    """Apply `ufunc` in place to `array[index]` and `source`. The order of duplicates is random."""
+    """Set `array[index]` to `ufunc(array[index], source)`, with duplicates in random order."""
     cls, raw = type(array), array._raw
     if raw.dtype.char not in _ATOMIC:
         raise TypeError(f"CuPy does not have an atomic {ufunc.__name__} for {raw.dtype}")

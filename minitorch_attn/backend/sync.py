@@ -19,7 +19,7 @@ class StrictError(DeviceError, TypeError):
 
 
 class _Counters:
-    """Numbers of synchronizations and transfers, and whether waiting is forbidden."""
+    """Numbers of synchronizations, of transfers, and of active `forbid_sync` blocks."""
 
     syncs = 0
     transfers = 0
@@ -27,12 +27,12 @@ class _Counters:
 
 
 def sync_count():
-    """Return the number of synchronizations of the strict device since program start."""
+    """Return the number of synchronizations of the strict device since the program started."""
     return _Counters.syncs
 
 
 def transfer_count():
-    """Return the number of copies from the host to the strict device since program start."""
+    """Return the number of copies from the host to the strict device since the program started."""
     return _Counters.transfers
 
 

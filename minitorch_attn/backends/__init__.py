@@ -58,4 +58,5 @@ def use_deterministic_algorithms(mode, *, warn_only=False):
     Parameters
     ----------
     mode, warn_only : bool
+        Ignored; accepted for compatibility with PyTorch.
     """

@@ -76,7 +76,7 @@ class Look:
 
 
 def look_at_text(folder, text):
-    """Run a model on a text.
+    """Run a model on text, and return its attention weights.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def look_at_text(folder, text):
 
 
 def look_at_image(folder, path):
-    """Run a model on an image.
+    """Run a model on an image, and return its attention weights.
 
     Parameters
     ----------

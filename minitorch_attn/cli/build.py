@@ -100,7 +100,7 @@ class Desk:
         return self.file.path
 
     def last_begun(self):
-        """Return the number of the last step of which the file has a finished function, or 0.
+        """Return the number of the last step with a finished function in the file, or 0.
 
         The learner's file is read, because a new progress file does not list steps that were done
         earlier.

@@ -177,7 +177,7 @@ def start(group_work, number, work, as_json):
 @_JSON
 @click.pass_obj
 def check(group_work, numbers, everything, work, seconds, as_json):
-    """Check the gradients and the properties of your copy.
+    """Check the gradients and the properties of your copy of an exercise.
 
     Gradients are checked for small and for large inputs. You can give the path of a file in place
     of a number.

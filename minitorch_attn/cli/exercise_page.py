@@ -1,4 +1,4 @@
-"""Pages of `mta exercise`: print tasks, check results, hints, explanations and the list."""
+"""Pages of `mta exercise`: tasks, results of checks, hints, explanations and the list."""
 
 import textwrap
 
@@ -70,7 +70,7 @@ def _parts(exercise, outcome):
 
 
 def show_hints(out, exercise, count, causes=""):
-    """Print the first `count` hints of an exercise. The last one is the checker's guess."""
+    """Print the first `count` hints. A guess of the gradient check comes after all other hints."""
     total = hint_count(exercise, causes)
     for number, hint in enumerate(exercise.hints[:count], 1):
         out.print(wrapped(f"hint {number} of {total}: {hint}", out))
@@ -106,7 +106,7 @@ def show_solution(out, exercise):
 
 
 def listing(known, progress, work):
-    """Format the list with a heading for each group and a row for each exercise."""
+    """Format the list of exercises, with a heading for each group."""
     rows = [(item.number, item.title, state_of(item, progress, work)) for item in known]
     lines, group = [], None
     for item, line in zip(known, table(rows).splitlines(), strict=True):

@@ -13,7 +13,7 @@ def expressions(run, write):
     ----------
     run : LessonRun
     write : callable
-        Function that shows a text.
+        Function that displays text.
     """
     with run.same_random_numbers():
         _complete_from(run.namespace | run.own)

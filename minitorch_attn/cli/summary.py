@@ -114,7 +114,7 @@ def _arguments(model, sizes):
 
 
 def _tokens(model):
-    """Return the number of tokens: the default, or fewer if the model has fewer positions."""
+    """Return the default number of input tokens, or fewer if the model has fewer positions."""
     config = getattr(model, "config", {})
     limits = (getattr(model, "context_length", None), config.get("max_position_embeddings"))
     return min([_TOKENS, *(limit for limit in limits if limit)])

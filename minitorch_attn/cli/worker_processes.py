@@ -175,7 +175,7 @@ class _Supervisor:
         return next((int(end) for end in ends if end not in (None, "0")), FAILED)
 
     def _end_all(self):
-        """Kill all workers that still run, after an error or if this process is interrupted."""
+        """Kill all workers that are still running, after an error or an interruption."""
         if self.process.poll() is None:
             with contextlib.suppress(OSError):
                 os.killpg(self.process.pid, signal.SIGKILL)

@@ -67,7 +67,7 @@ def difference(found, correct, inputs=None, name="", noun="result"):
     inputs : dict of str to array, optional
         Floating-point arguments, to find the cause of a difference.
     name : str, default ""
-        Place within a nested result, such as "[0]".
+        Position within a nested result, such as "[0]".
     noun : str, default "result"
         What is compared.
 
@@ -108,7 +108,7 @@ def difference(found, correct, inputs=None, name="", noun="result"):
 
 
 def _list_difference(found, correct, name, noun):
-    """Compare two lists of numbers or texts, and name the first entry that differs."""
+    """Return the Difference in the first unequal entry of two lists, or None if they are equal."""
     for index, (mine, wanted) in enumerate(zip(found, correct, strict=True)):
         if difference(mine, wanted) is not None:
             got = f"{_entry(mine)} at [{index}], in {_short(found)}"
@@ -143,7 +143,7 @@ def _leaf_difference(found, correct, inputs, name, noun):
 
 
 def _value_difference(given, wanted, inputs, name, noun):
-    """Compare two arrays of the same shape."""
+    """Return the Difference between two arrays of the same shape, or None if they agree."""
     with np.errstate(all="ignore"):
         same = (given == wanted) | ((given != given) & (wanted != wanted))
         off = np.where(same, 0.0, np.abs(given * 1.0 - wanted * 1.0))

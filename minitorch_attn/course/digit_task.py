@@ -25,7 +25,7 @@ def digit_batch(rng, length, size=64, reverse=True, blanks=0):
     reverse : bool, default True
         Whether the target has the digits in reverse order; otherwise, in the order of the source.
     blanks : int, default 0
-        Number of blanks at random places in the source. The target does not contain them.
+        Number of blanks at random positions in the source. The target does not contain them.
 
     Returns
     -------
@@ -91,7 +91,7 @@ def train(model, steps, rate, draw):
     rate : float
         Learning rate, as in `train_on_digits`.
     draw : callable
-        Takes a random generator and returns source, given and target.
+        Takes a random generator and returns source, given and target, as `digit_batch` does.
 
     Returns
     -------

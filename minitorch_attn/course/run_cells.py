@@ -74,7 +74,7 @@ class LessonRun:
         return self.outputs[-1]
 
     def check_turn(self, turn, file=None):
-        """Check the learner's function of a "Your turn", whose three cells then count as run.
+        """Check the learner's function for a "Your turn". The turn's three cells then count as run.
 
         Parameters
         ----------

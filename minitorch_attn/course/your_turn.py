@@ -325,7 +325,7 @@ def _copied(value, requires_grad=False):
 
 
 def _in_type_of(correct, found):
-    """Convert an array to a tensor, or a tensor to an array, so that properties can be tested."""
+    """Convert `found` to a tensor or an array, like `correct`, so that properties can be tested."""
     if isinstance(correct, Tensor) and isinstance(found, (np.ndarray, np.generic, int, float)):
         return tensor(np.asarray(found))
     if isinstance(correct, np.ndarray) and isinstance(found, Tensor):

@@ -333,7 +333,7 @@ class _Uses(Listener):
         self.modes[module] = module.training
 
     def before_capture(self):
-        """Return a listener for the capture. Its `leaves` got gradients in this rehearsal."""
+        """Return the capture's listener, with the leaves that got gradients in this rehearsal."""
         return _Uses(list(self.seen))
 
     def finish(self):

@@ -42,7 +42,7 @@ class ClutteredDigits(NamedTuple):
 
 @names_arguments
 def draw_cluttered(count, images, labels, generator, side=32, size=12, margin=6, pieces=6):
-    """Draw images of a digit at a random place among fragments of other digits.
+    """Draw images of a digit at a random position among fragments of other digits.
 
     Parameters
     ----------

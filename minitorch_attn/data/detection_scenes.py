@@ -106,7 +106,7 @@ def _resized(digit, height, stretch, largest):
 
 
 def _free_place(boxes, shape, side, generator):
-    """Return a random box of this (height, width) that does not touch `boxes`, or None."""
+    """Return a random box of `shape` (height, width) that does not touch `boxes`, or None."""
     height, width = shape
     for _ in range(_TRIES):
         top, left = generator.integers([side - height + 1, side - width + 1])
@@ -118,7 +118,7 @@ def _free_place(boxes, shape, side, generator):
 
 
 def _scatter(scene, digit, generator):
-    """Put a fragment of a digit at a random place."""
+    """Put a fragment of a digit at a random position."""
     size = generator.integers(3, 6)
     row, column = generator.integers(8 - size + 1, size=2)
     top, left = generator.integers(len(scene) - size + 1, size=2)

@@ -1,7 +1,7 @@
-"""Digit sentences: sentences that name the digits of a scene, with or without their places.
+"""Digit sentences: sentences that name the digits of a scene, with or without their positions.
 
 "there is seven and two" names the digits in any order, but does not say where they are. "seven
-top-left and two center" describes the same scene with the places.
+top-left and two center" describes the same scene with the positions.
 """
 
 import numpy as np
@@ -103,8 +103,8 @@ def prompts(places=False):
     Parameters
     ----------
     places : bool, default False
-        Whether each sentence also names a place. If True, each digit has one sentence for each of
-        the nine cells.
+        Whether each sentence also names a position. If True, each digit has one sentence for each
+        combination of an opening and one of the nine cells.
 
     Returns
     -------

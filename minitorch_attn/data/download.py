@@ -82,7 +82,7 @@ def download(url, sha256, *, folder=None, max_bytes=4 << 30, timeout=30.0):
 
 
 def _checked_url(url):
-    """Return the parts of a URL, with an ASCII path. Error messages do not repeat a password."""
+    """Check a URL and return its parts, with an ASCII path. Error messages omit any password."""
     shown = _SHOWN.match(url)[0]
     shown += "..." if shown != url else ""
     try:

@@ -113,7 +113,7 @@ def _is_session(code):
 
 
 def _tokens(paragraph):
-    """Yield (token in lower case, meaning or None). Lines with only punctuation are skipped."""
+    """Yield (lower-case token, KEYWORD, ENGLISH or None). Skip lines with only punctuation."""
     lines = [line for line in paragraph.split("\n") if re.search(r"\w", line)]
     text = "\n".join(lines)
     meaning, hidden = None, text

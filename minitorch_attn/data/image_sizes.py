@@ -35,12 +35,12 @@ def rule_for(size, kind):
 
 
 def exactly(size):
-    """Return a rule that resizes every image to the same (height, width)."""
+    """Return a function that maps the size of any image to the same (height, width)."""
     return lambda height, width: size
 
 
 def shortest_edge(edge):
-    """Return a rule that keeps the aspect ratio: the shortest edge gets the length `edge`."""
+    """Return a function that keeps the aspect ratio and sets the shortest edge to `edge`."""
 
     def rule(height, width):
         longest = int(edge * max(height, width) / min(height, width))
@@ -50,7 +50,7 @@ def shortest_edge(edge):
 
 
 def in_proportion(size, choose):
-    """Return a rule that keeps the aspect ratio.
+    """Return a function from (height, width) to a new size with the same aspect ratio.
 
     `size` is the target (height, width). If `choose` is `min`, neither edge of the resized image is
     shorter than the target's edge. If it is `max`, neither edge is longer.

@@ -288,7 +288,7 @@ class ImageProcessor(NamedErrors):
         return np.ascontiguousarray(values.transpose(2, 0, 1))
 
     def _in_color(self, image):
-        """Convert to grayscale for one channel, otherwise to RGB."""
+        """Convert an image to grayscale if `channels` is 1, otherwise to RGB."""
         see_through = "A" in image.getbands() or "transparency" in image.info
         if see_through and self.on_white:
             from PIL import Image

@@ -1,4 +1,4 @@
-"""Linear resizing: the weights of the old pixels in each new pixel of an axis."""
+"""Linear resizing: the weight of each old pixel in each new pixel, along one axis."""
 
 import numpy as np
 

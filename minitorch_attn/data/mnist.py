@@ -139,7 +139,7 @@ def scaled(images, dtype):
 
 
 def _find(folder, stem):
-    """Find the file with this name. Some copies have a dot instead of the "-" before "idx"."""
+    """Find the file `stem`, gzipped or not. Some copies of MNIST have ".idx" instead of "-idx"."""
     wanted = {stem, stem.replace("-idx", ".idx")}
     wanted |= {name + ".gz" for name in wanted}
     for place, folders, names in os.walk(folder):

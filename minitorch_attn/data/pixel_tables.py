@@ -64,10 +64,10 @@ def pixel_table_bits(training, test, levels, offsets, position=False):
 
 
 def _contexts(images, levels, offsets, position):
-    """Return a list of int arrays (image * pixel,), which number the contexts of the pixels.
+    """Return a list of int arrays (image * pixel,) that give each pixel's context as a number.
 
-    The context in array n consists of the first n neighbors. If `position`, a last array numbers
-    the contexts of all neighbors and the position of the pixel.
+    The context in array n consists of the levels of the first n neighbors. If `position`, the
+    context in one more array consists of all neighbors' levels and the position of the pixel.
     """
     count, height, width = images.shape
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)), constant_values=levels)

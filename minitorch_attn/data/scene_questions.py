@@ -1,4 +1,4 @@
-"""Scene questions: digits as image regions, with captions and questions about their places.
+"""Scene questions: digits as image regions, with captions and questions about their positions.
 
 One of the questions is "what is left of the seven ?". A region is a crop of one digit. The regions
 replace the objects that UNITER obtains from an object detector (Chen et al. 2020,
@@ -140,14 +140,14 @@ def true_relations(scenes):
 
 
 def _middle_between(same, along, present):
-    """Return True where a and b are at the ends of a row (or column) with a digit between them."""
+    """Return True for regions a, b that are 2 apart, if a's row (or column) has a middle digit."""
     middle = present & (along == 1)
     filled = (middle[:, None] & (same[:, :, None] == same[:, None])).any(2)  # (scene, region)
     return (abs(along[:, :, None] - along[:, None]) == 2) & filled[:, :, None]
 
 
 def _drawn_relation(true, generator):
-    """Draw a true relation for each scene. Return (region a, region b, relation, found).
+    """Choose a random true relation for each scene. Return (region a, region b, relation, found).
 
     `found` is False where no relation of the scene is true.
     """
@@ -167,9 +167,9 @@ def draw_captions(scenes, generator):
     Returns
     -------
     ids : int64 array of shape (scene, 9)
-        [CLS], the place of a digit, a comma, the relation of two digits, [SEP], padding. Three of
-        eight captions omit the place. One of eight omits the relation, and so does every caption
-        of a scene in which no relation is true.
+        [CLS], the position of a digit, a comma, the relation of two digits, [SEP], padding. On
+        average, three in eight captions omit the position. One in eight omits the relation, and so
+        does every caption of a scene in which no relation is true.
     regions : int64 array of shape (scene, 9)
         Region that each word refers to; -1 if the word refers to no region or to two.
     """

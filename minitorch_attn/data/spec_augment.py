@@ -39,9 +39,9 @@ def spec_augment(
 
     Notes
     -----
-    The width of a mask is uniform in 0, 1, ..., F (or T), and its start is uniform among the
-    positions where the mask fits. Time warping is omitted, because it contributed least to the
-    results of the paper (section 5).
+    The width of a mask is drawn uniformly from 0, 1, ..., frequency_width (or time_width), and its
+    start from the positions where the mask fits. Time warping is omitted, because it contributed
+    least to the results of the paper (section 5).
 
     References
     ----------

@@ -238,7 +238,7 @@ def add_noise(waveform, snr, generator):
     0.1
     """
     if not snr > -np.inf:
-        raise ArgumentError("add_noise: snr must be a number of dB", got=str(snr))
+        raise ArgumentError("add_noise: snr must be greater than -inf dB", got=str(snr))
     power = (waveform**2).mean(-1, keepdims=True) if waveform.size else 0.0
     noise = generator.standard_normal(waveform.shape, np.float32)
     return waveform + (noise * np.sqrt(power * 10 ** (-snr / 10))).astype(waveform.dtype)
@@ -247,14 +247,14 @@ def add_noise(waveform, snr, generator):
 class _Tracks:
     """Voice parameters over time: the formants, the loudness of voice and noise, and the pitch.
 
-    Each parameter is piecewise linear: it is given at some times, the knots.
+    Each parameter is piecewise linear, with given values at certain times, the knots.
     """
 
     def __init__(self, knots, values):
         self.knots, self.values = knots, values  # (knot,), (knot, curve)
 
     def at(self, times):
-        """Return four arrays at the samples `times`.
+        """Return the formants, voice, noise and pitch at `times`, which are in samples.
 
         The formants have shape (time, 3). Voice, noise and pitch have shape (time,).
         """
@@ -308,7 +308,7 @@ def _voice(tracks, speaker, generator, length):
 
 
 def _noise(tracks, speaker, generator, length):
-    """Sum the responses of the formants to random pulses, on average one for every six samples."""
+    """Sum the responses of the formants to random pulses, on average one pulse in six samples."""
     times = generator.uniform(0, length, length // 6)
     formants, voice, noise, _ = tracks.at(times)
     level = noise + speaker.breath * voice

@@ -36,7 +36,7 @@ def default_text():
 
 
 def read_text(path, *, sha256=None):
-    """Read a UTF-8 text file, with line ends converted to `\\n`.
+    """Read a UTF-8 text file, with line endings converted to `\\n`.
 
     Parameters
     ----------

@@ -297,7 +297,7 @@ def write_wav(path, samples, sample_rate, sample_format="int16"):
 
 
 def _header(kind, bits, channels, rate, count):
-    """Return the header of a WAV file. Raise ArgumentError if the sound does not fit into it."""
+    """Return the header of a WAV file. Raise ArgumentError if a WAV file cannot store it."""
     block = channels * bits // 8
     size = count * block
     more = b""
@@ -307,7 +307,7 @@ def _header(kind, bits, channels, rate, count):
     fits = 0 < block < 1 << 16 and 0 < rate * block < 1 << 32 and whole < _UNKNOWN
     if not fits or rate != int(rate):
         raise ArgumentError(
-            "write_wav: the sound does not fit into a WAV file",
+            "write_wav: a WAV file cannot store this sound",
             got=f"{channels} channels, {count:,} samples, {rate} Hz",
             expected="at least one channel, an integer sample rate, and less than 4 GiB",
         )

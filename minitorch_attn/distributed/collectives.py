@@ -520,7 +520,7 @@ def barrier(group=None, async_op=False):
 
 
 def _keeping(buffer, finish):
-    """Return a function that calls `finish`. The function keeps `buffer` alive until it runs."""
+    """Return a function that calls `finish`, and whose reference to `buffer` keeps it alive."""
 
     def call(_kept=buffer):
         finish()

@@ -102,7 +102,7 @@ def _row(kind, count):
 
 
 class count_messages:
-    """Count the messages that this rank sends in a `with` block; the block gets a Traffic.
+    """Count the messages that this rank sends in a block: `with count_messages() as traffic`.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ def connect(init_method=None, world_size=-1, rank=-1):
     cuda = cuda_backend.load().cuda
     if not _has_nccl(cuda):
         raise CommunicationError(
-            "the backend 'nccl' is unavailable: CuPy does not find NCCL",
+            "the backend 'nccl' is unavailable: CuPy cannot find NCCL",
             hint="on Linux, python -m pip install nvidia-nccl-cu13 (or -cu12), and look at "
             "cupy.show_config()",
         )

@@ -22,7 +22,7 @@ def part_sizes(count, parts):
 
 @names_arguments
 def part_slices(count, parts):
-    """Return the slices of the parts of `part_sizes`.
+    """Return a slice for each part, with the sizes from `part_sizes`.
 
     Examples
     --------

@@ -39,7 +39,7 @@ class Ring:
             held = held if last else arriving.wait()
 
     def pass_on(self, array):
-        """Start to send an array to the next rank, and to receive an array from the previous rank.
+        """Start sending an array to the next rank, and receiving an array from the previous rank.
 
         Returns
         -------

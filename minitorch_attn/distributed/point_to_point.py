@@ -1,8 +1,9 @@
 """Point-to-point messages between two ranks: send, recv, isend, irecv, batch_isend_irecv.
 
-`send` returns when the program may change the tensor again. This can take until the other rank has
-received the tensor. If two ranks both call `send` before `recv`, they can therefore wait for each
-other forever. Use `isend` instead, or `batch_isend_irecv`, which starts all its messages at once.
+`send` returns when the program may change the tensor again. This may happen only after
+the other rank has received the tensor. If two ranks both call `send` before `recv`, they can
+therefore wait for each other forever. Use `isend` instead, or `batch_isend_irecv`, which starts all
+its messages at once.
 """
 
 from ..errors import ArgumentError

@@ -1,7 +1,7 @@
 """Rendezvous: how the ranks of an NCCL run find each other and exchange NCCL's unique id.
 
-NCCL can connect the ranks only if every rank has the same id of 128 bytes. Rank 0 creates this id,
-and sends it to the other ranks through MPI, a file on a shared disk, or a TCP connection.
+NCCL can connect the ranks only if every rank has the same 128-byte id. Rank 0 creates this id and
+sends it to the other ranks through MPI, a file on a shared disk, or a TCP connection.
 """
 
 import os

@@ -7,7 +7,7 @@ all-gather, the complete part p starts at rank p and travels around the ring aga
 
 A reduce-scatter takes N - 1 steps, and so does an all-gather. In each step, every rank sends one
 part. An all-reduce is a reduce-scatter followed by an all-gather, so each rank sends 2 (N - 1) / N
-of the tensor's bytes. This number hardly depends on N, and no algorithm sends less [1]_.
+times the size of the tensor. This factor is always less than 2, and no algorithm sends less [1]_.
 
 The collectives of MPI and NCCL are faster. The functions in this file are meant to be read,
 and stepped through in a debugger.

@@ -37,7 +37,7 @@ class RingAttention(Function):
 
     A rank holds n = tokens / N queries, keys and values. Its keys and values are one part. In step
     t = 0 ... N - 1, rank r computes with the part of rank (r - t) mod N. Before it computes, it
-    starts to send this part to rank r + 1 and to receive the next part from rank r - 1. In this
+    starts sending this part to rank r + 1 and receiving the next part from rank r - 1. In this
     way, communication and computation overlap. The softmax is the online softmax of
     `TiledAttention`, whose sums do not depend on the order of the keys. With the running maximum m,
     the running sums l and o, the scores s_ij and the scaled dropout mask z_ij, part P gives
@@ -57,9 +57,10 @@ class RingAttention(Function):
     messages, the gradient of a part is back at the rank that owns the part.
     Saved: query, key, value, mask and output of the rank; L as an intermediate.
 
-    A rank sends N - 1 messages in the forward pass, one for each part. In the backward pass, it
-    sends N - 1 parts and N gradients. A single rank (N = 1) sends nothing. If is_causal, a rank
-    skips the tiles in which all keys come after the queries.
+    A rank sends N - 1 messages in the forward pass, each with the keys and values of one part. In
+    the backward pass, it sends them again, and also N messages with gradients. A single rank
+    (N = 1) sends nothing. If is_causal, a rank skips the tiles in which all keys come after the
+    queries.
 
     Liu, Zaharia and Abbeel 2023, arXiv:2310.01889v4, algorithm 1 (Ring Attention with Blockwise
     Transformers). In zigzag order, each rank holds two of 2N chunks, as in Llama 3
@@ -295,8 +296,8 @@ def ring_attention(
         Boolean or additive mask. The key axis covers all keys, in the order of the whole sequence,
         or has size 1. The query axis covers the rank's own queries, or all queries, or has size 1.
         If it covers all queries, the function selects the rank's own. The mask's gradient includes
-        only the contribution of the rank's own queries. If the ranks share a mask, sum their
-        gradients.
+        only the contribution of the rank's own queries. If the ranks share a mask, sum its
+        gradients over the ranks.
     dropout_p, is_causal, scale, enable_gqa
         See `scaled_dot_product_attention`.
     group : ProcessGroup, optional
@@ -321,8 +322,8 @@ def ring_attention(
     Notes
     -----
     The derivation is in `RingAttention`. Each rank computes on one core; the ranks run in parallel.
-    With dropout, all ranks must call `mt.manual_seed` with the same seed, and must draw the same
-    dropout masks after that call.
+    With dropout, all ranks must call `mt.manual_seed` with the same seed. After that call, they
+    must call the same operations with dropout in the same order.
 
     Examples
     --------
@@ -359,7 +360,7 @@ def _check_tokens(x, ring, order):
 
 
 def _own_rows(mask, is_causal, queries, keys, ring, order):
-    """Return the rows of a mask for the rank's own queries, and whether attention is causal."""
+    """Return a mask's rows for the rank's own queries, and the value of `is_causal` to use."""
     attend = getattr(mask, "attend", mask)
     shape, total = getattr(attend, "shape", ()), queries * ring.size
     if ring.size == 1 or len(shape) < 2 or shape[-2] != total:

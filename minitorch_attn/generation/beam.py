@@ -43,9 +43,9 @@ class BeamSearch:
     Attributes
     ----------
     running, finished : tuple
-        Ids (batch, beam, max_length), scores (batch, beam), and the row in which each token was
-        chosen (batch, beam, max_length - prompt). `finished` also has bools (batch, beam), True
-        where a sequence is stored.
+        Ids (batch, beam, max_length), scores (batch, beam), and origins (batch, beam, max_length -
+        prompt). A token's origin is the row, from 0 to batch * beam - 1, that it continues.
+        `finished` also has bools (batch, beam), True where a sequence is stored.
     """
 
     def __init__(self, ids, config, candidates, fill, dtype):
@@ -174,7 +174,7 @@ class BeamSearch:
         ids : int64 Tensor of shape (batch * returned, token)
         scores : Tensor of shape (batch * returned,)
         origins : int64 Tensor of shape (batch * returned, new token)
-            Row, from 0 to batch * beam - 1, in which each token was chosen. -1 after the end.
+            Row, from 0 to batch * beam - 1, that each token continues. -1 after the end.
         """
         count = self.config.num_return_sequences
         ids, scores, origins, _ = [x[:, :count].flatten(0, 1) for x in self.finished]
@@ -224,7 +224,7 @@ def search(step, ids, *, config, processors, stopping, choose, fill, ends, recor
 
 
 def _weight(length, penalty):
-    """Return length^penalty as a float. A large power of integers may take very long to compute."""
+    """Return length^penalty, computed with floats: a large integer power may take very long."""
     try:
         weight = float(length) ** float(penalty)
     except OverflowError:
@@ -233,6 +233,6 @@ def _weight(length, penalty):
         raise ArgumentError(
             "generate: length_penalty is out of range",
             got=f"length_penalty={penalty!r} at length {length}",
-            expected="a positive and finite length ** length_penalty, as with 0.6, 1 or 2",
+            expected="a finite, nonzero length ** length_penalty; use, for example, 0.6, 1 or 2",
         )
     return weight

@@ -55,7 +55,7 @@ def processors_for(config, *, ends, prompt_length, encoder_ids, padding, allowed
 
 
 def merge(own, custom):
-    """Replace items of `own` by `custom` items of the same class. Append the rest of `custom`."""
+    """Replace items of `own` with `custom` items of the same class. Append the rest of `custom`."""
     classes = {type(c): c for c in custom}
     merged = [classes.get(type(o), o) for o in own]
     return merged + [c for c in custom if not any(c is m for m in merged)]

@@ -118,7 +118,7 @@ class RepetitionPenaltyLogitsProcessor(LogitsProcessor):
     penalty : float
         Divisor of positive scores, and factor for negative scores. 1 has no effect.
     prompt_ignore_length : int or int64 Tensor of shape (row,), optional
-        Number of tokens to ignore at the start of each row: one number, or a Tensor of them.
+        Number of tokens to ignore at the start: one number for all rows, or one for each row.
 
     Examples
     --------

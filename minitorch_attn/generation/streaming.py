@@ -1,7 +1,8 @@
 """Streaming: show tokens as soon as they are chosen.
 
 A streamer has two methods. `put(ids)` is called first with the prompt (row, token), and then after
-every step with the new tokens (row,). All ids are arrays on the host. `end()` is called at the end.
+every step with the new tokens (row,). All ids are arrays on the host. `end()` is called after the
+last step.
 """
 
 import queue

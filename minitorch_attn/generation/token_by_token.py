@@ -41,7 +41,7 @@ class Stepper:
         self._first = True
 
     def __call__(self, ids):
-        """Return the model's output for `ids` (row, token). The first ids may be in the cache."""
+        """Return the output for `ids` (row, token). The cache may already contain the first ids."""
         new = self._new_tokens(ids)
         arguments = dict(self.constants)
         if self.embedded is not None and self._first:

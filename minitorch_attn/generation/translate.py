@@ -16,7 +16,7 @@ def translate(
     model, source, start_id, end_id, max_new_tokens=64, source_mask=None, num_beams=1,
     length_penalty=1.0,
 ):  # fmt: skip
-    """Translate each source sentence until all targets have ended.
+    """Translate source sentences, token by token, until every target has ended.
 
     Parameters
     ----------

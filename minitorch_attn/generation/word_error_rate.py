@@ -28,8 +28,8 @@ def edit_distance(found, expected):
 
         d(i, j) = min(d(i-1, j-1) + [the entries differ], d(i-1, j) + 1, d(i, j-1) + 1)
 
-    with d(i, 0) = i and d(0, j) = j [1]_. Each row is computed at once: if t(j) is the minimum of
-    the first two terms, d(i, j) is the minimum of t(k) + (j - k) over k <= j.
+    with d(i, 0) = i and d(0, j) = j [1]_. NumPy computes each row in one step: if t(j) is the
+    minimum of the first two terms, d(i, j) is the minimum of t(k) + (j - k) over k <= j.
 
     References
     ----------
@@ -74,7 +74,7 @@ def word_error_rate(found, expected):
 
     Examples
     --------
-    One of five words is wrong, and one is too many:
+    One of five words is wrong, and there is one extra word:
 
     >>> word_error_rate([[4, 7, 7], [1, 5, 6]], [[4, 7], [1, 5, 8]])
     0.4

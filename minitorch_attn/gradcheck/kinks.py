@@ -3,7 +3,7 @@
 At a kink (relu at 0, the maximum of equal numbers) or a jump, a correct gradient can differ from
 the difference quotient. Such an entry is excluded from the check in two cases:
 
-* The gradient agrees with the slope of a smaller step, which does not reach the kink.
+* The gradient agrees with the slope at a smaller step size, which does not reach the kink.
 * The kink is at the point itself. The gradient lies between the slopes on the two sides of the
   point, and gradient and slope agree at a short distance on either side.
 
@@ -91,7 +91,7 @@ class SecondLook:
         yield 10.0, self._sides(moved, position, start, self.step * 10)
 
     def _sides(self, moved, position, start, step):
-        """Return the slopes below and above a point."""
+        """Return the one-sided slopes just below and just above a point."""
         values = []
         with no_grad():
             for value in (start - step, start, start + step):

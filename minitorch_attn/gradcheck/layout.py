@@ -20,7 +20,7 @@ def layout_hints(clue, deep=True):
     clue : Evidence
     deep : bool
         Whether to also look for leaking gradients (nonzero where the correct gradient is zero),
-        for wrong zeros and for permutations. Used for single operations.
+        for wrong zeros and for permutations. Used for individual operations.
 
     Yields
     ------

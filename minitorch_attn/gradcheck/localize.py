@@ -86,7 +86,7 @@ def find_fault(check, wrong):
     ----------
     check : Check
     wrong : bool
-        Whether a gradient of the whole function is wrong. If not, only single operations are
+        Whether a gradient of the whole function is wrong. If not, only individual operations are
         examined.
 
     Returns

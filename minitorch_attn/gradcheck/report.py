@@ -200,7 +200,7 @@ def _bullets(name, hints):
 
 
 def _table(items):
-    """Format name, shape, errors and worst entry in columns."""
+    """Format the name, shape, errors and worst entry of each item as the lines of a table."""
     wide = _width() == _WIDTH
     digits, space = (6, " ") if wide else (4, "")
     rows = [("", "name", "shape", "error", "worst", "at", "backward", "numeric", "")]

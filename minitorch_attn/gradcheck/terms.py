@@ -165,7 +165,7 @@ def _wrong_jacobian(clue):
 
 
 def _one_share_each(clue):
-    """Return a hint if entries that affect several outputs have the gradient of only one."""
+    """Return a hint if an entry that affects several outputs gets only one output's gradient."""
     if clue.jacobian is None or clue.jacobian.size > 1_000_000 or clue.derived.size < 3:
         return None
     shares = clue.jacobian * clue.cotangent
@@ -184,7 +184,7 @@ def _one_share_each(clue):
 
 
 def _along_an_axis(clue):
-    """Return a hint if the error along one axis has the form of a mean or a normalization."""
+    """Return a hint if the error along an axis is typical of a wrong mean or normalization."""
     error = clue.error
     for axis, size in enumerate(error.shape):
         if size > 2 and _spanned(error, [np.ones_like(error)], axis):

@@ -13,7 +13,7 @@ recompute the weights from L_i. With the gradient g_i of o_i,
     grad_value_j = sum_i p_ij z_ij g_i                         in the same block
 
 The random number behind each z_ij depends only on the seed and a counter value (`philox`). Each
-kernel can therefore draw the z_ij that it needs again, and they are not stored. The CUDA code is in
+kernel can therefore regenerate the z_ij that it needs, and they are not stored. The CUDA code is in
 `attention_source`.
 
 Launches: 1 forward and 2 backward. The array operations need 12 forward and 15 backward, or 28 and

@@ -6,7 +6,7 @@
 The level is a random number from 0 to 1. The kernel makes three passes over the row. They compute
 the maximum, then the sum of all weights, then the cumulative sums until one exceeds level times the
 sum of all weights. To compute the cumulative sums of a tile of 256 weights, each thread of a warp
-adds the values of threads further left, at distances 1, 2, 4, 8 and 16. Each warp then adds the
+adds the value of the thread 1 place before it, then 2, 4, 8 and 16 places. Each warp then adds the
 sums of the warps before it. The weights and sums are in float64, as in the array operations of
 `ops.draw_tokens`, which take about 12 launches.
 """
@@ -94,7 +94,7 @@ template <typename T, typename A> __global__ void draw_tokens(
 class DrawKernel:
     """CUDA kernel of `ops.draw_tokens`: one launch.
 
-    If there are several rows, their levels are first copied to the device.
+    If there are several rows, their levels (random numbers) are first copied to the device.
     """
 
     @staticmethod

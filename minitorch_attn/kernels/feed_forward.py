@@ -10,10 +10,10 @@ kernel multiplies dL/dh by the slope, in place, and sums each column of the resu
 
 Launches besides the products: 2 forward and 2 backward. With GELU, the array operations need 13 and
 3. The slope of ReLU is not stored: it is 1 where h > 0. For a few rows that do not need a gradient,
-as in generation, the forward pass takes two launches and no product (`few_rows`).
+as in generation, `few_rows` computes each layer, including its matrix product, in one launch.
 
 On a GPU, `FeedForwardInBlocks` runs the same kernels. Dividing the rows into blocks helps only a
-CPU, and recomputing the hidden layer in the backward pass would add a product to the six of a
+CPU, and recomputing the hidden layer in the backward pass would add a seventh matrix product to a
 training step. The kernels keep two arrays of the hidden layer's size instead: h and the slope. If
 there is not enough memory for them, use `checkpoint`.
 """
@@ -76,7 +76,7 @@ template <typename T, typename A> __global__ void __launch_bounds__(1024) throug
 
 
 def bias_and_activation(u, bias, activation, with_slope):
-    """Return h = f(u + bias), in the memory of u, and the slope f'(u + bias).
+    """Return h = f(u + bias), which overwrites u, and the slope f'(u + bias).
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def bias_and_activation(u, bias, activation, with_slope):
 def through_activation(grad_h, h, slope, need_bias):
     """Return dL/du = dL/dh * slope and, with `need_bias`, the column sums of dL/du (else None).
 
-    dL/du is in the memory of `grad_h`.
+    dL/du overwrites `grad_h`.
     """
     xp = array_module(grad_h)
     (grad_h,) = all_contiguous(grad_h)

@@ -1,10 +1,10 @@
-"""GELU, GELU by tanh, SiLU and ReLU on a GPU: one launch forward and one backward.
+"""GELU, its tanh approximation, SiLU and ReLU on a GPU: one launch forward and one backward.
 
     y = x h(x),   dy/dx = h + x h'(x),   with the gate h of `ops.gelu`
-    GELU:         h = (1 + erf(x / sqrt 2)) / 2,   h' = e^(-x^2 / 2) / sqrt(2 pi)
-    GELU by tanh: h = (1 + tanh u) / 2,   u = sqrt(2 / pi) (x + 0.044715 x^3),   h' = h (1 - h) 2 u'
-    SiLU:         h = 1 / (1 + e^-x),   h' = h (1 - h)
-    ReLU:         h = 1 for x > 0, else 0,   h' = 0
+    GELU:      h = (1 + erf(x / sqrt 2)) / 2,   h' = e^(-x^2 / 2) / sqrt(2 pi)
+    tanh GELU: h = (1 + tanh u) / 2,   u = sqrt(2 / pi) (x + 0.044715 x^3),   h' = h (1 - h) 2 u'
+    SiLU:      h = 1 / (1 + e^-x),   h' = h (1 - h)
+    ReLU:      h = 1 for x > 0, else 0,   h' = 0
 
 The backward kernel recomputes h from x, so h is not kept in memory. The array operations
 take 5 to 8 launches forward and 4 to 8 backward (ReLU: 2 and 2).
@@ -130,7 +130,7 @@ class GeluKernel(_Kernel):
 
 @register(GeluTanh)
 class GeluTanhKernel(_Kernel):
-    """CUDA kernels of GELU by tanh: one launch forward and one backward."""
+    """CUDA kernels of the tanh approximation of GELU: one launch forward and one backward."""
 
     name = "gelu_tanh"
 

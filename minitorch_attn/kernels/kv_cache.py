@@ -3,7 +3,7 @@
     keys[b, h, start + t, d] = key[b, h, t, d],   values[b, h, start + t, d] = value[b, h, t, d]
 
 Two assignments to slices would take two launches. The keys of new tokens are usually a
-transposed view of the projection's output, so the kernel takes their strides. The start may be
+transposed view of the projection's output, so the kernel takes their strides. `start` may be
 a number in device memory, so that a recorded graph of launches can write to a different
 position in each replay.
 """

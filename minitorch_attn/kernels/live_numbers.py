@@ -1,4 +1,4 @@
-"""Live numbers of a CUDA graph, which change between its replays: write all of them in one launch.
+"""Live numbers of a CUDA graph: numbers that change between replays, all written in one launch.
 
 A graph replays its launches with the arguments recorded at capture. Its kernels therefore read
 changing numbers (the learning rate, the dropout counter) from device memory. Before each replay,

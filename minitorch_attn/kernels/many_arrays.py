@@ -7,9 +7,10 @@ and treats the arrays as one vector:
     element i of the vector is element i - start[a] of array a,   start[a] <= i < start[a + 1]
 
 The table is an argument of the launch, so it is not copied from the host to the device first.
-Arguments are limited to 4 KB, which is enough for 128 arrays. Instead of one launch for each array,
-the kernels take 1 launch to gather, 2 for a norm, 1 to scale, 1 to undo a loss scale, and 1 for the
-update of `optim.Adam` or `optim.AdamW`. The formulas of the update are in `optim.adam`.
+Arguments are limited to 4 KB, which is enough for 128 arrays. Longer lists take several launches.
+For up to 128 arrays, the kernels take 1 launch to gather, 2 for a norm, 1 to scale, 1 to undo a
+loss scale, and 1 for the update of `optim.Adam` or `optim.AdamW`. The formulas of the update are in
+`optim.adam`.
 """
 
 import math
@@ -267,7 +268,7 @@ class AdamKernel:
 
     @classmethod
     def run(cls, group, updates, value, grads, m, v, largest=None):
-        """Update one range of the buffer.
+        """Update the parameters in one range of the flat buffer.
 
         Parameters
         ----------

@@ -9,8 +9,8 @@ one computes the column sums of all g_i, and one adds up the products g_i @ weig
 
 The three projections of attention take 1 product and 1 launch forward, and 2 products and 2
 launches backward. Separate layers take 3 products and 3 launches forward, and 6 products and 5
-launches backward. For a few rows, as in generation, the forward pass is one launch without a
-product (`few_rows`).
+launches backward. For a few rows, as in generation, `few_rows` computes the forward pass, including
+the products, in one launch.
 """
 
 from ..backend import array_module, matmul

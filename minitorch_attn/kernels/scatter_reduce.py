@@ -60,7 +60,10 @@ template <typename T, typename A> __global__ void extreme_at(
 
 @register(extreme_at)
 class ExtremeKernel:
-    """CUDA kernel of `ops.scatter_reduce.extreme_at`: one launch, and a few to prepare indices."""
+    """CUDA kernel of `ops.scatter_reduce.extreme_at`: one launch.
+
+    Array operations, with a few more launches, first prepare the indices.
+    """
 
     @staticmethod
     def accepts(y, grid, src, largest):

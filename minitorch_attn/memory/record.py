@@ -1,4 +1,4 @@
-"""Record the memory blocks that tensors and the graph hold, using weak references to arrays."""
+"""Record the memory blocks held by tensors and the autograd graph, using weak references."""
 
 import weakref
 
@@ -18,7 +18,7 @@ __all__ = ["MemoryTracker", "track"]
 
 
 class MemoryTracker(Listener):
-    """Records the memory that tensors and the graph hold inside a `with` block.
+    """Records the memory that tensors and the autograd graph hold inside a `with` block.
 
     A memory block is counted once, no matter how many views it has. The count starts when an
     operation creates the block, and ends when nothing refers to it any more. A block that no
@@ -176,7 +176,7 @@ class MemoryTracker(Listener):
     # Memory kept by the graph
 
     def _keep(self, ctx, line):
-        """Record which blocks `ctx` keeps, from now until it is emptied or deleted."""
+        """Record which blocks `ctx` keeps, from now until `ctx` is emptied or deleted."""
         if not ctx.holds or id(ctx) in self._keepers:
             return
         keeps, name = [], ctx.function.__name__
@@ -195,7 +195,7 @@ class MemoryTracker(Listener):
             keep.stop = len(self._moments)  # from the next change on, the block is not kept
 
     def _settle(self):
-        """End each `Keep` whose context was freed after the last event, such as by `backward`."""
+        """End the `Keep`s of the contexts freed since the last call, for example by `backward`."""
         pending, self._pending = self._pending, []
         for reference in pending:
             ctx = reference()
@@ -215,7 +215,9 @@ class MemoryTracker(Listener):
         return sorted(held, key=lambda block: -block.nbytes)
 
     def by_kind(self):
-        """Return the number of bytes in use after each event, for each kind of memory block.
+        """Return the number of bytes in use at each moment, for each kind of memory block.
+
+        See `Block` for the definition of a moment.
 
         Returns
         -------
@@ -246,7 +248,7 @@ class MemoryTracker(Listener):
         return self.table()
 
     def save_picture(self, path):
-        """Plot memory over time by kind, and write the figure to a PNG file.
+        """Plot the memory of each kind of block over time, and write the figure to a PNG file.
 
         Parameters
         ----------
@@ -259,7 +261,7 @@ class MemoryTracker(Listener):
 
 
 def track(*owners):
-    """Record the memory that tensors and the graph hold inside a `with` block.
+    """Record the memory that tensors and the autograd graph hold inside a `with` block.
 
     Parameters
     ----------

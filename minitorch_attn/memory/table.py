@@ -32,7 +32,10 @@ def peak_table(memory, rows):
 
 
 def _grouped(memory):
-    """Return ((kind, op, shape, dtype, line, kept by), equal blocks) per group, largest first."""
+    """Group the blocks held at the peak. Return a list of (key, blocks), largest group first.
+
+    The key (kind, op, shape, dtype, line, kept by) is the same for all blocks of a group.
+    """
     groups = {}
     for block in memory.at_peak():
         kept = _names(block.kept_at(memory.peak_moment))
@@ -44,7 +47,7 @@ def _grouped(memory):
 
 
 def _names(ops):
-    """Return each name once, with its count."""
+    """Join operation names, each only once with its count, as in "Exp, Tanh x2"."""
     counts = {op: ops.count(op) for op in ops}
     return ", ".join(f"{op} x{n}" if n > 1 else op for op, n in counts.items())
 

@@ -194,7 +194,10 @@ def _precision(images, smallest, largest):
 
 
 def _of_class(found, wanted, label):
-    """Return a dict for one class in an image: best predictions, targets, and IoU of each pair."""
+    """Return the predictions and targets of one class in an image, and the IoU of each pair.
+
+    Only the `MOST` predictions with the highest scores are included.
+    """
     mine = xp.flatnonzero(found["labels"] == label)
     best = mine[xp.argsort(-found["scores"][mine], kind="stable")[:MOST]]
     theirs = xp.flatnonzero(wanted["class_labels"] == label)

@@ -30,7 +30,7 @@ POSITIONS = {"sine": SinePositions, "learned": LearnedPositions}
 class FeatureExtractor(ResNet):
     """ResNet that returns its last feature map, with frozen batch norms.
 
-    The parameters are those of `ResNet` and the following.
+    `block`, `layers` and the options that are not listed here are passed to `ResNet`.
 
     Parameters
     ----------

@@ -260,7 +260,7 @@ def update_teacher(teacher, student, momentum):
 
 @names_arguments
 def cosine_schedule(step, total_steps, start, end, warmup_steps=0, warmup_start=0.0):
-    """Return the value of a schedule: a linear warm-up to `start`, then a cosine to `end`.
+    """Return the value of a schedule: a linear warm-up to `start`, then a cosine curve to `end`.
 
     DINO uses this schedule for the learning rate, the weight decay and the teacher's momentum.
 

@@ -27,8 +27,8 @@ __all__ = [
 # (width, count) of the 2048 convolutions of section 3.4, from the authors' published options.
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
-# A character is one of the 256 byte values of UTF-8 or one of these marks. The id of a character is
-# its value plus 1, because id 0 is padding.
+# A character is one of the 256 byte values of UTF-8 or one of these markers. The id of a character
+# is its value plus 1, because id 0 is padding.
 _SENTENCE_BEGIN, _SENTENCE_END, _WORD_BEGIN, _WORD_END, _PAD = range(256, 261)
 
 
@@ -266,7 +266,7 @@ class ScalarMix(nn.Module):
         self.gamma = nn.Parameter(ops.ones(()))
 
     def forward(self, layers):
-        """Mix the layers, a tensor (layer, ...) or a list of tensors (...), to one tensor (...)."""
+        """Mix layers, a tensor (layer, ...) or a list of tensors (...), into one tensor (...)."""
         if not isinstance(layers, Tensor):
             layers = ops.stack(layers)
         if layers.shape[:1] != (self.num_layers,):
@@ -329,21 +329,21 @@ def _mean_loss(logits, targets):
 
 
 def character_ids(sentences, max_characters=50):
-    """Return the character ids of words, with marks for the start and end of words and sentences.
+    """Return the character ids of words, with markers for the start and end of words and sentences.
 
     Parameters
     ----------
     sentences : list of list of str
         Words of each sentence.
     max_characters : int, default 50
-        Number of ids per word, including the marks. Longer words are cut off.
+        Number of ids per word, including the markers. Longer words are cut off.
 
     Returns
     -------
     int64 Tensor of shape (batch, token, max_characters)
-        Each word consists of a start mark, its UTF-8 bytes and an end mark, and is padded with the
-        id 261. The id of a byte is its value plus 1. The words "<S>" and "</S>" mark the start and
-        end of a sentence. Sentences are padded with words whose ids are all 0.
+        Each word consists of a start marker, its UTF-8 bytes and an end marker, and is padded with
+        the id 261. The id of a byte is its value plus 1. The words "<S>" and "</S>" mark the start
+        and end of a sentence. Sentences are padded with words whose ids are all 0.
 
     Examples
     --------
@@ -377,7 +377,7 @@ def _reversed_order(x, padding_mask):
 
 
 def _checked_filters(filters):
-    """Return the filters as a list of pairs, or raise an error."""
+    """Return the filters as a list of pairs (width, count), or raise an error."""
     try:
         pairs = [(width, count) for width, count in filters]
     except (TypeError, ValueError):

@@ -246,7 +246,7 @@ class SequenceEmbedding(nn.Module):
         position of the first token.
     scale : float, default 1
         Factor that multiplies the token embeddings: sqrt(embed_dim) in Vaswani et al., section
-        3.4. It scales token embeddings of norm about 1 to the size of the position embeddings.
+        3.4. It brings token embeddings of norm about 1 to the magnitude of the position embeddings.
     norm : Module, optional
         Normalization layer applied to the sum.
     dropout : float, default 0

@@ -58,8 +58,8 @@ class SinePositions(nn.Module):
     Notes
     -----
     The rows without padding are numbered y = 1, 2, ..., H. The first half of the features of row y
-    consists of sines and cosines of scale * y / (H + 1e-6). The second half encodes the column in
-    the same way.
+    is `sine_code` of the number scale * y / (H + 1e-6). The second half encodes the column in the
+    same way.
 
     Examples
     --------

@@ -218,8 +218,8 @@ def cmlm_loss(logits, target, masked, length_logits, pad_id=0, num_masked=None):
     pad_id : int, default 0
     num_masked : float, optional
         Divisor of the masked tokens' summed loss. Default: the number of masked tokens. If a batch
-        is split among threads, this number differs from part to part. Then pass a constant times
-        the number of rows of the part, so that all rows of the batch have the same weight.
+        is split among threads, each thread has a different number of masked tokens. In that case,
+        pass the thread's number of rows times a constant, so that all rows have the same weight.
 
     Returns
     -------

@@ -150,7 +150,7 @@ class RelativePoolingAttention(PoolingAttention):
 
     @computes("relative position bias")
     def with_positions(self, query, key, query_size, key_size):
-        r"""Append features to queries and keys, so that their dot products include the term q_i R.
+        r"""Append features to queries and keys, so that dot products include relative positions.
 
         A query is extended by q_i R^h_i, a vector that contains q_i R^h_{p(i), row} for each row of
         the keys' map. A key is extended by e_row(j), the one-hot vector of its own row. Both are
@@ -177,7 +177,16 @@ class RelativePoolingAttention(PoolingAttention):
         return ops.cat([query, scores], -1), ops.cat([key, units], -1)
 
     def axis_scores(self, maps, i, keys):
-        """Return the dot products of queries (batch, heads, *size, head_dim) and one axis's table.
+        """Return the dot products of the queries and the relative-position vectors of one axis.
+
+        Parameters
+        ----------
+        maps : Tensor of shape (batch, heads, *size, head_dim)
+            Queries.
+        i : int
+            Index of the axis in `size`.
+        keys : int
+            Length of the axis in the keys' map.
 
         Returns
         -------

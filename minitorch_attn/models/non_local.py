@@ -137,7 +137,7 @@ class NonLocalBlock(nn.Module):
 
     @computes("non-local mean", reveals=("attention",))
     def _mean(self, query, key, value):
-        """Return y, the mean of the values for each query."""
+        """Return y, the weighted mean of the values for each query."""
         if self.mode in ("gaussian", "embedded_gaussian"):
             return ops.scaled_dot_product_attention(query, key, value, scale=1.0)
         if self.mode == "dot_product":  # theta (phi^T g) does not need an attention map

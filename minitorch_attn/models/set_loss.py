@@ -213,7 +213,7 @@ def matched_losses(logits, pred_boxes, targets, pairs, eos_coef=0.1):
 
 
 def _index_of(pairs, targets):
-    """Return, for all pairs, arrays of the image, the query in it, and the target in the batch."""
+    """Return index arrays for all pairs: image, query in the image, target in the batch."""
     counts = [len(target["class_labels"]) for target in targets]
     before = xp.cumsum([0, *counts[:-1]])
     image = xp.concatenate([xp.full(len(i), n) for n, (i, _) in enumerate(pairs)])

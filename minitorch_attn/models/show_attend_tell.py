@@ -258,7 +258,7 @@ class ShowAttendTell(nn.Module):
         return self._read(memory, words, RecurrentState() if cache is None else cache)[0]
 
     def _read(self, annotations, words, past, look=None):
-        """Read the words that follow `past`, and update `past`. Return (logits, alphas)."""
+        """Run the LSTM on `words` from the state `past`. Update `past`. Return (logits, alphas)."""
         look = _most_probable if look is None and self.hard else look
         memory = annotations if isinstance(annotations, dict) else self.encode(annotations)
         annotations = memory["last_hidden_state"]

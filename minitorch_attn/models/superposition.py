@@ -141,7 +141,7 @@ class ToyModels(nn.Module):
 
 
 def sample_features(batch, num_features, density, dtype=None, device=None, generator=None):
-    """Sample sparse features. Each is 0 with probability S, and otherwise uniform in [0, 1).
+    """Sample sparse features. Each is 0 with probability 1 - density, else uniform in [0, 1).
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def importance_loss(output, x, importance):
 
 
 def dimensions_per_feature(W):
-    """Return the dimensions m per learned feature, `m / norm(W)^2` with the Frobenius norm.
+    """Return the number of dimensions per learned feature, `m / norm(W)^2` (Frobenius norm).
 
     Parameters
     ----------

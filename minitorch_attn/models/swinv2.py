@@ -39,7 +39,7 @@ class ContinuousPositionBias(nn.Module):
     Notes
     -----
     Swin V2, section 3.3, Eqs. 3 and 4. Each coordinate x of an offset is scaled, so that the
-    largest coordinate in a window (of the size during pre-training) is 8. It then becomes
+    largest coordinate in a window of the pre-training size is 8. It then becomes
     sign(x) log2(1 + |x|) / log2(8). The scale 8, the sigmoid and its factor 16 are from the
     authors' code.
     """

@@ -169,7 +169,7 @@ class UNITER(BERT):
 
 
 def _attention_mask(words, regions, word_padding_mask, region_padding_mask):
-    """Return None, or a mask (batch, 1, 1, word + region) that is False for keys at padding."""
+    """Return None, or a mask (batch, 1, 1, word + region) that is False for padding keys."""
     if word_padding_mask is None and region_padding_mask is None:
         return None
     parts = [

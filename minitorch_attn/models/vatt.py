@@ -51,7 +51,7 @@ class Embeddings(NamedTuple):
 
 
 class Transformer(nn.Module):
-    """Pre-norm Transformer with a final norm, the same as in ViT.
+    """Pre-norm Transformer encoder with a final norm, as in ViT.
 
     Parameters
     ----------

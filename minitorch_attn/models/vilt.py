@@ -210,7 +210,10 @@ class ViLT(nn.Module):
         """Return positions (batch, patch, embed), resized to each image and padded to `grid`."""
         table = self.positions[:, 1:].reshape(1, *self.grid, self.embed_dim).permute(0, 3, 1, 2)
         if min(map(min, sizes), default=1) < 1:
-            raise ShapeError("ViLT: pixel_mask must not be 0 everywhere", got="a mask of zeros")
+            raise ShapeError(
+                "ViLT: pixel_mask must not be 0 everywhere in the first row or column of an image",
+                got="an image with 0 rows or 0 columns of patches",
+            )
         found = {
             (h, w): ops.pad(
                 ops.interpolate(table, size=(h, w), mode="bilinear", align_corners=True),

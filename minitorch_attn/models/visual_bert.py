@@ -54,8 +54,8 @@ class VisualEmbeddings(Embeddings):
         Parameters
         ----------
         alignment : int64 Tensor of shape (batch, region, aligned)
-            Positions of the words of each region, padded with -1. If the tensor has rows for more
-            than `regions` regions, the others are ignored.
+            Positions of the words of each region, padded with -1. Regions after the first `regions`
+            are ignored.
         regions : int
             Number of regions.
 

@@ -234,7 +234,7 @@ class Wav2Vec2Conformer(nn.Module):
         samples : Tensor of shape (batch, sample)
             Waveforms, usually normalized to mean 0 and variance 1.
         padding : bool Tensor of shape (batch, frame), optional
-            True for frames of padding.
+            True for padding frames.
 
         Returns
         -------
@@ -253,12 +253,12 @@ class Wav2Vec2Conformer(nn.Module):
         return self.feature_dropout(self.projection(features)), features
 
     def enter(self, x, padding=None):
-        """Return the input of the first block. Frames of padding are set to 0."""
+        """Return the input of the first block. Padding frames are set to 0."""
         x = x if padding is None else x.masked_fill(padding.unsqueeze(-1), 0.0)
         return self.dropout(x)
 
     def encode(self, x, padding=None):
-        """Apply the blocks and the final norm. No frame attends to frames of padding."""
+        """Apply the blocks and the final norm. No frame attends to padding frames."""
         mask = attention_mask(padding, None)
         positions = self.positions_of(x)
         for block in self.blocks:
@@ -280,7 +280,7 @@ class Wav2Vec2Conformer(nn.Module):
 
 
 def make_attention(positions, embed_dim, num_heads, dropout):
-    """Return the attention layer for one kind of positions."""
+    """Return the attention layer for `positions`: "relative", "rotary" or None."""
     if positions == "relative":
         return RelativeAttention(embed_dim, num_heads, dropout, interleaved=True)
     classes = {"rotary": RotaryAttention, None: PlainAttention}

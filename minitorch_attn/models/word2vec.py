@@ -104,7 +104,7 @@ class SkipGram(nn.Module):
 
 
 class CBOW(nn.Module):
-    """Continuous bag of words: the mean of the surrounding words predicts the word between them.
+    """Continuous bag of words: predicts a word from the mean vector of the words around it.
 
     arXiv:1301.3781v3, section 3.1. The order of the surrounding words does not matter.
 
@@ -234,7 +234,7 @@ class HierarchicalSoftmax(nn.Module):
 
 
 def huffman_codes(counts):
-    """Return the path from the root to each word: its turns (codes) and inner nodes (points).
+    """Return each word's path from the root: left or right turns (codes), inner nodes (points).
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ def huffman_codes(counts):
 
 
 def _join(counts):
-    """Build the tree. Return {node: parent} and {node: code}. Words come before inner nodes."""
+    """Build the tree. Return {node: parent} and {node: code}. Words are numbered first."""
     size = len(counts)
     weight = list(counts)
     # The smallest word is last in `words`, and the smallest inner node is first in `inner`.
@@ -390,7 +390,7 @@ def _as_counts(counts, where):
 
 
 def _check_words(where, batch, words, negatives=None):
-    """Raise an error unless each vector has one word and, if given, one row of negatives."""
+    """Raise an error unless each vector has one word and (if not None) one row of `negatives`."""
     if words.shape != batch:
         raise ShapeError(
             f"{where}: the words must have one entry for each vector",

@@ -71,7 +71,7 @@ def activation_function(activation):
 
 
 def fused_name(activation):
-    """Return the name of an activation in `ops.feed_forward`, or None.
+    """Return the name that `ops.feed_forward` uses for an activation, or None.
 
     The result is None if the fused operation does not support the activation, or if the activation
     has hooks.

@@ -100,7 +100,7 @@ class Attention(Module):
         self.out_proj = Linear(inner, embed_dim if output_dim is None else output_dim, out_bias)
 
     def _set_heads(self, num_heads, num_kv_heads, head_dim, scale, dropout):
-        """Set the attributes that `attend` uses."""
+        """Set the numbers and size of the heads, scale, dropout and an empty `weight_hooks`."""
         self.num_heads, self.num_kv_heads, self.head_dim = num_heads, num_kv_heads, head_dim
         self.scale = 1.0 / math.sqrt(head_dim) if scale is None else scale
         self.dropout = dropout

@@ -51,7 +51,7 @@ def split_batch(batch, parts, dim=0):
 
 
 def part_sizes(size, parts):
-    """Return the sizes of at most `parts` non-empty parts, in descending order.
+    """Divide `size` examples into at most `parts` parts. Return the sizes, largest first.
 
     Examples
     --------

@@ -41,7 +41,8 @@ class DataParallel(Module):
     dim : int, default 0
         The batch axis of every tensor argument and of every result.
     threads : int, optional
-        Number of parts. Default: the number of threads NumPy uses for a matrix product.
+        Maximum number of parts, each computed by a separate thread. Default: the number of threads
+        that NumPy uses for a matrix product.
 
     Attributes
     ----------
@@ -69,8 +70,8 @@ class DataParallel(Module):
     sets attributes in the forward pass, their values come from one of the parts.
 
     The first call also runs the module twice in eval mode, on the whole batch and on the last
-    example alone, and compares the results. This is repeated for the first call with other keyword
-    arguments or with tensors that have other numbers of axes.
+    example alone, and compares the results. The check is repeated if the names of the keyword
+    arguments or the numbers of axes of the tensors differ from those of all earlier calls.
 
     Examples
     --------

@@ -227,7 +227,7 @@ class BackwardSeams:
             raise DTypeError(
                 "register_full_backward_hook: the hook must return None or gradients",
                 got=f"{result!r:.60}",
-                expected=f"a tuple of {slots.count} Tensors or None",
+                expected=f"a tuple of length {slots.count}, each entry a Tensor or None",
             )
         return slots.gather(result, grads)
 

@@ -21,7 +21,7 @@ __all__ = ["KVCache", "StaticKVCache"]
 
 
 class _Layer:
-    """Keys and values of one attention layer. New tokens are concatenated, so gradients flow."""
+    """Keys and values of one attention layer. Concatenation keeps the graph of earlier tokens."""
 
     complete = False
     visible = None  # mask of the positions with a token, while a CUDA graph is captured
@@ -105,10 +105,11 @@ class _Static(_Layer):
         return self.key, self.value
 
     def _update_in_graph(self, start, key, value):
-        """Write one token at the position stored on the device. Return the complete buffers.
+        """Write one token's key and value at position `start`. Return the complete buffers.
 
-        The shapes in a CUDA graph cannot change. This method therefore returns all positions
-        of the buffers. The mask `visible` is True at the positions that contain a token.
+        The array `start` is on the device. The shapes in a CUDA graph cannot change, so this method
+        returns all positions of the buffers. The mask `visible` is True at the positions that
+        contain a token.
         """
         keys, values, room = self._keys, self._values, self._keys.shape[2]
         guard(lambda: self._keys is keys and self._values is values and self.length < room)

@@ -109,9 +109,10 @@ class Mask(NamedErrors):
     def _combined(self, other, symbol):
         if not isinstance(other, Mask):
             raise DTypeError(
-                f"Mask {symbol} other: other must be a Mask, because True is ambiguous in a tensor",
+                f"Mask {symbol} other: other must be a Mask",
                 got=type(other).__name__,
-                hint="use masks.from_attend(tensor) or masks.from_blocked(tensor)",
+                hint="use masks.from_attend(tensor) if True allows attention, or "
+                "masks.from_blocked(tensor) if True blocks it",
             )
         _check_broadcast(self.shape, other.shape, symbol)
         a, b = self.attend.array, other.attend.array

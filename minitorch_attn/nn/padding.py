@@ -110,37 +110,37 @@ class ZeroPad3d(ZeroPad1d):
 
 
 class ReflectionPad1d(_Pad):
-    """Pad sequences with their reflection at the border entry."""
+    """Pad sequences by reflection about the border entry."""
 
     axes, mode = 1, "reflect"
 
 
 class ReflectionPad2d(ReflectionPad1d):
-    """Pad images with their reflection at the border entries."""
+    """Pad images by reflection about the border entries."""
 
     axes = 2
 
 
 class ReflectionPad3d(ReflectionPad1d):
-    """Pad volumes with their reflection at the border entries."""
+    """Pad volumes by reflection about the border entries."""
 
     axes = 3
 
 
 class ReplicationPad1d(_Pad):
-    """Pad sequences with copies of the border entry."""
+    """Pad sequences with copies of the nearest border entry."""
 
     axes, mode = 1, "replicate"
 
 
 class ReplicationPad2d(ReplicationPad1d):
-    """Pad images with copies of the border entry."""
+    """Pad images with copies of the nearest border entry."""
 
     axes = 2
 
 
 class ReplicationPad3d(ReplicationPad1d):
-    """Pad volumes with copies of the border entry."""
+    """Pad volumes with copies of the nearest border entry."""
 
     axes = 3
 

@@ -436,5 +436,5 @@ def _check_config(mode, proj_size, dropout, flags, sizes):
 
 
 def _same_dtype(a, b):
-    """Return True if two tensors have the same dtype, or get the same dtype from autocast."""
+    """Return True if two tensors have the same dtype, or autocast converts both to one dtype."""
     return a.dtype == b.dtype or mixes(a, b)

@@ -69,7 +69,8 @@ class Summary(NamedErrors):
     rows : list of Row
         Modules in the order of `named_modules`. The first module is the model.
     parameters, trainable, flops, parameter_bytes, output_bytes : int
-        Totals of the whole model.
+        Totals of the whole model: number of parameters, number of trainable parameters, FLOPs of
+        the forward pass, and size in bytes of the parameters and of all operation outputs.
 
     Examples
     --------

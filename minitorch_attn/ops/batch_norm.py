@@ -229,7 +229,7 @@ def instance_norm(
     ----------
     input : Tensor of shape (batch, channel, *space)
     running_mean, running_var : Tensor of shape (channel,), optional
-        Running statistics as in `batch_norm`; the update averages over the batch.
+        Running statistics as in `batch_norm`, updated with the mean of the images' statistics.
     weight, bias : Tensor of shape (channel,), optional
         Scale and shift of each channel.
     use_input_stats : bool, default True

@@ -333,7 +333,10 @@ def unbind(input, dim=0):
 
 
 def _series(tensors, where):
-    """Return the tensors as a list, and whether the call was `f(a, b)` or `f([a])`, not `f(a)`."""
+    """Return the tensors as a list, and whether the caller must return a tuple.
+
+    `f(a, b)` and `f([a])` return a tuple, `f(a)` returns a tensor.
+    """
     several = len(tensors) > 1
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors, several = tensors[0], True

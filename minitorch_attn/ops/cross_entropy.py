@@ -93,7 +93,7 @@ class CrossEntropy(Function):
 
     @staticmethod
     def composed(ctx, logits, labels, weight, *, ignore_index, label_smoothing, reduction):
-        """Compute the definition: `log_softmax`, then -sum_c q_c log p_c for each row."""
+        """Compute the loss step by step: `log_softmax`, then -sum_c q_c log p_c for each row."""
         log_p = log_softmax(logits, 1)
         valid, labels_or_0, label_weight, total_weight, _, _ = ctx.intermediate
         ignored = wrap(~valid)  # ignored losses are set to 0; multiplying by 0 would keep a NaN
@@ -229,7 +229,7 @@ def _soft_cross_entropy(input, target, weight, ignore_index, reduction, label_sm
 def nll_loss(
     input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"
 ):
-    """Negative log-likelihood of the labels: `cross_entropy` after `log_softmax`.
+    """Negative log-likelihood of the labels: the step of `cross_entropy` after `log_softmax`.
 
     Parameters
     ----------

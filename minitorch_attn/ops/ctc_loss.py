@@ -34,7 +34,8 @@ class CtcLoss(Function):
     state s, an alignment stays, moves to s + 1, or skips the blank to s + 2. Only a blank between
     two different labels can be skipped: without it, equal labels would merge into one.
 
-    Forward variables (Eqs. 5 to 7): a_t(s) is the probability of being in state s after frame t,
+    Forward variables (Eqs. 5 to 7): a_t(s) is the total probability of all alignments of the
+    first t frames that end in state s,
         a_t(s) = (a_{t-1}(s) + a_{t-1}(s-1) + skip(s) a_{t-1}(s-2)) y_t(l'_s),
     with a_1 = y_1(l'_s) in the first two states and 0 elsewhere. Eq. 8:
         p(l | x) = a_T(last state) + a_T(second-to-last state).
@@ -234,9 +235,9 @@ def ctc_loss(
     Notes
     -----
     The derivation is in `CtcLoss`. Unlike PyTorch's loss, this loss can be differentiated twice.
-    The only Python loop runs over time, and no step of the loop waits for the device. The host does
-    not read padded targets or lengths. It reads the target lengths once if the targets are
-    concatenated.
+    The only Python loop runs over time, and no step of the loop waits for the device. If the
+    targets are padded, the host reads neither the targets nor the lengths from the device. If they
+    are concatenated, it reads the target lengths once.
 
     References
     ----------
@@ -288,7 +289,7 @@ def ctc_loss(
 
 
 def _check_log_probs(log_probs, blank):
-    """Reject log-probabilities of the wrong shape or dtype, and a blank that is not a class."""
+    """Reject log-probabilities of wrong shape or dtype, and a blank that is not a class index."""
     if not isinstance(log_probs, Tensor):
         raise not_tensors(AttributeError(), "ctc_loss", log_probs=log_probs)
     if log_probs.dtype.name not in ("float32", "float64"):
@@ -305,7 +306,7 @@ def _check_log_probs(log_probs, blank):
         )
     if not isinstance(blank, int) or not 0 <= blank < log_probs.shape[-1]:
         raise ArgumentError(
-            "ctc_loss: blank must be a class",
+            "ctc_loss: blank must be a class index",
             got=f"blank={blank!r} with {log_probs.shape[-1]} classes",
         )
 

@@ -148,7 +148,8 @@ def dropout1d(input, p=0.5, training=True, inplace=False):
     References
     ----------
     .. [1] "Efficient Object Localization Using Convolutional Networks", arXiv:1411.4280v3, sec.
-       3.2: neighboring pixels are correlated, so that dropping single pixels hides little.
+       3.2: neighboring pixels are correlated, so that dropping individual pixels removes
+       little information.
 
     Examples
     --------
@@ -232,7 +233,7 @@ def _drop_channels(function, input, p, training, inplace, leading):
             f"{where}: input must have {fewer} or {more} axes",
             got=f"{input.shape}",
             expected="an optional batch axis, the channel axis, then the spatial axes",
-            hint="use dropout() to zero single elements",
+            hint="use dropout() to zero individual elements",
         )
     if not training or p == 0:
         return input

@@ -109,7 +109,7 @@ class RowTake(Function):
 
 
 def _frequencies(ids, rows, dtype):
-    """Return the number of uses of each row (at least 1) as a column."""
+    """Count how often `ids` contains each row index. Return a column, with 1 in place of 0."""
     xp = array_module(ids)
     counts = xp.bincount(ids.reshape(-1), minlength=rows)
     return xp.maximum(counts, 1).astype(dtype).reshape(rows, 1)
@@ -188,7 +188,7 @@ def embedding(
 
 
 def _limit_norms(weight, input, max_norm, norm_type):
-    """Scale the looked-up rows in place to a norm of at most `max_norm`, without recording this."""
+    """Scale looked-up rows in place to a norm of at most `max_norm`, unrecorded by autograd."""
     table = weight.array
     xp = array_module(table)
     if norm_type == math.inf:

@@ -65,7 +65,7 @@ class FeedForward(Function):
 
     @staticmethod
     def composed(ctx, x, weight1, bias1, weight2, bias2, *, activation):
-        """Compute the definition step by step."""
+        """Compute the output step by step: linear layer, activation, linear layer."""
         hidden = ACTIVATIONS[activation].apply(Linear.apply(x, weight1, bias1))
         return Linear.apply(hidden, weight2, bias2)
 
@@ -112,7 +112,7 @@ class FeedForwardInBlocks(Function):
 
     @staticmethod
     def composed(ctx, *inputs, **settings):
-        """Compute the definition step by step."""
+        """Compute the output step by step: linear layer, activation, linear layer."""
         return FeedForward.composed(ctx, *inputs, **settings)
 
 

@@ -27,7 +27,7 @@ class Patches(Function):
     r"""Extract all patches (sliding windows) of an image, for any number of spatial axes.
 
     Forward:  y = every window of x
-    Backward: grad_x = zeros with grad_y added where each element was taken
+    Backward: grad_x = zeros, with each window in grad_y added at its position
 
     Here k is the position within a patch and o the index of the patch, along every spatial axis:
     y[b, c, k, o] = x[b, c, o * stride + k * dilation - padding], or 0 outside x.

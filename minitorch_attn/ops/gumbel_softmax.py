@@ -63,7 +63,7 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
         raise ArgumentError(
             "gumbel_softmax: tau must be greater than 0",
             got=f"tau={tau}",
-            hint="hard=True for one-hot samples",
+            hint="use hard=True for one-hot samples",
         )
     dim = axis_of(dim, logits.ndim, "gumbel_softmax")
     soft = softmax((logits + _gumbel_like(logits)) / tau, dim)

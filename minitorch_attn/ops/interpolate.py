@@ -49,7 +49,7 @@ def _nearest_table(size, places, step, exact):
 
 
 def _sources(size, places, step, align_corners, below_zero):
-    """Return the index of each output element's left neighbor in the input, and its distance."""
+    """Return the index of each output element's left input neighbor, and the distance to it."""
     o = _host.arange(places)
     if align_corners:
         where = o * ((size - 1) / (places - 1) if places > 1 else 0.0)
@@ -63,7 +63,7 @@ def _sources(size, places, step, align_corners, below_zero):
 
 @lru_cache(maxsize=256)
 def _linear_table(size, places, step, align_corners):
-    """Table for linear interpolation between two neighbors, with weights 1 - t and t."""
+    """Return Taps for linear interpolation between two neighbors, with weights 1 - t and t."""
     if size == places:
         left, t = _host.arange(places), _host.zeros(places)
     else:
@@ -74,7 +74,7 @@ def _linear_table(size, places, step, align_corners):
 
 @lru_cache(maxsize=256)
 def _cubic_table(size, places, step, align_corners):
-    """Table for cubic convolution over four neighbors (a = -0.75) with repeated border elements."""
+    """Return Taps for cubic convolution over four neighbors, a = -0.75; border elements repeat."""
     left, t = _sources(size, places, step, align_corners, below_zero=True)
     offsets = _host.arange(-1, 3)
     index = _host.clip(left[:, None] + offsets, 0, size - 1)
@@ -107,7 +107,7 @@ _FILTERS = {"bilinear": (_triangle, 1), "bicubic": (_keys_half, 2), "lanczos": (
 
 @lru_cache(maxsize=256)
 def _smooth_table(size, places, step, align_corners, mode):
-    """Table for an antialiasing filter. Downscaling widens the filter by the downscaling factor."""
+    """Return Taps for an antialiasing filter. Downscaling widens it by the downscaling factor."""
     function, reach = _FILTERS[mode]
     if align_corners:
         step = (size - 1) / (places - 1) if places > 1 else 0.0

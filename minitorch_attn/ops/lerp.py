@@ -1,4 +1,4 @@
-"""Linear interpolation and fused multiply-add: lerp, addcmul and addcdiv."""
+"""Linear interpolation (lerp), and sums with a scaled product or quotient (addcmul, addcdiv)."""
 
 from ..autograd.autocast import autocasts
 from ..autograd.broadcasting import sum_to_shape

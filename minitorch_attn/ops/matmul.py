@@ -72,7 +72,7 @@ def same_dtype(a, b, where, names):
         raise DTypeError(
             f"{where}({', '.join(names)}): {name} is not a tensor",
             got=f"{type(x).__name__}",
-            hint="create a tensor with mt.tensor(...), or multiply by a number with `*`",
+            hint="create a tensor with mt.tensor(...), or use `*` to multiply by a number",
         ) from None
     if not same and not mixes(a, b):
         raise DTypeError(
@@ -89,7 +89,7 @@ def _is_number_array(x):
 
 
 def _conversion(a, b, names):
-    """Return a hint: code that converts one operand, not a parameter, to the dtype of the other."""
+    """Return a hint: convert one operand, preferably not a parameter, to the other's dtype."""
     trained = names[1] == "weight" or (b.requires_grad and not a.requires_grad)
     if (b.dtype.kind == "f" != a.dtype.kind) or trained:
         line = f"{names[0]}.float()" if b.dtype == "float32" else f"{names[0]}.to({names[1]}.dtype)"
@@ -148,7 +148,7 @@ def _fitting(a, b):
         raise ShapeError(
             "matmul(a, b): the operands must have at least one axis",
             got=f"a {a.shape} and b {b.shape}",
-            hint="multiply by a number with `*`",
+            hint="use `*` to multiply by a number",
         )
     inner = b.shape[0] if b.ndim == 1 else b.shape[-2]
     if a.shape[-1] != inner:
@@ -210,7 +210,7 @@ def mm(input, mat2):
 
 
 def bmm(input, mat2):
-    """Batched matrix product, of shapes `(batch, n, k)` and `(batch, k, m)`.
+    """Batched matrix product, for shapes `(batch, n, k)` and `(batch, k, m)`.
 
     Examples
     --------
@@ -223,7 +223,7 @@ def bmm(input, mat2):
 
 @names_arguments
 def mv(input, vec):
-    """Matrix-vector product, of shapes `(n, k)` and `(k,)`.
+    """Matrix-vector product, for shapes `(n, k)` and `(k,)`.
 
     Examples
     --------

@@ -72,7 +72,7 @@ class Pick(Function):
     """Pick the elements at distinct indices along one axis.
 
     Forward:  y_j = x_(index_j)
-    Backward: grad_x = zeros with grad_y added where each element was taken
+    Backward: grad_x = zeros with grad_y at the indices
     Derivation: the gradient of y goes to the picked elements; the others receive 0.
     Saved: the indices.
     """

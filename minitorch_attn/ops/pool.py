@@ -162,7 +162,8 @@ def max_pool2d(
 
     Returns
     -------
-    Tensor of shape (batch, channel, *out_size), or a pair of them with `return_indices`
+    Tensor of shape (batch, channel, *out_size), or (channel, *out_size) without a batch axis
+        With `return_indices`, a pair (maxima, indices) of tensors of this shape.
 
     Notes
     -----

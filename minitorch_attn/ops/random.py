@@ -82,7 +82,7 @@ def randint(
     Parameters
     ----------
     low, high : int
-        Limits; `randint(high, size)` starts at 0.
+        Smallest number, and the number after the largest. `randint(high, size)` starts at 0.
     size : tuple of int
 
     Examples
@@ -270,10 +270,10 @@ def _with_replacement(rows, count, generator):
 
 
 def _without_replacement(rows, count, generator):
-    """Draw a random time for each index, and return the indices of the `count` smallest times.
+    """Draw a random waiting time for each index, and return the `count` indices that come first.
 
     The times are exponentially distributed, with the weights as rates. Then -log(time) is
-    log(weight) plus Gumbel noise, so the smallest times belong to the largest of these sums.
+    log(weight) plus Gumbel noise, so the shortest times belong to the largest of these sums.
     """
     waits = generator.standard_exponential(rows.shape)
     positive = rows > 0
@@ -297,7 +297,7 @@ def _check_weights(input, weights, count, replacement):
         )
     if not ((weights >= 0) & (weights < float("inf"))).all() or (weights.sum(axis=-1) == 0).any():
         raise ArgumentError(
-            "multinomial: each row must hold finite weights that are not negative, and not all 0",
+            "multinomial: the weights of each row must be finite, not negative, and not all 0",
             got=f"values from {weights.min()} to {weights.max()}",
             hint="mt.softmax(input, -1) for logits",
         )

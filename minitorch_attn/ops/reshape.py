@@ -180,7 +180,7 @@ def view(input, *shape, size=None, dtype=None):
         raise ShapeError(
             "view(input, shape): the memory layout of input does not match the shape",
             got=f"input {input.shape} with strides {_strides(input)} and shape {shape}",
-            expected="merged axes that are adjacent in memory",
+            expected="a shape that merges only axes that are adjacent in memory",
             hint="use reshape(), which copies if necessary, or call contiguous() first",
         )
     return Reshape.apply(input, shape=shape)

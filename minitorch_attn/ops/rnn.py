@@ -6,8 +6,9 @@ length, so the sequences that have a step t are the first n = `batch_sizes[t]` o
 
 The part of the network that depends only on the input is one matrix product for all steps. The part
 that depends on the previous state is computed step by step. Each sequence has a state, and step t
-replaces the states of the first n sequences. In the forward direction, a sequence that has ended
-keeps its last state; in reverse, a sequence that has not started keeps its initial state.
+replaces the states of the `batch_sizes[t]` sequences that have this step. In the forward direction,
+a sequence that has ended keeps its last state; in reverse, a sequence that has not started keeps
+its initial state.
 """
 
 from ..autograd.autocast import autocasts
@@ -117,7 +118,10 @@ def project(x, weight, *biases):
 
 
 def transposed(weight, batch_sizes):
-    """Return W^T, copied if there are many steps: BLAS reads a copy up to five times as fast."""
+    """Return W^T. With more than two steps, it is copied into contiguous memory.
+
+    BLAS reads the contiguous copy up to five times as fast as the transposed view.
+    """
     weight = weight.swapaxes(0, 1)
     return weight.copy() if len(batch_sizes) > 2 else weight
 

@@ -19,9 +19,9 @@ __all__ = ["scatter_reduce"]
 
 
 class ScatterExtreme(Function):
-    """Scatter with a maximum or minimum: y_i is the extreme of x_i and the src elements sent to i.
+    """Scatter with max or min: y_i is the largest (smallest) of x_i and the src elements sent to i.
 
-    Forward:  y = the larger of x and src at index, or the smaller
+    Forward:  y = the larger (or smaller) of x and src, at index
     Backward: grad_x = grad_y / k where x = y, else 0; grad_src = (grad_y / k) at index where
         src = y at index, else 0
     Derivation: the derivative is 1 for the element chosen. If k elements are equal to y, each

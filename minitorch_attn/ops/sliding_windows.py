@@ -16,7 +16,7 @@ class Windows(Function):
     """Sliding windows along an axis, one every `step` elements, as a view.
 
     Forward:  y = windows along an axis of x
-    Backward: grad_x = zeros with grad_y added where each element was taken
+    Backward: grad_x = zeros, with each window in grad_y added at its position
     Derivation: y_..i..k = x_..(i*step + k).. for element k of window i, so an element of x receives
     the gradients of all windows that contain it.
     Saved: nothing.

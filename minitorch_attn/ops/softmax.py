@@ -178,7 +178,7 @@ def softmax(input, dim=None, dtype=None):
     input : Tensor of shape (..., n, ...)
         Scores, also called logits.
     dim : int
-        Axis that will sum to 1.
+        Axis along which the weights sum to 1.
     dtype : dtype, optional
         Dtype to convert the input to first.
 
@@ -248,7 +248,7 @@ def masked_softmax(input, mask=None, dim=-1):
     mask : bool Tensor that broadcasts to `input`, or Mask, optional
         True for the entries to include.
     dim : int, default -1
-        Axis that will sum to 1.
+        Axis along which the weights sum to 1.
 
     Returns
     -------

@@ -29,7 +29,7 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
     return_counts : bool
         Whether to return how often each element occurs.
     dim : int, optional
-        Axis whose slices are compared as a whole; by default, single elements are compared.
+        Axis whose slices are compared as a whole; by default, individual elements are compared.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def _slices(input, dim, where):
 
 
 def _runs(rows):
-    """Return the index of the run that contains each row, and the first row of each run."""
+    """Find runs of equal rows. Return each row's run number, and the start index of each run."""
     xp = array_module(rows)
     begins = xp.ones(len(rows), dtype="bool")
     begins[1:] = (rows[1:] != rows[:-1]).any(axis=1)  # NaN differs from itself

@@ -79,7 +79,7 @@ def _variance(x, axis, keepdims, correction):
 
 
 def _toward_mean(grad, x, axis, freedom):
-    """Return a variance's gradient, `grad * 2 * (x - mean(x))`, divided by `freedom`."""
+    """Return the gradient of a variance, `grad * 2 * (x - mean(x)) / freedom`."""
     return grad * _centred(x, axis) / (freedom / 2)
 
 

@@ -75,7 +75,7 @@ class PNorm(Function):
 
 
 def floating_operand(input, name, dtype):
-    """Return an operand in `dtype`, if it is given; raise DTypeError for integers."""
+    """Return an operand, cast to `dtype` if given; raise DTypeError if it is not floating-point."""
     input = as_operand(input, name)
     input = input if dtype is None else cast(input, dtype)
     require_floating(input, name)

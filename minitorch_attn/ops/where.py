@@ -107,7 +107,7 @@ class Minimum(Function):
 
 
 def _shared(ctx, grad_c, lost_a, lost_b, tie):
-    """Return both operands' gradients: `grad_c` for the chosen one, half of it each in a tie."""
+    """Return both operands' gradients: `grad_c` for the chosen one, or half for each in a tie."""
     need_a, need_b = ctx.needs_grad
     grad_c = Where.call(tie, grad_c * 0.5, grad_c)
     return (

@@ -67,7 +67,7 @@ class Adafactor(_PerParameter):
     d : float, default 1
         Threshold above which rms(u) is clipped.
     weight_decay : float, default 0
-        Factor of the weight decay.
+        Weight decay coefficient.
     maximize : bool
         Whether to maximize the objective instead of minimizing it.
 
@@ -170,7 +170,7 @@ class HFAdafactor(_PerParameter):
     beta1 : float, optional
         Decay of a running mean of the updates; None for no running mean.
     weight_decay : float, default 0
-        Factor of the weight decay.
+        Weight decay coefficient.
     scale_parameter : bool, default True
         Whether the step is relative to rms(p).
     relative_step : bool, default True

@@ -59,7 +59,7 @@ class Adam(Optimizer):
     eps : float, default 1e-8
         Number that is added to the square root, so that the divisor is never 0.
     weight_decay : float, default 0
-        Factor of the weight decay.
+        Weight decay coefficient.
     amsgrad : bool, default False
         Whether to divide by the largest v so far.
     maximize : bool, default False

@@ -26,8 +26,8 @@ class LBFGS(Optimizer):
     params : iterable of Tensor
         A single group, without options of its own.
     lr : float, default 1
-        Factor of each step. The first step is also divided by the sum of abs(g), if this sum is
-        above 1.
+        Factor by which each step is multiplied. The first step is also divided by the sum of
+        abs(g), if this sum is above 1.
     max_iter : int, default 20
         Largest number of updates in one call of `step`.
     max_eval : int, optional

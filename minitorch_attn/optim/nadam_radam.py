@@ -32,7 +32,7 @@ class NAdam(Optimizer):
     eps : float, default 1e-8
         Number that is added to the square root, so that the divisor is never 0.
     weight_decay : float, default 0
-        Factor of the weight decay.
+        Weight decay coefficient.
     momentum_decay : float, default 4e-3
         Speed at which mu_t approaches beta1.
     decoupled_weight_decay : bool, default False
@@ -128,7 +128,7 @@ class RAdam(Optimizer):
     eps : float, default 1e-8
         Number that is added to the square root, so that the divisor is never 0.
     weight_decay : float, default 0
-        Factor of the weight decay.
+        Weight decay coefficient.
     decoupled_weight_decay : bool, default False
         Whether the weight decay acts on p instead of on g.
     maximize : bool, default False

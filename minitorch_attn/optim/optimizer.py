@@ -256,7 +256,7 @@ class Optimizer(NamedErrors):
         return int(self.state[buffer.parameters[index]]["step"].item())
 
     def _count(self, group, entry):
-        """Return how often a parameter has been updated, including the current update."""
+        """Return the number of updates of a parameter, including the current update."""
         return int(entry["step"].item())
 
     def state_dict(self):

@@ -24,9 +24,9 @@ class RMSprop(Optimizer):
     eps : float, default 1e-8
         Number that is added to the square root, so that the divisor is never 0.
     weight_decay : float, default 0
-        Factor of the weight decay, which adds weight_decay p to g.
+        Weight decay coefficient; the decay adds weight_decay p to g.
     momentum : float, default 0
-        Factor of the previous step that is added to each step.
+        Coefficient of the previous velocity u. With 0, there is no velocity.
     centered : bool
         Whether to divide by the standard deviation of g instead of its root mean square.
     maximize : bool
@@ -118,7 +118,7 @@ class Adagrad(Optimizer):
     lr_decay : float, default 0
         Speed at which the learning rate lr_t falls.
     weight_decay : float, default 0
-        Factor of the weight decay, which adds weight_decay p to g.
+        Weight decay coefficient; the decay adds weight_decay p to g.
     initial_accumulator_value : float, default 0
         Initial value of s.
     eps : float, default 1e-10

@@ -19,11 +19,11 @@ class SGD(Optimizer):
     lr : float, default 1e-3
         Learning rate.
     momentum : float, default 0
-        Factor of the previous v.
+        Coefficient of the previous v.
     dampening : float, default 0
         Fraction of the gradient that is not added to v.
     weight_decay : float, default 0
-        Factor of the weight decay.
+        Weight decay coefficient.
     nesterov : bool
         Whether to use Nesterov momentum, g + momentum v.
     maximize : bool

@@ -42,7 +42,7 @@ class ZeroRedundancyOptimizer(Optimizer):
     optim : Optimizer
         The optimizer of this rank's share.
     owners : dict of Tensor to int
-        The rank in the group that updates each parameter.
+        For each parameter, the rank that updates it, as its number in the group.
 
     Raises
     ------
@@ -60,8 +60,8 @@ class ZeroRedundancyOptimizer(Optimizer):
     rank sends about Psi (N - 1) / N numbers, as in an all-gather. Averaging the gradients
     (`DistributedDataParallel`) sends twice as many, 2 Psi (N - 1) / N numbers per rank.
 
-    Rajbhandari et al. 2020 [1]_ call this stage P_os. Their shares are of equal size, so the
-    boundary between two shares can lie inside a parameter tensor.
+    Rajbhandari et al. 2020 [1]_ call this stage P_os. In the paper, all shares have the same size,
+    so the boundary between two shares can lie inside a parameter tensor.
 
     References
     ----------

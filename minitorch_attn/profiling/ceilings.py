@@ -86,7 +86,7 @@ def _measured(dtype, device):
 
 
 def _fastest(work, on_gpu):
-    """Return the shortest of several timings. Other programs can only slow `work` down."""
+    """Return the shortest of several timings, because other programs can only slow `work` down."""
     best = float("inf")
     for _ in range(_TRIES):
         if on_gpu:

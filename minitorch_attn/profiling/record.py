@@ -26,7 +26,8 @@ class Event:
     phase : str
         "forward", "backward" or "module".
     start, seconds : float
-        Start time since the start of the profile, and duration including nested events.
+        Time from the start of the profile to the start of the event, and duration including
+        nested events, both in seconds.
     own_seconds : float
         Duration in seconds without nested events, such as operations in a recorded `backward`.
     modules : tuple of str

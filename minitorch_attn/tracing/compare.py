@@ -98,7 +98,7 @@ def compare_steps(mine, reference, rtol=None, atol=None):
 
 
 def _additions(step):
-    """Return the gradient after each addition. For `.grad`, also return both terms of each sum."""
+    """Return each sum of gradients and, if the step adds to a `.grad`, both terms of each sum."""
     if step.kind != "accumulate":
         return [addition.after for addition in step.added]
     return [entry for a in step.added for entry in (a.before, a.contribution, a.after)]

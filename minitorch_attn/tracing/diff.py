@@ -98,9 +98,9 @@ class Difference:
         self.agreed = sum(unlike is None for *_, unlike in self.pairs[:at])
 
     def _detours(self):
-        """Return the numbers of the steps whose differences cancel out.
+        """Return the numbers of the detours: steps whose differences do not change the result.
 
-        The numbers of steps of the reference are multiplied by -1.
+        Detours of the reference have negative numbers: -n stands for its step n.
         """
         within = [gap for gap in self.gaps if gap.position < len(self.pairs)]
         agree = [pair for pair in self.pairs if pair[2] is None]

@@ -65,7 +65,10 @@ class Entries(list):
         return self._called(self._new(array, role, name, needs, was), variable)
 
     def _called(self, entry, variable):
-        """Store a variable's name. Keep an earlier name unless it is a single letter or `input`."""
+        """Store the name of the variable that holds an entry, and return the entry.
+
+        An earlier name is kept, unless it is a single letter or `input`.
+        """
         if variable is not None:
             poor = entry.variable is None or len(entry.variable) == 1 or entry.variable == "input"
             if poor:

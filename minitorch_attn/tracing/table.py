@@ -105,7 +105,7 @@ def _title(text):
 
 
 def _table(columns):
-    """Create a table without borders. `columns` contains pairs (header, keywords)."""
+    """Create a table without borders. `columns` has pairs (header, options of `add_column`)."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)

@@ -142,7 +142,10 @@ class SharedGradients:
             self._take_turns(pending, rank, check_others)
 
     def _pieces_to_add(self, i, grad):
-        """Return (number, sum, own piece) for each piece of a gradient; None adds nothing."""
+        """Return (number, sum, own piece) for each piece of a gradient.
+
+        The sum and the own piece are None if there is nothing to add.
+        """
         pieces = enumerate(self._pieces[i], self._first[i])
         if grad is None or grad.array is self.views[i]:
             return [(number, None, None) for number, _ in pieces]
@@ -174,7 +177,10 @@ class SharedGradients:
                     self.filled[number] = True
 
     def _is_almost_done(self, pending, rank):
-        """Return True if another process's change of a sum is all that keeps a large gradient."""
+        """Return True if a piece of a large gradient waits only for an addition in progress.
+
+        Another process is adding its own piece to the same sum, and this process may add next.
+        """
         return any(
             self.busy[number] and (self.any_order[number] or self.turns[number] == rank)
             for number, _, own in pending
@@ -182,7 +188,7 @@ class SharedGradients:
         )
 
     def _next_pieces(self, pending, rank):
-        """Remove pieces that may be added now from `pending`, mark them as busy, return them."""
+        """From `pending`, remove pieces that may be added now; mark them busy and return them."""
         possible = ((self.turns == rank) | self.any_order) & ~self.busy
         ready, later, size = [], [], 0
         for item in pending:

@@ -138,7 +138,7 @@ class DataSplit(_Split):
 
 
 class TensorSplit(_Split):
-    r"""Train this worker's heads and hidden features, by `nn.parallel.tensor_parallel`.
+    r"""Train this worker's heads and hidden features, with `nn.parallel.tensor_parallel`.
 
     Every worker computes the loss of the full batch. The split model is a second set of layers. It
     shares the unsplit parameters with `model`, and contains the worker's part of every other
@@ -252,7 +252,7 @@ class TensorSplit(_Split):
 
 
 class SequenceSplit(_Split):
-    r"""Run loss.backward() for this worker's tokens, by `nn.parallel.SequenceParallel`.
+    r"""Run loss.backward() for this worker's tokens, with `nn.parallel.SequenceParallel`.
 
     The batch is (ids, targets), and the loss is a mean over tokens. If worker k has n_k of the n
     targets, and their mean loss is loss_k, the loss is sum_k (n_k / n) loss_k. Worker k

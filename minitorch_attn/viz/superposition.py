@@ -155,7 +155,7 @@ def _matrices(matrices, where, rows=None):
     if not matrices or any(rows not in (None, len(W)) for W in matrices):
         raise ArgumentError(
             f"{where}: matrices must contain at least one matrix"
-            + (f" with {rows} rows" if rows else ""),
+            + (f", all with {rows} rows" if rows else ""),
             got=f"{[W.shape for W in matrices]}",
         )
     return matrices

@@ -107,7 +107,7 @@ def test_groups_schedules_and_other_dtypes(device):
 def test_invalid_calls():
     with pytest.raises(DTypeError, match="must be an Optimizer"):
         mt.amp.MasterWeights(3)
-    with pytest.raises(GraphError, match="already made a step"):
+    with pytest.raises(GraphError, match="already taken a step"):
         mt.amp.MasterWeights(train(OPTIMIZERS["SGD"], weights("cpu"), 1, masters=False))
     state = mt.amp.MasterWeights(mt.optim.SGD(weights("cpu"))).state_dict()
     with pytest.raises(GraphError, match="do not match"):

@@ -264,7 +264,7 @@ def test_arguments_of_the_writer(tmp_path):
         (ones, 0), (ones, 8000.5), (ones, 2**31), (np.ones((0, 3)), 8000), (ones, -1),
         (np.ones((40_000, 1)), 8000), (np.broadcast_to(np.float32(0), (1 << 31,)), 8000),
     ):  # fmt: skip
-        with pytest.raises(ArgumentError, match="does not fit"):
+        with pytest.raises(ArgumentError, match="cannot store this sound"):
             write_wav(path, samples, rate)
     with pytest.raises(ArgumentError, match="int16"):
         write_wav(path, ones, 8000, "mp3")

@@ -412,7 +412,7 @@ def test_connect(monkeypatch, tmp_path):
     assert first[:3] == (0, 2, 0) and second[:3] == (1, 2, 1)
     assert first[3] == second[3] and first[4:] == ([0],) and second[4:] == ([1],)
     monkeypatch.setattr(nccl.cuda_backend, "load", lambda: SimpleNamespace(cuda=SimpleNamespace()))
-    with pytest.raises(CommunicationError, match="CuPy does not find NCCL"):
+    with pytest.raises(CommunicationError, match="CuPy cannot find NCCL"):
         nccl.connect()
 
 

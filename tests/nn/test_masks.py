@@ -92,7 +92,7 @@ def test_only_the_plain_triangle_counts_as_causal():
     [
         (lambda: masks.from_attend([0.0, 1.0]), DTypeError, "tensor != 0"),
         (lambda: masks.from_blocked([0, 1]), DTypeError, "expected  bool"),
-        (lambda: masks.causal(3) & [True], DTypeError, "True is ambiguous in a tensor"),
+        (lambda: masks.causal(3) & [True], DTypeError, "other must be a Mask"),
         (lambda: masks.causal(3) | mt.tensor([True]), DTypeError, "masks.from_attend"),
         (lambda: masks.causal(3) & masks.causal(5), ShapeError, "do not broadcast"),
         (lambda: masks.from_attend(np.ones((1,) * 5, bool)), ShapeError, "at most four axes"),

@@ -129,7 +129,7 @@ def test_made_by_hand(device):
         assert packed.data is data and packed.batch_sizes is sizes
     assert rnn.PackedSequence(data, sizes, order).unsorted_indices.tolist() == [1, 0]
     assert rnn.invert_permutation(None) is None
-    with pytest.raises(ArgumentError, match="on the cpu"):
+    with pytest.raises(ArgumentError, match="on the CPU"):
         rnn.PackedSequence(data, sizes.to("strict"))
 
 

@@ -78,7 +78,7 @@ BAD = [
     (lambda m: m(3, 2) @ m(3, 5), ShapeError, "inner sizes do not match", "a.swapaxes(-1, -2)"),
     (lambda m: m(3) @ m(2), ShapeError, "inner sizes do not match", "a (3,) and b (2,)"),
     (lambda m: m(2, 2, 3) @ m(5, 3, 2), ShapeError, "do not broadcast", "a (2,) and b (5,)"),
-    (lambda m: m() @ m(2), ShapeError, "at least one axis", "with `*`"),
+    (lambda m: m() @ m(2), ShapeError, "at least one axis", "use `*`"),
     (lambda m: m(2, 3) @ m(3, 2, dtype="float32"), DTypeError, "dtypes do not", "b.to(a.dtype)"),
     (lambda m: m(2, 3) @ 2.0, DTypeError, "b is not a tensor", "float"),
     (lambda m: m(2, 3).mm(m(3)), ShapeError, "number of axes does not match", "2 and 2 axes"),

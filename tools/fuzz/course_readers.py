@@ -198,7 +198,7 @@ def _make_progress(folder):
 
 
 def _use_progress(folder):
-    """Read the progress file. The library never refuses it: it renames a damaged file."""
+    """Read the progress file. The library renames a damaged file instead of raising an error."""
     progress = ExerciseProgress(folder / "progress.json")
     progress.latest()
     for number in ("08", "09"):

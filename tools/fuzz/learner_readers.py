@@ -24,7 +24,7 @@ def _make_build(folder):
 
 
 def _use_build(folder):
-    """Append the stubs of the next step, and test whether the file can be checked."""
+    """Append the stubs of the second build step, and test whether the check refuses the file."""
     first, second, *_ = load_steps()
     WorkFile(folder / "my_gpt.py").start(second)
     build_check._refused(first, folder / "my_gpt.py")

@@ -123,7 +123,10 @@ def _use_model(folder):
 
 
 def _use_leniently(folder):
-    """Load a model whose file may lack tensors. Skip configs without sizes: defaults are large."""
+    """Load a model whose file may lack tensors.
+
+    Skip configs without sizes, because the default sizes would make a large model.
+    """
     text = (folder / "config.json").read_bytes()
     if not all(name in text for name in (b'"vocab_size"', b'"n_embd"', b'"n_layer"')):
         return None

@@ -163,7 +163,7 @@ def _change(document, rng):
 
 
 def _dumps(document):
-    """Write JSON with the literals of _Raw values."""
+    """Return a document as JSON text, with `_Raw` values inserted literally."""
     raw = []
 
     def replaced(value):

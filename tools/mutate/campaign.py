@@ -38,7 +38,7 @@ class Verdict:
 
     @property
     def group(self):
-        """Column of the results table that counts the mutant."""
+        """Column of the results table in which the mutant is counted."""
         if self.reason is None:
             return self.fate
         return "equivalent" if self.fate == SURVIVED else "not equivalent"

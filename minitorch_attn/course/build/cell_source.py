@@ -133,7 +133,7 @@ def function_text(text, name):
 
 
 def with_function(text, name, source):
-    """Return a file's text in which a function and its helpers have the versions of a cell.
+    """Return a file's text with a cell's versions of a function and of its helpers.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def with_function(text, name, source):
 
 
 def _with_helper(text, before, helper):
-    """Replace the helper if the text defines the same names. Else, insert it above `before`."""
+    """Replace the definition that has the helper's names, or insert the helper above `before`."""
     tree, (new,) = ast.parse(text), ast.parse(helper).body
     same = [node for node in tree.body if isinstance(node, _HELPERS) and _names(node) & _names(new)]
     if any(ast.dump(node) == ast.dump(new) for node in same):
@@ -184,7 +184,7 @@ def _with_helper(text, before, helper):
 
 
 def _replaced(text, first, last, new, indent):
-    """Replace the lines from `first` to `last`, counted from 1."""
+    """Replace lines `first` to `last`, counted from 1, with `new`, indented by `indent`."""
     lines = text.split("\n")
     lines[first - 1 : last] = textwrap.indent(new, " " * indent).split("\n")
     return "\n".join(lines)

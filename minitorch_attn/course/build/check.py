@@ -141,7 +141,7 @@ def show_step(step, path, seconds=SECONDS):
 
 
 def _refused(step, path, required=None):
-    """Return a failed Part for a file that cannot be checked, and the file's text.
+    """Return a failed Part, or None if the file can be checked, and the text of the file.
 
     `required` lists the functions that the file must define. Default: all functions of the step.
     """

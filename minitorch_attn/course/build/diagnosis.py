@@ -18,7 +18,7 @@ def cause(check, name, found, wanted, arrays, mistaken):
     ----------
     check : Check
     name : str
-        "y" for the value, or "d " and the name of an input.
+        "y" for the value, or "d " followed by the name of an input.
     found, wanted : dict of str to array
         Values and gradients of the learner's function, and of the library's.
     arrays : dict of str to array

@@ -171,5 +171,5 @@ def _text(item, written, answers):
 
 
 def _call(text, answers, tags=()):
-    """Make a code cell. Without the answers, an error in it does not stop the notebook."""
+    """Make a code cell. In a notebook without answers, an error in it does not stop the run."""
     return make_cell("code", text, tags=[*tags, *([] if answers else ["raises-exception"])])

@@ -78,7 +78,7 @@ class Build:
         return known
 
     def add_to(self, cls):
-        """Decorate a function that becomes a method of a class."""
+        """Return a decorator that makes a function a method of `cls`."""
 
         def add(function):
             function.__qualname__ = f"{cls.__qualname__}.{function.__name__}"

@@ -243,7 +243,7 @@ def _given_classes(tree, written, source):
 
 
 def _with_holes(written, source):
-    """Let each function that the learner will write raise NotImplementedError."""
+    """Return the source, with `raise NotImplementedError` as the body of `written` functions."""
     lines = list(source)
     for name, node in reversed(written):
         indent = " " * (node.col_offset + 4)

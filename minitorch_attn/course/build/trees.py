@@ -37,7 +37,7 @@ def nested(arrays, wrap):
 
 
 def _with_lists(tree):
-    """Replace dicts with the keys "0", "1", ... by lists."""
+    """Convert each dict whose keys are "0", "1", ... to a list."""
     if not isinstance(tree, dict):
         return tree
     inner = {key: _with_lists(value) for key, value in tree.items()}

@@ -284,7 +284,7 @@ def printed(folder):
 
 
 def _judge(exercise, judge, folder, note, small, big, ended, seconds):
-    """Compare the results of the process, part by part."""
+    """Return the Parts of a check: compare the process's results with the library's."""
     import ast
 
     errors = note.get("errors") or {}

@@ -1,4 +1,4 @@
-"""What judges the exercises: correct implementations, and inputs that reveal mistakes.
+"""Judges of the exercises: correct implementations, and inputs that reveal mistakes.
 
 The correct implementation uses the library's own operations. Each check samples new inputs. All
 axes have different sizes, batch sizes are larger than 1, and the gains of norms resemble those of a

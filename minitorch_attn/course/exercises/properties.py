@@ -43,7 +43,7 @@ def _normal(rng, *shapes):
 
 
 def _seen(value, wanted, off):
-    """Return two values: whether the error `off` is small, and a text about the worst entry."""
+    """Return whether the error `off` is below 1e-9, and a description of the worst entry."""
     value, wanted = np.broadcast_arrays(value, wanted)
     at = np.unravel_index(np.abs(value - wanted).argmax(), value.shape)
     return off < 1e-9, f"{value[at]:.4g} instead of {wanted[at]:.4g}"
@@ -77,7 +77,7 @@ def _golden(results):
 
 
 def _one_query(rng):
-    """Make two calls whose inputs differ only at the last token."""
+    """Return the inputs of two calls, which differ only at the last token."""
     query, key, value = _normal(rng, (2, 3, 4, 4), (2, 3, 4, 4), (2, 3, 4, 4))
     changed = [part.copy() for part in (query, key, value)]
     for part in changed:
@@ -92,7 +92,7 @@ def _past_stays(results):
 
 
 def _padded(rng):
-    """Make two calls with the same words. Only the first has padding after the words."""
+    """Return the inputs of two calls with the same words. Only the first has padding after them."""
     scores = rng.normal(size=(2, 3, 5))
     with_padding = np.array([True, True, True, False, False]) & np.ones((2, 1, 1), bool)
     return [[scores, with_padding], [scores[:, :, :3], np.ones((2, 1, 3), bool)]]
@@ -114,7 +114,7 @@ def _cross_shape(results):
 
 
 def _one_state(rng):
-    """Make two calls of additive attention that differ only in the last query (state)."""
+    """Return the inputs of two calls of additive attention with different last queries (states)."""
     query, key, value, v = _normal(rng, (2, 5, 3), (2, 5, 3), (2, 5, 4), (3,))
     changed = query.copy()
     changed[:, -1] += 1.0
@@ -127,7 +127,7 @@ def _other_states_stay(results):
 
 
 def _other_padding(rng):
-    """Make two calls of a recurrent network with the same words and different padding."""
+    """Return the inputs of two calls of a recurrent network: equal words, different padding."""
     lengths = np.array([5, 3, 1])
     x, w, u = _normal(rng, (3, 5, 4), (4, 2), (2, 2))
     changed = np.where((np.arange(5) < lengths[:, None])[..., None], x, x + 1.0)
@@ -140,7 +140,7 @@ def _states_stay(results):
 
 
 def _two_frames(rng):
-    """Make a call of CTC with two frames, two different labels, and p = 1/3 for each class."""
+    """Return the inputs of one CTC call: two frames, two different labels, p = 1/3 per class."""
     return [[np.zeros((2, 1, 3)), np.array([[1, 2]])]]
 
 
@@ -150,7 +150,7 @@ def _one_alignment(results):
 
 
 def _two_policies(rng):
-    """Make two calls that differ only in the logits of the policy."""
+    """Return the inputs of two calls, which differ only in the logits of the policy."""
     guess = rng.normal(size=3).astype("float32")
     choice, reward = rng.integers(0, 5, 3), rng.integers(0, 4, 3)
     return [[rng.normal(size=(3, 5)), guess, choice, reward] for _ in range(2)]
@@ -162,7 +162,7 @@ def _baseline_stays(results):
 
 
 def _views(rng):
-    """Make two calls. In the second, one vector is added to the teacher's outputs and center."""
+    """Return the inputs of two calls. The second shifts the teacher's outputs and center alike."""
     student = rng.normal(size=(3, 5)) / 10
     teacher, center = (rng.normal(size=shape).astype("float32") / 10 for shape in ((3, 5), 5))
     shift = rng.normal(size=5).astype("float32")
@@ -180,7 +180,7 @@ def _loss_stays(results):
 
 
 def _other_frames(rng):
-    """Make two calls with the same class tokens and different frames."""
+    """Return the inputs of two calls with the same class tokens and different frames."""
     x = rng.normal(size=(2, 7, 3))
     return [[x], [np.concatenate([x[:, :1], x[:, 1:] + 1.0], 1)]]
 
@@ -191,7 +191,7 @@ def _class_token_stays(results):
 
 
 def _last_query_and_first_key(rng):
-    """Make a call. In its table, only the row for the last query and the first key is not 0."""
+    """Return the inputs of one call. The table is 0 except for the last query and the first key."""
     return [[np.ones((1, 5, 1)), np.zeros((1, 5, 1)), (np.arange(9.0) == 8)[:, None]]]
 
 
@@ -203,7 +203,7 @@ def _only_that_score(results):
 
 
 def _all_distances(rng):
-    """Make a call in which all queries are 1, and each row of the table contains its distance."""
+    """Return the inputs of one call. Queries are 1, and the table contains d for distance d."""
     return [[np.ones((1, 5, 1)), np.arange(4.0, -5.0, -1.0)[:, None]]]
 
 
@@ -213,7 +213,7 @@ def _query_minus_key(results):
 
 
 def _five_five(rng):
-    """Make a call with two equal labels in three frames, and all classes equally likely."""
+    """Return the inputs of one CTC call: three frames, two equal labels, p = 1/3 per class."""
     return [[np.zeros((3, 1, 3)), np.array([[1, 1]])]]
 
 
@@ -223,7 +223,7 @@ def _with_a_blank(results):
 
 
 def _with_gaps(rng):
-    """Make a call with two pairs of unit squares: in one the gap is 1, in the other 4."""
+    """Return the inputs of one call: two pairs of unit squares, with a gap of 1 and a gap of 4."""
     first = np.array([[0.0, 0.0, 1.0, 1.0]] * 2)
     return [[first, first + [[2.0, 0.0, 2.0, 0.0], [5.0, 0.0, 5.0, 0.0]]]]
 
@@ -234,7 +234,7 @@ def _hull_minus_union(results):
 
 
 def _near_or_likely(rng):
-    """Make a call with one target and two predictions: a likelier class, and a nearer box."""
+    """Return the inputs of one call: a target, a likelier prediction and one with a nearer box."""
     probability = np.array([[[0.9, 0.1], [0.5, 0.5]]])
     boxes = np.zeros((1, 2, 4))
     boxes[0, :, 0] = 0.2, 0.1
@@ -247,7 +247,7 @@ def _near_one(results):
 
 
 def _tone(rng):
-    """Make two calls whose spectra differ only at frequency 3. The filter edges are `points`."""
+    """Return the inputs of two calls: spectra that differ only at frequency 3, and filter edges."""
     spectrum = np.ones((1, 1, 17))
     spectrum[..., 3] = 11.0
     points = np.array([0, 1, 2, 4, 8, 16], "float32")
@@ -260,7 +260,7 @@ def _bands_above_stay(results):
 
 
 def _transposed(rng):
-    """Make two calls in which images and texts swap places."""
+    """Return the inputs of two calls: logits, and their transpose, which swaps images and texts."""
     logits = rng.normal(size=(5, 5))
     return [[logits], [logits.T.copy()]]
 
@@ -271,7 +271,7 @@ def _loss_of_both(results):
 
 
 def _equal_directions(rng):
-    """Make two calls with the same unit vectors. The logits are scaled by 1, then by 1/2."""
+    """Return the inputs of two calls: equal unit vectors, with log scales of 0 and -log 2."""
     return [[np.eye(3), np.eye(3), np.array([s])] for s in (0.0, -np.log(2.0))]
 
 

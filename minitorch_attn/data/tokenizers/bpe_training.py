@@ -35,7 +35,7 @@ def count_words(path, segmenter):
     """
     counts = Counter()
     try:
-        with open(path, encoding="utf-8", newline="") as file:  # keep line ends unchanged
+        with open(path, encoding="utf-8", newline="") as file:  # keep line endings
             for words, _ in segmenter.stream(file):
                 counts.update(words)
     except OSError as error:

@@ -134,7 +134,8 @@ class ByteBPE:
         merges : str or path
             `merges.txt`, which has two tokens per line, in order of precedence.
         special_tokens : sequence of str, optional
-            ``["<|endoftext|>"]`` for GPT-2. By default this text is encoded like any other.
+            Special tokens to recognize, such as ``["<|endoftext|>"]`` for GPT-2. By default, they
+            are encoded like any other text.
 
         Returns
         -------

@@ -51,7 +51,7 @@ def pretokens(text):
     The patterns are tried in this order: an English contraction ('s, 'd, 'm, 't, 'll, 've, 're), a
     run of letters, of numbers, of other visible characters, and of whitespace. The runs of visible
     characters include one space before them. The last character of whitespace before a visible
-    character is split off. A space then joins the next piece, and any other character is its own
+    character is split off. If it is a space, it joins the next piece. Otherwise, it is its own
     piece.
 
     Parameters
@@ -113,7 +113,7 @@ class Segmenter:
         """Split the concatenated chunks as the method `whole` does. Keep few chunks in memory.
 
         Further text can change only the pre-tokens that end in the last few characters (the length
-        of a special token plus at most two). All earlier pre-tokens are yielded at once.
+        of a special token plus at most two). All earlier pre-tokens are yielded immediately.
 
         Parameters
         ----------
@@ -121,7 +121,8 @@ class Segmenter:
 
         Yields
         ------
-        pre-tokens, special token or None
+        (pre-tokens, next special token or None)
+            As from `whole`.
         """
         held, fresh, fresh_length = "", [], 0
         for chunk in self._pieces(chunks):

@@ -296,7 +296,7 @@ def _word_piece(folder):
 
 
 def _optional(folder, name):
-    """Read and check one of `_FILES`. A missing file counts as empty."""
+    """Read and check one of `_FILES`. Return {} if the file is missing."""
     path = os.path.join(folder, name)
     fields = read_json(path) if os.path.isfile(path) else {}
     check(fields, _FILES[name], path)

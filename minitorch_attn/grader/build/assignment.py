@@ -390,7 +390,7 @@ class _Reader:
         )  # fmt: skip
 
     def compare(self, made):
-        """Check that the entries are consistent with one another and with the library."""
+        """Check that the manifest's entries are consistent with each other and with the library."""
         if made.name != made.folder.name:
             self.refuse("name does not match the folder name", got=made.name)
         self._targets(made)

@@ -73,8 +73,8 @@ def alike(written, root):
     Returns
     -------
     dict of Target to str
-        Maps each function that is not in `written` to a computation that it shares with a function
-        in `written`.
+        Maps each function found, which is never in `written`, to the computation that it performs
+        or reveals.
     """
     known = declarations(root)
     wanted = {name for entry in known if entry.target in written for name in entry.computes}

@@ -109,7 +109,7 @@ def _opened(name, data, depth=3):
 
 
 def _packed(git, name):
-    """Read all git objects of a repository with pack files, decompressed."""
+    """If a repository has pack files, yield all its git objects, decompressed."""
     if not list(git.glob("objects/pack/*.pack")):
         return
     command = ["git", f"--git-dir={git}", "cat-file", "--batch-all-objects", "--batch"]

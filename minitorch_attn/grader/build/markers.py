@@ -3,7 +3,7 @@
     ### BEGIN SOLUTION ... ### END SOLUTION              becomes `raise NotImplementedError()`
     ### BEGIN HIDDEN TESTS ... ### END HIDDEN TESTS      is removed
 
-As in nbgrader, one or more # may precede the words.
+As in nbgrader, a marker may start with one or more #.
 """
 
 import json

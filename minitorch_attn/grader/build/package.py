@@ -68,7 +68,7 @@ def _is_wanted(relative, stripped):
 def _compile(path, name):
     """Compile a file so that Python never checks whether the source file has changed.
 
-    The bytecode is kept for the next assignment, because most assignments change only a few files.
+    The bytecode is cached in memory, because most files are the same in all assignments.
     """
     key, target = (name, path.read_bytes()), Path(cache_from_source(path))
     if key in _bytecode:
@@ -83,7 +83,7 @@ def _compile(path, name):
 
 
 def changed_files(assignment, stripped=False):
-    """Return the text of each file from which function bodies are removed.
+    """Return the new text of each file in which function bodies are removed or replaced.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def changed_files(assignment, stripped=False):
     Returns
     -------
     dict of str to str
-        Text of each file by path.
+        New text of each file, by path.
     """
     bodies = {}
     for part in assignment.blanks:
@@ -113,9 +113,9 @@ def changed_files(assignment, stripped=False):
 
 @lru_cache(maxsize=2)
 def _differentiating(engine):
-    """List the functions that compute gradients.
+    """List the functions to remove from a stripped package, because they compute gradients.
 
-    With `engine`, list only the function that computes finite differences.
+    If `engine`, checks need the backward passes, so only the finite differences are removed.
     """
     found = [Target.parse(text) for text in ((STEPS,) if engine else (STEPS, ENGINE))]
     if engine:

@@ -68,7 +68,7 @@ def verify(assignment, level=None, seed=SEED, reward=True, place=0):
     seed : int
         Random seed for the inputs.
     reward : bool, default True
-        Whether to run the assignment's `reward.py`, too, which trains a model.
+        Whether to also run the assignment's `reward.py`, which trains a model.
     place : int, default 0
         Number of the worker. Workers that run at the same time need different numbers.
 

@@ -180,7 +180,7 @@ def _take(submission, source, members, want):
 
 
 def _matching(members, want):
-    """Find the members that share the most trailing path components with the requested path."""
+    """Find the members that share the largest number of trailing path components with `want`."""
     parts = PurePosixPath(want).parts
     for count in range(len(parts), 0, -1):
         end = parts[-count:]

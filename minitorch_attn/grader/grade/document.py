@@ -114,7 +114,7 @@ def checked(document, where="the document"):
 
 
 def hidden_part(line):
-    """Remove the information that must be hidden until grades are published.
+    """Remove from a check's result what must be hidden until grades are published.
 
     A hidden check keeps its name, its points and its status. Its message is removed, because it
     can contain the inputs.

@@ -127,7 +127,7 @@ class _Level:
 
         The mistake is in a step that gets correct values and returns wrong values. A step that gets
         different values may compute the same result in a different way. Such a step counts as the
-        mistake only if no later step that may depend on it agrees again.
+        mistake only if no later step that may depend on it agrees with the library.
         """
         paired = {step.number for step, _ in self.pairs}
         loose = {step.number for step in self.mine} - paired - self.agreeing
@@ -150,7 +150,7 @@ class _Level:
         )
 
     def agreeing_before(self, pair):
-        """Count the steps that agree with the library, only before `pair[0]` if `pair` is given."""
+        """Count the steps that agree with the library; with `pair`, only those before `pair[0]`."""
         end = math.inf if pair is None else pair[0].number
         return sum(number < end for number in self.agreeing)
 
@@ -207,7 +207,7 @@ def _same(mine, library, rtol):
 
 
 def _far(mine, library, rtol):
-    """Return whether the sums of two arrays differ by more than the tolerance allows."""
+    """Return whether the sums of two arrays show that the arrays differ by more than `rtol`."""
     most = _allowed(library, rtol) * max(mine.scale, library.scale) * (library.array.size + 1)
     return abs(mine.total - library.total) > most + _ATOL  # False if a sum is NaN
 
@@ -291,7 +291,7 @@ def _what(pair, names, rtol):
 
 
 def _function(step, inside, rtol):
-    """Name the function with the mistake, and list the function's wrong and correct results."""
+    """Return a dict: the function with the mistake, and its results that differ and agree."""
     name = step.name if inside and step is inside[0][0] else step.by
     found = {"in": name, "differ": [], "agree": []}
     if inside and inside[0][0].name == name:

@@ -188,7 +188,11 @@ def _kept(task, checks, path, out, run, sandbox, stop):
 
 
 def _stored(place, task):
-    """Return the document of an earlier run, or None if the grader cannot have written it."""
+    """Return the document of an earlier run, or None if there is none that can be used.
+
+    A document cannot be used if it is unreadable, if its submission was not graded, or if it has
+    the task's digest but not its entries, so the grader cannot have written it.
+    """
     try:
         document = read_document(place)
     except DataError:

@@ -58,7 +58,7 @@ def write_seed_file(path, name, version):
 
 
 def read_seed_file(path, task):
-    """Read the run that several machines share, from a file that other users cannot read.
+    """Read a seed file: a run file that several machines share. Refuse it if others can read it.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def read_seed_file(path, task):
     Returns
     -------
     dict
-        The content of `run.json`.
+        The content of the file.
 
     Raises
     ------
@@ -121,7 +121,8 @@ def run_seed(task, out, given=None):
     out : path
         Folder of results. Its `run.json` is written if it is missing.
     given : dict, optional
-        Run that several machines share; a `run.json` with a different seed is refused.
+        Content of the seed file, if several machines share one. A `run.json` with a different seed
+        is refused.
 
     Returns
     -------

@@ -1,7 +1,8 @@
 """Sandbox: processes for untrusted code, at three levels.
 
-    3  bubblewrap: own namespaces for files, network, processes and users; another user; limits
-    2  another user with its own root folder and session, and limits; requires root; no network
+    3  bubblewrap: separate namespaces for files, network, processes and users; a separate user;
+       limits
+    2  a separate user with its own root folder and session, and limits; requires root; no network
        access where namespaces are allowed
     1  a separate process with limits: protects only against accidents and casual tricks
 

@@ -37,7 +37,7 @@ def new_folder(user=None, place=None):
 
 
 def _places(for_all):
-    """Return folders for temporary files. With `for_all`, every user can enter the folders."""
+    """Return the system's temporary folders, or only those that all users can enter."""
     found = dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp"))
     return [Path(place) for place in found if not for_all or _enterable(Path(place))]
 

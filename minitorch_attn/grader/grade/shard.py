@@ -49,7 +49,7 @@ _LISTED = record({
 
 @dataclass(frozen=True)
 class Shard:
-    """One of several parts of a class.
+    """One of several parts of a class of students, each graded on its own machine.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text):
-        """Read "3/8", the third of eight shards."""
+        """Parse text such as "3/8", the third of eight shards."""
         found = _TEXT.fullmatch(text)
         number, of = map(int, found.groups()) if found else (1, 0)
         if not number <= of <= MAX_SHARDS:
@@ -96,7 +96,7 @@ class Shard:
 
 
 def begin_shard(out, shard):
-    """Check that a folder may contain the results of a shard, and mark it if it is empty.
+    """Check that a folder may contain the results of a shard. Reserve a new folder for the shard.
 
     Parameters
     ----------

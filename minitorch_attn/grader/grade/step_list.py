@@ -122,7 +122,7 @@ def _with_results(steps):
     """Remove steps without a result, unless a step inside them has one.
 
     A function that returns nothing may store its results where they are not compared. Therefore,
-    the steps inside such a function are taken out of it, and placed before it in the same list.
+    the steps inside such a function are moved out of it, into the list that contains its own step.
     """
     found = []
     for step in steps:

@@ -59,7 +59,7 @@ class Steps:
         * "left": True if the step returned nothing; "made" then contains the arguments after the
           call
 
-        The keys of an array are:
+        Each array in "given" and "made" is a dict with the keys:
 
         * "at", "count": its part of `numbers`
         * "place": its position among the arguments or results
@@ -174,7 +174,7 @@ class Steps:
         step["made"] = self._arrays(_placed(value, numbers), KEPT, made=True)
 
     def _module(self, arguments):
-        """Return the path of `self` in the outermost module, or None if `self` is not a module."""
+        """Return the path of the argument `self` in its model, or None if it is not a module."""
         module = arguments.get("self")
         if not hasattr(type(module), "named_modules"):
             return None

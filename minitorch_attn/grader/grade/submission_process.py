@@ -21,7 +21,7 @@ _NOTHING = {"driver": "def run(inputs, settings): return {}", "settings": {}, "w
 
 
 class WorkerFailed(Exception):
-    """The submission's process was late, crashed or gave a malformed answer.
+    """The submission's process timed out, crashed or gave a malformed answer.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Worker:
         Output of the process, truncated to the limit, with paths relative to the sandbox folder.
         Available after `close`.
     used : float
-        Time in seconds that the process took for its answers, as counted by `Clock`.
+        Time in seconds that the process spent on its answers, as counted by `Clock`.
     """
 
     def __init__(self, sandbox, package_folder, files=()):
@@ -115,7 +115,7 @@ class Worker:
             self._printed.start()
 
     def ask(self, header, arrays, seconds, max_bytes):
-        """Send a message and wait for the answer.
+        """Send a message to the process, and wait for its answer.
 
         Parameters
         ----------

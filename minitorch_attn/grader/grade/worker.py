@@ -90,7 +90,7 @@ def _driver(header):
 
 
 def _error_text():
-    """Return the error message, followed by the traceback of the files in this folder."""
+    """Return the error message, then the last traceback entries for other files in this folder."""
     error = sys.exc_info()[1]
     raised = traceback.format_exception_only(error)
     if isinstance(error, SyntaxError):

@@ -53,7 +53,7 @@ def grade_and_report(
     forget : bool, default False
         Whether to remove, after grading, the results of students who are not in `folder`.
     roster : sequence of str
-        Names of all students of the class. The reports list the students without a submission.
+        Names of all students in the class. The reports list the students without a submission.
 
     Returns
     -------

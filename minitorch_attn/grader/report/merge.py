@@ -1,4 +1,4 @@
-"""Merge the shards of a class: write the files that a single run would have written.
+"""Merge the shards of a graded class: write the files that a single run would have written.
 
 Before anything is written, two conditions are checked. Each result must have the hash that its
 shard recorded. All shards must have the same assignment, checks, grader, seed and list of

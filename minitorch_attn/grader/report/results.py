@@ -54,7 +54,7 @@ def collect(task, folder, out, why="not graded yet", roster=(), shard=None):
     why : str
         Message for submissions that were not graded.
     roster : sequence of str
-        Names of all students of the class.
+        Names of all students in the class.
     shard : Shard, optional
         Part of the submissions to include.
 
@@ -96,7 +96,8 @@ def write_results(task, found, out, why, shard=None):
     ----------
     task : Task
     found : dict
-        Fields `submissions` (see `listed`), `passed_over` and `roster`.
+        Fields `submissions` (see `listed`), `passed_over` (entries of the folder that are not
+        graded, with the reasons) and `roster` (names of all students).
     out : path
         Results folder.
     why : callable
@@ -161,7 +162,7 @@ def _compared(found, submissions):
 
 
 def read_roster(path):
-    """Read the names of a class: one on each line, or the column `name` of a CSV file.
+    """Read the students' names: one on each line, or the column `name` of a CSV file.
 
     Parameters
     ----------
@@ -175,7 +176,7 @@ def read_roster(path):
     Raises
     ------
     DataError
-        If the file is not UTF-8 text or does not contain a name.
+        If the file is not UTF-8 text or does not contain any names.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -191,7 +192,7 @@ def read_roster(path):
     names = list(dict.fromkeys(name for name in names if name))
     if not names:
         raise DataError(
-            f"{path}: the roster does not contain a name", got=f"{len(rows)} lines",
+            f"{path}: the roster does not contain any names", got=f"{len(rows)} lines",
             expected="a name on each line, or a CSV file with the column `name`",
         )  # fmt: skip
     return names
@@ -252,7 +253,7 @@ def read_results(folder):
 
 
 def statistics(results):
-    """Compute the statistics of a class, overall and for each check.
+    """Compute the statistics of a graded class, overall and for each check.
 
     Parameters
     ----------

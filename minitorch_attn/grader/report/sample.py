@@ -1,4 +1,4 @@
-"""Sample class for trying out the grader: generate correct, wrong and hostile submissions."""
+"""Sample class of students for trying out the grader: correct, wrong and hostile submissions."""
 
 import io
 import tarfile
@@ -37,8 +37,8 @@ def sample_class(assignment, folder, count=10):
     folder : path
         Folder to write to. It must be empty or not exist.
     count : int
-        Number of submissions. In every ten submissions, the eighth is the unchanged starter, the
-        ninth is empty, and the tenth is an attack.
+        Number of submissions. In every ten submissions, the eighth is the unchanged starter code,
+        the ninth is empty, and the tenth is an attack.
 
     Returns
     -------

@@ -23,7 +23,7 @@ def list_shard(task, folder, out, why, roster, shard):
     why : str
         Message for submissions that were not graded.
     roster : sequence of str
-        Names of all students of the class.
+        Names of all students in the class.
     shard : Shard
     """
     documents = sorted((Path(out) / "state").glob("*.json"))

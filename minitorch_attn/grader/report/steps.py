@@ -1,4 +1,4 @@
-"""Describe the first step that differs from the library, in words for the student."""
+"""Describe to the student the first step that differs from the solution."""
 
 from collections import Counter
 
@@ -17,7 +17,7 @@ def step_words(step):
     Parameters
     ----------
     step : dict
-        The first step of a check that differs from the library: its field `first_step`.
+        Field `first_step` of a check: the first step that differs from the solution.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def step_words(step):
 
 
 def _blame(step, name):
-    """Describe what is wrong with the step, and where the mistake must be."""
+    """Say what is wrong in a step of the student's code, and in which lines the mistake must be."""
     until, line = step["until"], step["line"]
     if step["given"] == "other":
         inside = f" of {_plain(step['in'])}" if step["in"] else ""
@@ -131,7 +131,7 @@ def step_text(step):
     Parameters
     ----------
     step : dict
-        The first step of a check that differs from the library: its field `first_step`.
+        Field `first_step` of a check: the first step that differs from the solution.
 
     Returns
     -------
@@ -144,7 +144,7 @@ def step_text(step):
 
 
 def beginnings(results):
-    """Count the submissions with each first difference, most frequent first.
+    """Count the submissions that have the same first wrong step, most frequent step first.
 
     Parameters
     ----------

@@ -311,5 +311,5 @@ def class_of(fields, find):
 
 
 def missing_input(model, name, hint):
-    """Return the error for a call of a model without a required input."""
+    """Return the error for calling a model without the required input `name`."""
     return ArgumentError(f"{type(model).__name__}: {name} is missing", got="None", hint=hint)

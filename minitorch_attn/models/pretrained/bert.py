@@ -210,7 +210,7 @@ class _Classes(BertPreTrainedModel):
 
 
 class BertForNextSentencePrediction(_Classes):
-    """BERT for next-sentence prediction.
+    """BERT for next-sentence prediction: classifies whether sentence B follows sentence A.
 
     `labels` have shape (batch,): 0 if sentence B follows sentence A, 1 if it does not.
     """

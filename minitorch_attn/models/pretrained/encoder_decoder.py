@@ -142,11 +142,11 @@ class EncoderDecoderModel(PretrainedModel):
         return shift_right(ids, self.config.pad_token_id, self.config.decoder_start_token_id)
 
     def target_ids(self, input_ids, decoder_input_ids, decoder_inputs_embeds):
-        """Return the decoder's input ids."""
+        """Return the decoder's input ids. In BART, they are derived from `input_ids` by default."""
         return decoder_input_ids
 
     def add_head(self, config):
-        """Remove the head of `paper`. Subclasses with a different head override this method."""
+        """Set up the head. A base model removes the head of `paper`; subclasses override this."""
         self.paper.head = None
 
     def names(self):

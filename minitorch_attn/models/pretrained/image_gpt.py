@@ -21,7 +21,7 @@ _DEFAULTS = dict(
 
 
 class ImageGPTPreTrainedModel(GPT2PreTrainedModel):
-    """Base class for the Image GPT models, with the body and the masks of Image GPT."""
+    """Base class for the Image GPT models, with their Transformer and their attention masks."""
 
     model_type = "imagegpt"
     defaults = _DEFAULTS

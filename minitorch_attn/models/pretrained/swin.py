@@ -145,7 +145,10 @@ class SwinBackbone(Backbone, SwinPreTrainedModel):
         )
 
     def _with_prefix(self, arrays, expected):
-        """Add the prefix "swin." to the names, and the last norm if the file does not have it."""
+        """Add the prefix "swin." to the names of the base model's tensors.
+
+        If the file does not contain the last norm, add its initial weight and bias.
+        """
         arrays = {
             f"swin.{name}"
             if name.startswith(("embeddings.", "encoder.", "layernorm."))

@@ -24,7 +24,7 @@ _DEFAULTS = dict(
 
 
 class T5PreTrainedModel(PretrainedModel):
-    """T5 with Hugging Face's parameter names, without a head.
+    """Base class for the T5 models, with Hugging Face's parameter names.
 
     Attributes
     ----------

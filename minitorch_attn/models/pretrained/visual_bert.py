@@ -14,7 +14,7 @@ __all__ = ["VisualBertForPreTraining", "VisualBertModel"]
 
 
 class VisualBertPreTrainedModel(BertPreTrainedModel):
-    """Base class of the VisualBERT models. It adds parameter names for regions to BERT's names."""
+    """Base class of the VisualBERT models. Adds the image regions' parameters to BERT's names."""
 
     model_type = "visual_bert"
     base_prefix = "visual_bert"
@@ -49,7 +49,7 @@ class VisualBertPreTrainedModel(BertPreTrainedModel):
                 getattr(tables, f"region_{part}_embedding").weight.copy_(source)
 
     def more_names(self, prefix):
-        """Return the entries of the name table for the embeddings of the regions."""
+        """Return the `NameTable` entries of the embeddings of image regions."""
         stored, ours = prefix + "embeddings.visual_", "bert.embeddings.region_"
         return [
             Same(stored + "projection", ours + "projection"),
@@ -99,7 +99,7 @@ def _joined_mask(words, attention_mask, regions=None, region_mask=None):
 
 
 class VisualBertModel(VisualBertPreTrainedModel):
-    """VisualBERT without a head: returns the vectors of words and regions.
+    """VisualBERT without a head: returns the vectors of words and image regions.
 
     Parameters
     ----------
@@ -129,14 +129,14 @@ class VisualBertModel(VisualBertPreTrainedModel):
         visual_token_type_ids=None, image_text_alignment=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Return the vectors of words and regions and the other outputs, as in Hugging Face.
+        """Return the vectors of words and image regions, and the other outputs, as in Hugging Face.
 
         Parameters
         ----------
         input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds
             See `BertModel.forward`.
         visual_embeds : Tensor of shape (batch, region, visual_embedding_dim), optional
-            Features of the regions.
+            Features of the image regions.
         visual_attention_mask : Tensor of shape (batch, region), optional
             1 for regions, 0 for padding.
         visual_token_type_ids : int64 Tensor of shape (batch, region), optional

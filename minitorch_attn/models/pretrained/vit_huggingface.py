@@ -172,7 +172,7 @@ def mask_of(attention_mask):
 
 
 class MaskedImageModeling:
-    """Mixin for masked image modeling (SimMIM). The class has the attributes `config`, `decoder`.
+    """Mixin for masked image modeling (SimMIM). Subclasses must set `config` and `decoder`.
 
     References
     ----------

@@ -48,7 +48,8 @@ def block_names(stored, ours):
     Parameters
     ----------
     stored, ours : str
-        Prefix of the names of a block, with `{}` for the number of the block.
+        Prefix of a block's names in the stored weights and in our module, with `{}` for the block's
+        number.
     """
     return [
         Same(stored + "attention.o_proj", ours + "attention.out_proj"),

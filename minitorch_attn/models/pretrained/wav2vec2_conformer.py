@@ -21,7 +21,7 @@ __all__ = [
 
 
 class PositionConvolution(nn.Module):
-    """Unused weight-normalized convolution, kept because published folders contain it.
+    """Unused weight-normalized convolution, kept because published checkpoints contain it.
 
     In wav2vec 2.0, the output of this convolution encodes positions. Hugging Face's Conformer
     class has its parameters but does not use them.
@@ -143,7 +143,7 @@ class Wav2Vec2ConformerPreTrainedModel(PretrainedModel):
         return lengths
 
     def frames_of(self, attention_mask, frames, add_adapter=False):
-        """Convert a sample mask to a frame mask (batch, frame), True for sound; None stays None."""
+        """Convert a sample mask to frames: (batch, frame), False at padding. None stays None."""
         if attention_mask is None:
             return None
         lengths = self.output_lengths((attention_mask != 0).sum(-1), add_adapter)
@@ -283,7 +283,7 @@ class Wav2Vec2ConformerForCTC(Wav2Vec2ConformerPreTrainedModel):
 
 
 class _WeightedLayers(Wav2Vec2ConformerPreTrainedModel):
-    """Base class for heads on the last output or on a weighted mean of the hidden states."""
+    """Base class for heads that read the last output or a weighted mean of the hidden states."""
 
     def add_weights(self, config):
         """Create the weights of the hidden states if `config.use_weighted_layer_sum` is set."""

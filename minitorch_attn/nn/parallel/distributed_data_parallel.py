@@ -37,7 +37,7 @@ class DistributedDataParallel(Module):
     process_group : ProcessGroup, optional
         Ranks that share the batch. Default: all ranks.
     bucket_cap_mb : float, default 25
-        Size in MiB at which a bucket of gradients is full. The first bucket has 1 MiB.
+        Size in MiB at which a bucket of gradients is full. For the first bucket, at most 1 MiB.
     find_unused_parameters : bool, default False
         Whether a forward pass may leave some parameters unused. Their gradients count as zero. The
         ranks exchange one additional message to find the parameters that no rank used. The `.grad`
@@ -191,7 +191,7 @@ def _check(module, dim, bucket_cap_mb, gradient_as_bucket_view):
 
 
 def _refuse_tokens_first(module):
-    """Raise an error if the first axis of dropout masks would be the token axis."""
+    """Raise an error for dropout with `batch_first=False`: masks are split along the first axis."""
     if not any(_drops(layer) for layer in module.modules()):
         return
     for path, layer in module.named_modules():

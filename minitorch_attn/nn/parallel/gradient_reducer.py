@@ -30,7 +30,7 @@ class GradientReducer:
         Parameters with their names. Parameters that do not require grad are ignored.
     group : ProcessGroup, optional
     bucket_bytes : int
-        Size at which a bucket is full. The first bucket has 1 MiB.
+        Size in bytes at which a bucket is full. For the first bucket, at most 1 MiB.
     find_unused : bool, default False
         Whether parameters without a gradient are allowed; see `DistributedDataParallel`.
 
@@ -58,7 +58,7 @@ class GradientReducer:
         self._sent = 0  # number of buckets that are being sent
 
     def prepare(self, outputs):
-        """Prepare for the backward pass from some output tensors.
+        """Prepare for the backward pass through the given outputs.
 
         The engine would otherwise process all leaves at the end of the backward pass.
         `number_early` makes it process each leaf as soon as the leaf's gradient is complete, so
@@ -168,7 +168,7 @@ class _Bucket:
     """Gradients of parameters with the same dtype and device, stored consecutively in one array."""
 
     def __init__(self, parameters):
-        """Create the array for a list of (index, parameter) pairs."""
+        """Allocate the array for the gradients of (index, parameter) pairs."""
         self.indices = [i for i, _ in parameters]
         first = parameters[0][1].array
         sizes = [p.array.size for _, p in parameters]

@@ -123,7 +123,7 @@ class GPipe(Module):
     If several stages use the same parameter, such as the tied embedding of a GPT, each of their
     ranks has a copy. `step` adds up the gradients of the copies, so the copies stay equal.
 
-    Dropout: each layer and micro-batch has a separate range of random counters. The dropout masks
+    Dropout: each layer and micro-batch has a separate range of random numbers. The dropout masks
     therefore do not depend on the number of ranks. They differ from the masks of a batch that is
     not divided into micro-batches.
 
@@ -212,7 +212,7 @@ class GPipe(Module):
 
 
 def _shared_parameters(stages, rank):
-    """Return (parameter, indices of its stages) for each parameter that this rank shares."""
+    """Return (parameter, indices of its stages) for each parameter shared with other ranks."""
     places = {}
     for number, layers in enumerate(stages):
         found = {id(p): p for layer in layers for p in layer.parameters()}
@@ -238,7 +238,7 @@ class _Run:
         self.offsets = reserve_offsets(pipeline.micro_batches * pipeline.layers)
 
     def forward(self, number):
-        """Compute the stage for one micro-batch, and send the result to the next stage."""
+        """Run the stage on one micro-batch, and send the result to the next stage."""
         if not self.first:
             self.inputs[number] = self._receive_input()
         x = self.inputs[number]

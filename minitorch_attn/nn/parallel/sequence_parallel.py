@@ -22,7 +22,7 @@ class RingAttention(Attention):
     Parameters
     ----------
     attention : Attention
-        Layer whose parameters are shared.
+        Layer whose parameters the new layer shares.
     group : ProcessGroup, optional
         Default: all ranks.
     order : {"zigzag", "contiguous"}, default "zigzag"
@@ -94,7 +94,8 @@ class SequenceParallel(Module):
     Raises
     ------
     ArgumentError
-        If the model does not have these methods or does not contain an `nn.Attention`.
+        If the model does not have the methods `embed`, `decode` and `head`, or does not contain an
+        `nn.Attention`.
 
     Notes
     -----

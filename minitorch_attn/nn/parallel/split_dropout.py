@@ -29,7 +29,7 @@ def mask_part(shape, axis, slices, total, p, xp):
     Returns
     -------
     array of bool of shape `shape`
-        The same entries that a single process would draw for these slices. The random counter
+        The same entries that a single process would draw for these slices. The random generator
         advances as if the whole mask had been drawn.
 
     Examples

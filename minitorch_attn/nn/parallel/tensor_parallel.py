@@ -155,7 +155,7 @@ class RowParallelLinear(_SplitLinear):
     -----
     Shoeybi et al. 2019, arXiv:1909.08053v4, section 3. A product X B is the sum of the products
     X_k B_k, where X_k are columns of X, and B_k are the rows of B with the same indices. With two
-    layers and an activation f that acts on single elements,
+    layers and an elementwise activation f between them,
 
         Y = f(X A) B = f(X [A_1 ... A_N]) [B_1; ...; B_N]
           = [f(X A_1) ... f(X A_N)] [B_1; ...; B_N] = sum_k f(X A_k) B_k.
@@ -296,8 +296,8 @@ def tensor_parallel(model, group=None):
 
     Every `nn.Attention`, `nn.FeedForward` and `nn.GatedFeedForward` of the model is replaced.
     All other layers (embeddings, norms, the output layer) are not split. They compute the same
-    values on every rank. Models that consist of these layers, such as `models.GPT`, work without
-    changes.
+    values on every rank. A model that contains the three replaced types of layers, such as
+    `models.GPT`, works without changes to its code.
 
     Parameters
     ----------

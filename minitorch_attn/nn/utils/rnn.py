@@ -58,7 +58,7 @@ class PackedSequence(_Fields):
             unsorted_indices = invert_permutation(sorted_indices)
         if batch_sizes.device.type != "cpu":
             raise ArgumentError(
-                "PackedSequence: batch_sizes must be on the cpu",
+                "PackedSequence: batch_sizes must be on the CPU",
                 got=f"batch_sizes on {batch_sizes.device}",
                 hint="use batch_sizes.cpu(), or create the sequence with pack_padded_sequence()",
             )

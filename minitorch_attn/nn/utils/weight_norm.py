@@ -16,7 +16,10 @@ class _WeightNorm:
         self.handle = None
 
     def norm(self, v):
-        """Return the norm of each slice of v along `dim` (keepdim), or of all of v for None."""
+        """Return the norm of each slice of v along `dim`, with all axes kept (keepdim).
+
+        If `dim` is None or -1, return one norm over all elements of v.
+        """
         if self.dim in (None, -1):
             return vector_norm(v)
         axes = tuple(axis for axis in range(v.ndim) if axis != self.dim)

@@ -10,7 +10,7 @@ scaled_dot_product.py   has the public functions; `kernel_for` takes the first k
   causal.py             for is_causal=True without another mask, if query and key have the same
                         number of tokens, more than 64; skips most of the masked-out scores.
   fused.py              for everything else; computes all scores at once. Read this kernel first.
-sliding_window.py       attends on images: each position attends to the window around it.
+sliding_window.py       computes attention in images: each position attends to the window around it.
 additive.py             scores the keys with a hidden layer, as older recurrent networks do.
 arguments.py            checks the arguments, groups the heads and converts masks to tensors.
 mask.py                 makes causal masks; converts boolean masks to numbers to add to the scores.

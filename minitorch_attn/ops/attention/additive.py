@@ -26,7 +26,8 @@ class AdditiveAttention(Function):
         weights   p_ij = exp(s_ij) / sum_l exp(s_il)   over the keys that the mask allows
         context   c_ie = sum_j p_ij z_je.
 
-    Derivation: with g = dL/dc and r = dL/dp of the returned weights, from the last line up,
+    Derivation: with g = dL/dc and r = dL/dp of the returned weights, from the last equation to the
+    first,
         dL/dz_je = sum_i p_ij g_ie
         dp_ij = r_ij + sum_e g_ie z_je                 the weights are both returned and used in c
         dL/ds_ij = p_ij (dp_ij - sum_l p_il dp_il)     see `Softmax`
@@ -79,7 +80,7 @@ class AdditiveAttention(Function):
 
     @staticmethod
     def composed(ctx, query, key, v, value, mask):
-        """Compute the definition step by step."""
+        """Compute the context and the weights step by step."""
         scores = tanh(query.unsqueeze(-2) + key.unsqueeze(-3)) @ v  # (..., query, key)
         weights = masked_softmax(scores, mask)
         return weights @ value, weights

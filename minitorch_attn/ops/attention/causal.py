@@ -101,7 +101,7 @@ class CausalAttention(Function):
 
     @staticmethod
     def composed(ctx, *inputs, **settings):
-        """Compute attention with `attention_definition` and the same dropout mask."""
+        """Compute attention with `attention_definition` and the dropout mask saved in `ctx`."""
         return attention_definition(ctx, *inputs, **settings)[0]
 
 

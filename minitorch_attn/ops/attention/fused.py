@@ -27,7 +27,7 @@ class Attention(Function):
         weights   p_ij = exp(s_ij) / sum_l exp(s_il)
         context   o_ie = sum_j p_ij z_ij v_je,   z_ij = 0 or 1 / (1 - dropout_p).
 
-    Derivation: with g = dL/do, from the last line to the first,
+    Derivation: with g = dL/do, from the last equation to the first,
         dL/dv_je = sum_i p_ij z_ij g_ie
         dL/dp_ij = z_ij sum_e g_ie v_je
         dL/ds_ij = p_ij (dL/dp_ij - a_i),   a_i = sum_l p_il dL/dp_il   (see `Softmax`)

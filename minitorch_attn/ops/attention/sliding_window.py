@@ -45,7 +45,7 @@ class SlidingWindowAttention(Function):
         weights  p_ow = exp(s_ow) / sum_u exp(s_ou)
         output   y_eo = sum_w p_ow v_e,o+w.
 
-    Derivation: with g = dL/dy, from the last line to the first, where o + w = i:
+    Derivation: with g = dL/dy, from the last equation to the first, where o + w = i:
         dL/dv_ei = sum_{o + w = i} p_ow g_eo
         dL/dp_ow = sum_e g_eo v_e,o+w
         dL/ds_ow = p_ow (dL/dp_ow - sum_e g_eo y_eo)           see `Attention`
@@ -128,7 +128,7 @@ class SlidingWindowAttention(Function):
 
     @staticmethod
     def composed(ctx, query, key, value, bias, relative, **settings):
-        """Compute the definition step by step, from copies of the windows."""
+        """Compute the output step by step, from copies of the windows."""
         return _definition(query, key, value, bias, relative, **settings)[0]
 
 
@@ -143,7 +143,7 @@ def _arranged(runs, query, key, value):
 
 
 def _in_blocks(work, weights):
-    """Call `work` with slices of the items, so that each block of weights fits into the cache."""
+    """Call `work` on slices of the item axis, each so short that its weights fit in the cache."""
     parts = row_blocks(weights, max(1, BLOCK // max(math.prod(weights.shape[1:]), 1)))
 
     def some(mine):

@@ -318,6 +318,6 @@ def two_axes(mask):
 
 
 def place_of(mask, rows, columns):
-    """Return the index that selects a tile from a mask. It keeps axes of size 1 whole."""
+    """Return the index that selects a tile from a mask. Axes of size 1 are not sliced."""
     rows = slice(None) if mask.shape[-2] == 1 else rows
     return (..., rows, slice(None) if mask.shape[-1] == 1 else columns)

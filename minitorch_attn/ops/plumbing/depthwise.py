@@ -95,7 +95,7 @@ def depthwise_transposed(g, weight, *, size, stride, padding, dilation):
 
 
 def _remainders(size, kernel, stride, padding, dilation):
-    """Return slices and sizes, along one axis, for each of the images that make up the result.
+    """Return slices and sizes, along one axis, for the images in `depthwise_transposed`.
 
     Returns
     -------
@@ -104,8 +104,8 @@ def _remainders(size, kernel, stride, padding, dilation):
 
         1. its positions in the result;
         2. its kernel positions, in reverse order;
-        3. the number of zeros before g, negative if the first elements of g are not needed;
-        4. the length of g with these zeros;
+        3. the number of zeros to add before g, or, if negative, of elements of g to crop;
+        4. the length to which g is then padded or cropped at its end;
         5. the step between neighboring kernel positions, in elements of g.
     """
     common = math.gcd(stride, dilation)

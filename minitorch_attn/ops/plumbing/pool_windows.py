@@ -34,7 +34,7 @@ def shared_positions(size, places):
 
 @lru_cache(maxsize=256)
 def largest_table(size, positions, *how):
-    """Return Taps for a maximum. The window's last position inside the input replaces padding."""
+    """Return Taps for a maximum. In place of padding, a window repeats its last input element."""
     index = positions(size, *how)
     last = _host.where(index < size, index, -1).max(axis=1, keepdims=True, initial=-1)
     return Taps(_host.sort(_host.where(index < size, index, last), axis=1), None, size)

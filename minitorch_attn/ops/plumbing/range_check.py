@@ -25,7 +25,11 @@ class _Question(NamedTuple):
     bits: int  # number of bits of a checked integer
 
     def __call__(self, worst, position=None):
-        """Return the error if `worst`, the largest `index - lowest`, is out of range, else None."""
+        """Return the error if the index is out of range, else None.
+
+        `worst` is the largest `index - lowest`, computed with `_unsigned`, so that an index below
+        `lowest` gives a very large number.
+        """
         if worst < self.size - self.lowest or (worst == 0 and position is None):
             return None
         if worst >= 1 << (self.bits - 1):

@@ -18,7 +18,7 @@ def each_axis(value, count, where, name, least=0):
     Parameters
     ----------
     value : int or sequence of int
-        The setting that the user gave.
+        Value passed by the user.
     count : int
         Number of spatial axes.
     where, name : str

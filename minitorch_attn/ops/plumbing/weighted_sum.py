@@ -29,7 +29,7 @@ class Taps:
 
     @cached_property
     def has_gaps(self):
-        """True if some entries are unused."""
+        """True if some entries are unused, that is, their index is `size`."""
         return bool((self.index == self.size).any())
 
     @cached_property

@@ -58,7 +58,7 @@ class WindowRuns:
         self.padded, self.space = (rows, self.row), max(rows * self.row, last)
 
     def spread(self, x):
-        """Lay out a map in phases: (item, channel, *size) -> (item, channel, phase, space)."""
+        """Copy a map into this layout: (item, channel, *size) -> (item, channel, phase, space)."""
         y = array_module(x).zeros((*x.shape[:2], self.stride**2, self.space), dtype=x.dtype)
         for there, here in self._phases(y):
             there[...] = x[here]
@@ -86,7 +86,10 @@ class WindowRuns:
                 yield grid[:, :, i * s + j, inside[0], inside[1]], (..., *taken)
 
     def runs_of(self, x):
-        """Make a run, one value per window: (item, channel, *places) -> (item, channel, length)."""
+        """Lay out one value per window as a run, with 0 in the unused elements.
+
+        (item, channel, *places) -> (item, channel, length)
+        """
         y = array_module(x).zeros((*x.shape[:2], self.places[0], self.row), dtype=x.dtype)
         y[..., : self.places[1]] = x
         return y.reshape(*x.shape[:2], self.length)
@@ -97,7 +100,7 @@ class WindowRuns:
         return array_module(y).ascontiguousarray(y)
 
     def views(self, x):
-        """Yield, for each phase, the runs of its kernel entries, and the slices of these entries.
+        """For each phase, yield the runs of its kernel entries, and where these are in the kernel.
 
         Parameters
         ----------

@@ -132,7 +132,7 @@ def _unpack(combined, state_dict):
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Multiply the learning rate by `factor` when a metric has not improved for `patience` calls.
+    """Multiply the rate by `factor` when a metric has not improved for more than `patience` calls.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class ReduceLROnPlateau(LRScheduler):
     mode : {"min", "max"}
         Whether smaller or larger values of the metric are better.
     factor : float, default 0.1
-        Factor of the learning rate, below 1.
+        Factor by which the rate is multiplied, less than 1.
     patience : int, default 10
         Number of calls without an improvement that are tolerated.
     threshold : float, default 1e-4
@@ -149,8 +149,7 @@ class ReduceLROnPlateau(LRScheduler):
     threshold_mode : {"rel", "abs"}
         Whether `threshold` is relative to the best value so far, or absolute.
     cooldown : int, default 0
-        Number of calls after a reduction during which values without an improvement are
-        not counted.
+        Number of calls after each reduction that do not count towards `patience`.
     min_lr : float, or list of float, one for each group
         Lowest learning rate.
     eps : float, default 1e-8

@@ -284,7 +284,7 @@ class CyclicLR(LRScheduler):
     mode : {"triangular", "triangular2", "exp_range"}
         Amplitude: constant, halved in each cycle, or multiplied by `gamma` at each step.
     gamma : float, default 1
-        Factor of the amplitude for the mode "exp_range".
+        Factor by which the mode "exp_range" multiplies the amplitude at each step.
     scale_fn : callable, optional
         Amplitude as a function of the cycle number or, with `scale_mode="iterations"`, the step.
     scale_mode : {"cycle", "iterations"}

@@ -91,7 +91,7 @@ class StepLR(LRScheduler):
     step_size : int
         Number of steps after which the rate changes.
     gamma : float, default 0.1
-        Factor of the rate.
+        Factor by which the rate is multiplied.
     """
 
     def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
@@ -119,7 +119,7 @@ class MultiStepLR(LRScheduler):
     milestones : list of int
         Steps at which the rate changes.
     gamma : float, default 0.1
-        Factor of the rate.
+        Factor by which the rate is multiplied.
     """
 
     def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
@@ -145,7 +145,7 @@ class ConstantLR(LRScheduler):
     optimizer : Optimizer
         Optimizer whose learning rates are changed.
     factor : float, default 1/3
-        Factor of the rate.
+        Factor by which the rate is multiplied.
     total_iters : int, default 5
         Number of steps with this factor.
     """
@@ -181,9 +181,9 @@ class LinearLR(LRScheduler):
     optimizer : Optimizer
         Optimizer whose learning rates are changed.
     start_factor : float, default 1/3
-        Factor of the first rate.
+        Factor at step 0.
     end_factor : float, default 1
-        Factor of the last rate.
+        Factor from step `total_iters` on.
     total_iters : int, default 5
         Number of steps from the first factor to the last.
     """
@@ -226,7 +226,7 @@ class ExponentialLR(LRScheduler):
     optimizer : Optimizer
         Optimizer whose learning rates are changed.
     gamma : float
-        Factor of the rate at each step.
+        Factor by which the rate is multiplied at each step.
     """
 
     def __init__(self, optimizer, gamma, last_epoch=-1):

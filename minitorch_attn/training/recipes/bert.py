@@ -239,7 +239,7 @@ class BERT(Recipe):
     # Report
 
     def facts(self):
-        """Describe the sizes, and the steps of the two training phases."""
+        """Describe the data, the model, the number of steps of both phases, and the topics."""
         rows = super().facts()
         steps, options = self.options["steps"], self.options
         rows[-1] = (

@@ -116,7 +116,7 @@ class Captions(PhasedRecipe):
     )
 
     def prepare(self):
-        """Load and split the digits, and draw the test scenes."""
+        """Load and split the digits, and generate the test scenes."""
         images, labels, *test = digits_split()
         self.training = images, labels
         self.test = draw_scenes(self.options["scenes"], *test, np.random.default_rng(0))
@@ -150,7 +150,7 @@ class Captions(PhasedRecipe):
         self._rewards.clear()
 
     def loss(self, model, batch):
-        """Return the loss of a batch in its phase: digits, soft attention or hard attention."""
+        """Return the loss of a batch for its phase: digits, soft attention or hard attention."""
         model.encoder.train("noise" not in batch)
         if "cells" in batch:
             return _digit_loss(model, batch)
@@ -271,14 +271,14 @@ class Captions(PhasedRecipe):
         return f"3 convolutions, two LSTM decoders, width {dim}: {count:,} parameters"
 
     def preface(self, page):
-        """Print a few captions, and the targets."""
+        """Print a few captions, and the target values of the metrics."""
         page.text("Captions of some test images:\n")
         page.text("\n".join("  " + as_text(caption) for caption in self.captions[:4]) + "\n")
         super().preface(page)
         page.text("\n".join(f"Also: {target}." for target in self.more_targets))
 
     def show(self, page, measured):
-        """Show exact captions by number of digits, mistakes, and attention maps."""
+        """Show the fraction of exact captions by number of digits, mistakes, and attention maps."""
         for target in (self.target, *self.more_targets):
             value = measured[target.metric]
             reached = "reached" if target.reached(value) else "missed"

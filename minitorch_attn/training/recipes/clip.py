@@ -128,7 +128,7 @@ class Clip(Recipe):
     )  # fmt: skip
 
     def prepare(self):
-        """Load and split the digits; draw the test scenes and their sentences."""
+        """Load and split the digits; generate the test scenes and their sentences."""
         images, labels, *test = digits_split()
         self.training = images, labels
         generator = np.random.default_rng(0)
@@ -174,7 +174,7 @@ class Clip(Recipe):
         return tensor(as_ids(sentences), device=self.options["device"])
 
     def gallery_logits(self, model, chosen, places=False):
-        """Return the logits between the scenes `chosen` and their sentences, as an array."""
+        """Return an array of logits of the scenes `chosen` (row) and their sentences (column)."""
         sentences = [self.sentences[places][i] for i in chosen]
         with no_grad():
             logits = model(self._images(self.test, chosen), self._ids(sentences))
@@ -236,7 +236,7 @@ class Clip(Recipe):
         return {"guessing": float(np.log(count)), "all digits read": float(mean)}
 
     def train_with_places(self):
-        """Train new towers on sentences that name places, with the same options but fewer steps."""
+        """Train new towers for `places_steps` steps on sentences that also name the places."""
         options, random_state = self.options, get_rng_state()
         manual_seed(options["seed"])
         model = self.build()
@@ -289,7 +289,7 @@ class Clip(Recipe):
         return float(np.mean(found)) * GRID**2
 
     def preface(self, page):
-        """Print a few sentences, and the targets."""
+        """Print a few sentences, and the target values of the metrics."""
         page.text("Sentences of some test scenes, without and with places:\n")
         for i in range(3):
             page.text("  " + " | ".join(" ".join(self.sentences[p][i]) for p in (False, True)))

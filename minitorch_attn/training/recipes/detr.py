@@ -130,7 +130,7 @@ class DetrDigits(PhasedRecipe):
     )
 
     def prepare(self):
-        """Load and split the digits, and draw the test scenes."""
+        """Load and split the digits, and generate the test scenes."""
         images, labels, *test = digits_split()
         self.training = images, labels
         self.test = draw_detection_scenes(self.options["scenes"], *test, np.random.default_rng(0))
@@ -307,5 +307,5 @@ class DetrDigits(PhasedRecipe):
 
 
 def _set_loss(outputs, targets):
-    """Compute the losses of all decoder layers, with the paper's weights."""
+    """Compute the sum of the losses of all decoder layers, weighted as in the paper."""
     return total_loss(auxiliary_losses(*outputs, targets, CLASSES, bbox_cost=5, giou_cost=2))

@@ -21,7 +21,7 @@ class DigitRecipe(Recipe):
     Attributes
     ----------
     training, test : (images, labels)
-        float32 images of shape (image, 1, 8, 8) from 0 to 1, and int64 labels.
+        float32 images of shape (image, 1, 8, 8) with values from 0 to 1, and int64 labels.
     """
 
     unit = "images"

@@ -105,7 +105,7 @@ class DINODigits(Recipe):
     )  # fmt: skip
 
     def prepare(self):
-        """Split the digits, and draw the images on which the features are evaluated."""
+        """Split the digits, and generate the images on which the features are evaluated."""
         *self.training, images, labels = digits_split()
         self.test_digits = images, labels
         generator, copies = np.random.default_rng(0), self.options["scenes"]
@@ -252,7 +252,7 @@ class DINODigits(Recipe):
         return True
 
     def _draw_maps(self, page):
-        """Draw attention maps of the class token, and of the patch in the middle of the digit."""
+        """Plot attention maps of the class token, and of the patch in the middle of the digit."""
         best, count, side = int(self.focus().argmax()), 8, _SIDE // _PATCH
         class_maps = self.attention(count)[:, best].reshape(count, side, side)
         backbone, half = self.model.teacher[0].eval(), self.test.size // 2
@@ -270,7 +270,7 @@ class DINODigits(Recipe):
         page.save("maps.png", figure, "where the class token and a point on the digit look")
 
     def last_words(self, folder):
-        """Return which files to look at and what to read next."""
+        """Suggest which files to look at and read next."""
         return (
             f"Look at {folder / 'maps.png'} and {folder / 'collapse.png'}, then read\n"
             "minitorch_attn/models/dino.py and lesson 42."

@@ -86,7 +86,7 @@ class IGPT(DigitRecipe):
         return ShuffledBatches(self.ids[:1], options["batch"], options["seed"], options["device"])
 
     def loss(self, model, batch):
-        """Return the loss of the next pixel, Eq. 1 of the paper."""
+        """Return the loss of predicting the next pixel, Eq. 1 of the paper."""
         return model.next_pixel_loss(batch[0])
 
     def evaluate(self, model):
@@ -174,7 +174,7 @@ class IGPT(DigitRecipe):
         return np.reshape(pixels, (_SIDE, _SIDE)) / (_LEVELS - 1)
 
     def show(self, page, measured):
-        """Show the bits per pixel, the probe accuracies, completed images and maps of the bits."""
+        """Show bits per pixel and probe accuracies; plot completed images and each pixel's bits."""
         self.model.eval()
         tables = {name: nats / math.log(2) for name, nats in page.baselines.items()}
         rows = [*tables.items(), ("this model", measured["bits"])]
@@ -191,7 +191,7 @@ class IGPT(DigitRecipe):
         return True
 
     def last_words(self, folder):
-        """Return which files to look at and what to read next."""
+        """Suggest figures to look at, and name the file of the recipe."""
         return (
             f"Look at {folder}/completions.png and {folder}/bits.png. The recipe is "
             "minitorch_attn/training/recipes/image_gpt.py."
@@ -214,7 +214,7 @@ class IGPT(DigitRecipe):
         page.save("completions.png", figure, "completions of half images")
 
     def _draw_bits(self, page):
-        """Draw the bits per pixel: strokes need many bits, the background almost none."""
+        """Plot the bits for each pixel: strokes need many bits, the background almost none."""
         chosen = [int(np.flatnonzero(self.test[1] == digit)[1]) for digit in range(10)]
         ids = tensor(self.ids[1][chosen], device=self.options["device"])
         with no_grad():

@@ -77,7 +77,7 @@ class MAE(DigitRecipe):
     )
 
     def prepare(self):
-        """Load and split the digit images; draw the fixed noise that masks the test images."""
+        """Load and split the digit images; sample the fixed noise that masks the test images."""
         data = super().prepare()
         count = (8 // self.options["patch"]) ** 2
         noise = np.random.default_rng(0).random((len(self.test[1]), count), dtype=np.float32)

@@ -218,7 +218,7 @@ class MaskPredict(PairRecipe):
         return tensor(self.tokenizer.encode(texts), device=self.options["device"])
 
     def measure(self, metrics):
-        """Return exact matches by number of passes, and the speedup by decoding in 4 passes."""
+        """Return the exact matches for each number of passes, and the speedup of 4 passes."""
         sources, targets = zip(*self.held_out, strict=True)
         self.written = {passes: self.parallel(sources, passes) for passes in _PASSES}
         measured = {
@@ -246,7 +246,7 @@ class MaskPredict(PairRecipe):
         return float(one_by_one / at_once)
 
     def show(self, page, measured):
-        """Print the exact answers and the speed, and draw the passes."""
+        """Print the fractions of exact answers and the speed, and plot the passes for one date."""
         rows = [("decoding", "exact answers")]
         rows += [
             (name.removeprefix("exact "), f"{100 * value:.1f} %")
@@ -315,7 +315,7 @@ class MaskPredict(PairRecipe):
         return steps
 
     def last_words(self, folder):
-        """Return which figure to look at and where the recipe is."""
+        """Suggest a figure to look at, and name the file of the recipe."""
         return (
             f"Open {folder}/passes.png: the masked and predicted characters, with probabilities.\n"
             "The recipe is minitorch_attn/training/recipes/mask_predict.py."

@@ -124,7 +124,7 @@ class MViT(Recipe):
     )  # fmt: skip
 
     def prepare(self):
-        """Load and split the digits, enlarge them, and draw the test clips."""
+        """Load and split the digits, enlarge them, and generate the test clips."""
         images, labels, test_images, test_labels = digits_split()
         self.training = enlarged_digits(images), labels
         self.test = draw_clips(

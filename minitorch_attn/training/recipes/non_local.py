@@ -129,7 +129,7 @@ class NonLocal(Recipe):
     )  # fmt: skip
 
     def prepare(self):
-        """Draw the test images."""
+        """Generate the test images."""
         generator = np.random.default_rng(0)
         self.test = draw_shape_pairs(self.options["scenes"], generator, self.options["noise"])
         return {"name": "pairs of shapes, generated from a seed", "sha256": digest(*self.test)}
@@ -254,7 +254,7 @@ class NonLocal(Recipe):
         page.save("attention.png", figure, "where one shape attends in the non-local block")
 
     def last_words(self, folder):
-        """Return which files to look at and what to read next."""
+        """Suggest which files to look at and read next."""
         return (
             f"Look at {folder / 'attention.png'}, then read\n"
             "minitorch_attn/models/non_local.py and minitorch_attn/models/local_relation.py."

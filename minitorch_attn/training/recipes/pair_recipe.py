@@ -80,7 +80,7 @@ class PairRecipe(Recipe):
         return {"validation_loss": loss, "accuracy": exact_matches(self.answers(sources), targets)}
 
     def held_out_loss(self, model):
-        """Return the loss on the first held-out pairs, their sources and their targets."""
+        """Return (loss, sources, targets) of the first held-out pairs."""
         sources, targets = zip(*self.held_out[:_EVALUATED], strict=True)
         device = self.options["device"]
         batch = [

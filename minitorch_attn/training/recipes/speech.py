@@ -47,8 +47,8 @@ _NEW_SPEAKERS = 20
 class PlacedConformer(ConformerEncoder):
     """Conformer encoder that adds sinusoidal positions to its output.
 
-    A Conformer uses only relative positions, so a repeated word has nearly the same frames. With
-    the added positions, a decoder can tell the first "seven" from the second.
+    A Conformer uses only relative positions, so its outputs are nearly the same each time a word
+    occurs. With the added positions, a decoder can tell the first "seven" from the second.
 
     Parameters
     ----------
@@ -359,7 +359,7 @@ class Speech(Recipe):
         page.save("word_accuracy.png", figure, "1 - word error rate of the three models by step")
 
     def _draw_sounds(self, page):
-        """Draw a test utterance: CTC's probabilities, and the decoder's attention."""
+        """Plot CTC's probabilities and the decoder's attention for a test utterance."""
         one = sorted(self.test, key=lambda one: abs(len(one.digits) - 5))[0]
         (batch,) = self.parts([one])
         features = padded_log_mel([one.waveform])[0][0]
@@ -380,7 +380,7 @@ class Speech(Recipe):
         page.save("alignment.png", figure, "where the decoder looks before each word")
 
     def last_words(self, folder):
-        """Return which figures to look at and where the recipe is."""
+        """Suggest figures to look at, and name the file of the recipe."""
         return (
             f"Open {folder}/alignment.png: the decoder finds each word in the sound.\n"
             f"Open {folder}/ctc.png: CTC predicts a word in a few frames, and blanks in between.\n"

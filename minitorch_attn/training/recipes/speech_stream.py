@@ -56,7 +56,7 @@ class SpeechBatches(RecipeStream):
         return {name: tensor(values, device=self.device) for name, values in batch.items()}
 
     def _choose(self, generator):
-        """Draw utterances of similar length: short utterances at the beginning of a phase."""
+        """Choose random utterances of similar length; at the beginning of a phase, short ones."""
         utterances, size = self.recipe.training, self.batch_size
         drawn = generator.integers(len(utterances), size=_CHOICE * size)
         drawn = sorted(drawn, key=lambda i: len(utterances[i].waveform))
@@ -112,7 +112,8 @@ def log_mel(waveforms):
 def frame_centers(count):
     """Return the center, in samples, of the input that each frame of the encoder covers.
 
-    The two convolutions of the subsampling compute frame i from the frames 4 i to 4 i + 6.
+    The two convolutions of the subsampling compute frame i of the encoder from the input frames 4 i
+    to 4 i + 6.
 
     Examples
     --------

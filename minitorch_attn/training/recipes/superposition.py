@@ -57,7 +57,7 @@ class SparseFeatures(BatchStream):
         return tuple(tensor(x, device=self.device) for x in self.draw(generator))
 
     def draw(self, generator):
-        """Yield one array of shape (batch, model, feature) for each group."""
+        """Sample features: yield one array of shape (batch, model, feature) for each group."""
         for density, features in self.groups:
             u = generator.random((self.batch_size, len(density), features), dtype=np.float32)
             density = density.astype(np.float32)[:, None]
@@ -102,7 +102,7 @@ class Superposition(Recipe):
     )
 
     def prepare(self):
-        """Choose the densities and importances of all models, and draw the test features."""
+        """Choose the densities and importances of all models, and create the test features."""
         restarts = self.options["restarts"]
         self.densities = (
             np.repeat(1 - np.array(_SPARSITIES), restarts),
@@ -183,7 +183,7 @@ class Superposition(Recipe):
         return chosen
 
     def measure(self, metrics):
-        """Return the counts of represented features, and the largest difference from PyTorch's."""
+        """Return the counts of represented features, and the largest deviation from PyTorch's."""
         self.matrices = self.best()
         with_relu, linear, plane, equal = (represented(W) for W in self.matrices)
         found = dict(zip(_SPARSITIES, with_relu.tolist(), strict=True))
@@ -231,7 +231,7 @@ class Superposition(Recipe):
         return True
 
     def _draw_matrices(self, page, with_relu, linear):
-        """Draw W^T W and the norms of the linear model and of the models with a ReLU."""
+        """Plot W^T W and the feature norms of the linear model and of the models with a ReLU."""
         matrices = [linear[0], *with_relu]
         counts = map(represented, matrices)
         captions = ["linear model", *(f"sparsity {sparsity:g}" for sparsity in _SPARSITIES)]
@@ -249,7 +249,7 @@ class Superposition(Recipe):
         return f"{sum(map(len, self.densities))} toy models: {parameters:,} parameters"
 
     def last_words(self, folder):
-        """Return which files to look at and what to read next."""
+        """Suggest which files to look at and read next."""
         return (
             f"Look at {folder / 'superposition.png'}, then read\n"
             "minitorch_attn/models/superposition.py and lesson 37."

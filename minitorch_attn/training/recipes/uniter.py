@@ -128,7 +128,7 @@ class Uniter(PhasedRecipe):
     )  # fmt: skip
 
     def prepare(self):
-        """Train the detector, draw the labeled questions and the test scenes."""
+        """Train the detector, and generate the labeled questions and the test scenes."""
         images, labels, *test = digits_split()
         self.training, options = (images, labels), self.options
         self.detector = Detector(images, labels)
@@ -149,7 +149,7 @@ class Uniter(PhasedRecipe):
         }
 
     def build(self):
-        """Create the pretrained network and its copies."""
+        """Create the network to pretrain, and the networks that answer questions."""
         options = self.options
         sizes = (len(WORDS), FEATURES, *(options[name] for name in ("dim", "heads", "layers")))
 
@@ -261,6 +261,7 @@ class Uniter(PhasedRecipe):
         Returns
         -------
         array of shape (scene, 9, region)
+            A caption has 9 tokens, including special tokens and padding.
         """
         model, found = self.model.pretraining.eval(), []
         with no_grad():
@@ -276,9 +277,9 @@ class Uniter(PhasedRecipe):
         return float(np.mean([plan[n, k].argmax() == self.named[n, k] for n, k in words]))
 
     def prompted(self):
-        """Return the accuracy on questions such as "what is left of the seven?", without labels.
+        """Return the pretrained network's accuracy on neighbor questions, without training on them.
 
-        The pretrained network predicts the masked word of "[MASK] left of seven".
+        For "what is left of the seven?", it predicts the masked word of "[MASK] left of seven".
         """
         asked = self.test.take(self.test.kind == 1)
         ids = np.full((len(asked.ids), 5), SEP)
@@ -327,7 +328,7 @@ class Uniter(PhasedRecipe):
         )
 
     def preface(self, page):
-        """Print a few captions and questions, and the targets."""
+        """Print a few captions and questions, and the target values of the metrics."""
         page.text("Captions and questions of some test scenes:\n")
         for ids in (*self.captions[:3], *self.test.ids[:3]):
             page.text("  " + _text(ids))

@@ -115,7 +115,7 @@ class Questions(NamedTuple):
 
     @classmethod
     def draw(cls, count, images, labels, generator, noise=0.0):
-        """Draw questions about scenes of three or four digits."""
+        """Sample scenes of three or four digits, and questions about them."""
         scenes = draw_region_scenes(
             count, images, labels, generator, fewest=3, most=MOST, noise=noise, grid=GRID
         )

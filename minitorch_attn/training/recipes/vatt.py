@@ -113,7 +113,7 @@ class Vatt(Recipe):
     )  # fmt: skip
 
     def prepare(self):
-        """Load the digits, synthesize words of many speakers, and draw the test clips."""
+        """Load the digits, synthesize words of many speakers, and generate the test clips."""
         images, labels, test_images, test_labels = digits_split()
         digits = enlarged_digits(images, _SIZES), labels
         options, generator = self.options, np.random.default_rng(0)
@@ -177,7 +177,7 @@ class Vatt(Recipe):
         return tuple(tensor(part, device=self.options["device"]) for part in parts)
 
     def similarities(self, model, chosen):
-        """Return the similarities of test clips (row) with their sounds and first sentences.
+        """Return the similarities of test clips (row) to sounds and to first sentences (column).
 
         Parameters
         ----------
@@ -221,8 +221,8 @@ class Vatt(Recipe):
         Returns
         -------
         clips, heard, read : int64 array of shape (gallery * clip,)
-            Indices of all clips, of the clips whose sounds rank first for them, and of the clips
-            whose sentences do.
+            Indices of all clips; for each of them, index of the clip whose sound ranks first, and
+            index of the clip whose sentence ranks first.
         """
         model, rows = self.model.dropping.eval(), []
         for chosen in self.chosen:
@@ -254,7 +254,7 @@ class Vatt(Recipe):
         }  # fmt: skip
 
     def cue_alone(self, values):
-        """Return the accuracy of a guess among the candidates with the correct digit or direction.
+        """Return the accuracy of guessing among the candidates with the correct digit or direction.
 
         Parameters
         ----------
@@ -299,7 +299,7 @@ class Vatt(Recipe):
         return {"guessing": 4 * float(np.log(self.options["batch"]))}
 
     def preface(self, page):
-        """Print the words and sentences of some test clips, and the targets."""
+        """Print the words and sentences of some test clips, and the metrics' target values."""
         page.text("Spoken words and sentences of some test clips:\n")
         for i in range(min(3, len(self.test.digits))):
             page.text(f"  {self.spoken(i)!r}, {words_of(self.test.text[i, 0])!r}")

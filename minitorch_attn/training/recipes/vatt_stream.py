@@ -41,7 +41,7 @@ class Voices:
     Parameters
     ----------
     speakers, takes : int
-        Number of speakers, and how often each of them says each digit.
+        Number of speakers, and number of times that each speaker says each digit.
     generator : numpy.random.Generator
 
     Attributes
@@ -145,7 +145,7 @@ def words_of(ids):
 
 
 def draw_examples(count, digits, voices, generator, noise=0.0, others=None):
-    """Draw clips with matching sounds and sentences.
+    """Generate clips with matching sounds and sentences.
 
     The sound is two spoken digits: the digit in the clip, and the key that lies in the direction of
     movement from the 5 of a numeric keypad. "Seven four" is a seven that moves left. The sentences
@@ -161,8 +161,8 @@ def draw_examples(count, digits, voices, generator, noise=0.0, others=None):
     noise : float, default 0
         Standard deviation of Gaussian noise on all pixels.
     others : float, optional
-        Probability that the second sentence of a clip is about something else. By default, clips do
-        not have a second sentence.
+        Probability that the second sentence of a clip is about a random digit and direction instead
+        of the clip's. By default, clips do not have a second sentence.
 
     Returns
     -------

@@ -328,7 +328,7 @@ class Words(Recipe):
         return " ".join(near)
 
     def last_words(self, folder):
-        """Return which files to look at and what to read next."""
+        """Suggest which files to look at and read next."""
         return (
             f"Look at {folder / 'meanings.png'}, then read minitorch_attn/models/word2vec.py,\n"
             "minitorch_attn/models/elmo.py and lesson 36."

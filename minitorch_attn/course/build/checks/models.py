@@ -59,7 +59,7 @@ def _sampled_by_library():
 
 
 def _sampled_types(m):
-    """Return the type of the result, and whether the caller's ids are unchanged."""
+    """Return the type of the result of `sample`, and whether the caller's ids are unchanged."""
     start = [1, 2]
     found = _sampled(m, start)
     return [type(found).__name__, "unchanged" if start == [1, 2] else f"{len(start)} ids"]
@@ -180,7 +180,7 @@ def _attention_module():
 
 
 def drawn(build, **inputs):
-    """Draw inputs, and values for all parameters of a module."""
+    """Return a function that draws inputs, and values for all parameters of a module."""
 
     def draw(rng):
         state = {name: rng.normal(size=p.shape) * 0.5 for name, p in build().named_parameters()}
@@ -234,7 +234,7 @@ def _initialized(m):
         lines.append(f"{name} {t.data.shape} {t.data.dtype} {_spread(t.data)}")
         if t.parents != ():
             raise ValueError(
-                f"{name} was computed from another Tensor: multiply the array, then make the Tensor"
+                f"{name} was computed from another Tensor: scale the array, then make the Tensor"
             )
     return sorted(lines)
 
