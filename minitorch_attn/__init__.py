@@ -100,10 +100,11 @@ def numel(input):
 
 
 def trace(*input, **options):
-    """Record every operation in a `with` block, forward and backward, with its values.
+    """Record every forward and backward operation in a `with` block, with its values.
 
-    `t.table()` prints the recording and `t.save_html(path)` writes a page to step through it.
-    Called with a matrix, `trace` returns the sum of its diagonal, as `torch.trace` does.
+    `t.table()` returns the recording as text, and `t.save_html(path)` writes a web page on which
+    you can step through it. Called with a matrix, `trace` returns the sum of its diagonal, as
+    `torch.trace` does.
 
     Parameters
     ----------

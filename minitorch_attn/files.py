@@ -131,7 +131,7 @@ def read_up_to(file, count):
 
 
 def temporary_path(folder, name):
-    """Return the path of a temporary file that will replace `name`; it contains the process id."""
+    """Return a path that contains the process id, for a temporary file that will replace `name`."""
     # Only 190 bytes of `name` are used, because most file systems limit a name to 255 bytes.
     prefix = os.fsencode(name)[:190].decode("utf-8", "ignore")
     writer = f"{_HOST}-{os.getpid()}-{os.urandom(4).hex()}"
@@ -139,7 +139,7 @@ def temporary_path(folder, name):
 
 
 def remove_abandoned(folder):
-    """Remove temporary files in `folder` whose process ran on this computer and has ended."""
+    """Remove the temporary files that dead processes of this computer left in `folder`."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             match = name.startswith(".") and _TEMPORARY.fullmatch(name)

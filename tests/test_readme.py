@@ -57,7 +57,7 @@ def test_it_counts_lessons_exercises_and_assignments():
     assignments = in_words(len([*ROOT.glob("assignments/*/assignment.toml")]))
     for sentence in (
         f"[Learn attention in {len(lessons())} lessons]", f"The [{len(lessons())} lessons]",
-        f"[Practice on {in_words(kinds.total())} exercises]",
+        f"[Practice with {in_words(kinds.total())} exercises]",
         f"There are {kinds.total()} short files. {bugs.capitalize()} have one mistake",
         f"In {properties} others, the gradient check passes", f"In {written} more, you write",
         f"in another {derived} you derive it",

@@ -53,7 +53,7 @@ class Casts:
         self.dtypes, self.cached = dtypes, cached
 
     def without_cache(self):
-        """Return the same rules without the cache of converted weights."""
+        """Return a copy of these rules that does not cache converted weights."""
         return Casts(self.dtypes, cached=False)
 
     def converts(self, value):
@@ -117,7 +117,7 @@ class Casts:
         return tuple(result) if changed else inputs
 
     def _narrow(self, tensor):
-        """Convert a tensor to autocast's dtype for products; cache the result for a weight."""
+        """Convert a tensor to the dtype of matrix products. If it is a weight, cache the result."""
         dtype = self.dtypes[_group_of(tensor.array)]
         if tensor.array.dtype == dtype:
             return tensor
@@ -137,20 +137,20 @@ def _group_of(array):
 
 @cache
 def _list_of(function):
-    """Return the name of the list that contains a Function; "unaffected" if a user defined it."""
+    """Return the key of `OPERATIONS` that lists a Function; "unaffected" for a user's Function."""
     ours = function.__module__.partition(".")[0] == __name__.partition(".")[0]
     return _LIST_OF.get(function.__name__, "unaffected") if ours else "unaffected"
 
 
 class autocast:
-    """Mixed precision in a `with` block or a decorated function: products run in float16.
+    """Mixed precision in a `with` block or a decorated function: matrix products run in float16.
 
     The parameters and their gradients stay float32. Each operation converts its inputs as listed in
     `amp/op_lists.py`: to float16 for matrix products, and to float32 for sums and for functions
-    with a large range. The graph records the conversions. A parameter that requires grad is
-    converted only once in the outermost block. Autocast does not affect float64, integers or
-    in-place operations. Run the forward pass and the loss inside the block, and the backward pass
-    outside.
+    whose results can be very large or very small. The graph records the conversions. A parameter
+    that requires grad is converted only once, and the result is kept until the outermost block
+    ends. Autocast does not affect float64, integers or in-place operations. Run the forward pass
+    and the loss inside the block, and the backward pass outside.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ class autocast:
         Type of the devices whose tensors are converted. Tensors on other devices are not converted.
         "cuda" includes the strict device, which imitates a GPU.
     dtype : dtype, optional
-        Dtype of the products. Only float16, the default, is supported; with another dtype,
+        Dtype of matrix products. Only float16, the default, is supported; with another dtype,
         autocast warns and does nothing. PyTorch's default on the CPU is bfloat16, which NumPy and
         this library do not have.
     enabled : bool, default True
@@ -280,7 +280,7 @@ def is_autocast_enabled(device_type="cuda"):
 
 @names_arguments
 def get_autocast_dtype(device_type):
-    """Return the dtype of products inside `autocast` for this type of device: float16."""
+    """Return the dtype of matrix products in `autocast` on this type of device: float16."""
     _checked_group(device_type)
     return HALF
 
@@ -292,11 +292,11 @@ def is_autocast_available(device_type):
 
 
 def is_autocast_cache_enabled():
-    """Return True if `autocast` converts each parameter only once."""
+    """Return True if `autocast` caches converted parameters, to convert each only once."""
     return _regions.cache_enabled
 
 
 def clear_autocast_cache():
-    """Clear this thread's cache of converted parameters; the next product converts them again."""
+    """Clear this thread's cache of converted parameters; their next use converts them again."""
     if _regions.cache is not None:
         _regions.cache.clear()

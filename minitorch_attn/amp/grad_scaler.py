@@ -1,4 +1,4 @@
-"""Grad scaler: scale the loss, so that small gradients do not become 0 in float16."""
+"""GradScaler: scale the loss, so that small gradients do not become 0 in float16."""
 
 from collections.abc import Iterable
 from ctypes import c_float
@@ -44,7 +44,7 @@ class GradScaler(NamedErrors):
         Factors by which the scale is multiplied. `growth_factor` increases it, and must be greater
         than 1. `backoff_factor` reduces it, and must be less than 1.
     growth_interval : int
-        Number of consecutive steps with finite gradients before the scale grows.
+        Number of consecutive steps with finite gradients after which the scale grows.
     enabled : bool, default True
         If False, `step` calls the optimizer and the other methods do nothing.
 
@@ -107,7 +107,7 @@ class GradScaler(NamedErrors):
         )
 
     def _scale_on(self, device):
-        """Return the scale as a float32 tensor, so that the scaled loss is float32 as well."""
+        """Return the scale as a float32 tensor on `device`, so that the scaled loss is float32."""
         if device not in self._on:
             self._on[device] = full((), self._scale, dtype="float32", device=device)
         return self._on[device]
@@ -136,7 +136,7 @@ class GradScaler(NamedErrors):
         stage.found = [unscale_all(arrays, inverse) for arrays in gradients.values()]
 
     def _gradients(self, optimizer):
-        """Return the gradients of an optimizer; raise an error if one of them is float16."""
+        """Return the gradients of the optimizer's parameters; raise an error if one is float16."""
         optimizer.gather_gradients()
         params = [p for group in optimizer.param_groups for p in group["params"]]
         gradients = [p.grad for p in params if p.grad is not None]
@@ -192,7 +192,7 @@ class GradScaler(NamedErrors):
         return None if stage.overflowed else optimizer.step(*args, **kwargs)
 
     def update(self, new_scale=None):
-        """Adapt the scale at the end of an iteration, or set it to `new_scale`."""
+        """Adapt the scale at the end of an iteration, or set it to `new_scale` if given."""
         if not self._enabled:
             return
         found = [stage for stage in self._stages.values() if stage.found]
@@ -239,11 +239,11 @@ class GradScaler(NamedErrors):
         self._backoff_factor = new_factor
 
     def get_growth_interval(self):
-        """Return the number of consecutive steps with finite gradients before the scale grows."""
+        """Return how many consecutive steps with finite gradients make the scale grow."""
         return self._growth_interval
 
     def set_growth_interval(self, new_interval):
-        """Set the number of consecutive steps with finite gradients before the scale grows."""
+        """Set how many consecutive steps with finite gradients make the scale grow."""
         self._growth_interval = new_interval
 
     def is_enabled(self):
@@ -251,7 +251,7 @@ class GradScaler(NamedErrors):
         return self._enabled
 
     def state_dict(self):
-        """Return the scale and the options as a dict with PyTorch's keys; {} if disabled."""
+        """Return the scale and the options as a dict with PyTorch's keys; empty if disabled."""
         if not self._enabled:
             return {}
         return {
@@ -263,7 +263,7 @@ class GradScaler(NamedErrors):
         }
 
     def load_state_dict(self, state_dict):
-        """Load the `state_dict()` of an enabled scaler; a disabled scaler does nothing."""
+        """Load the `state_dict()` of an enabled scaler. If this scaler is disabled, do nothing."""
         if not self._enabled:
             return
         if isinstance(state_dict, dict) and not state_dict:
@@ -281,7 +281,7 @@ class GradScaler(NamedErrors):
 
 
 class _Stage:
-    """The calls of `unscale_` and `step` for one optimizer since the scaler's last `update`."""
+    """What `unscale_` and `step` have done for one optimizer since the last `update`."""
 
     unscaled = stepped = False
     found = ()  # one 0-d array for each device and dtype: nonzero if a gradient is not finite
@@ -289,7 +289,7 @@ class _Stage:
 
     @property
     def overflowed(self):
-        """Whether a gradient is not finite. The first access waits for the device."""
+        """True if a gradient is infinite or NaN. The first access waits for the device."""
         if self._overflowed is None:
             self._overflowed = any(bool(to_host(found)) for found in self.found)
         return self._overflowed
@@ -308,5 +308,5 @@ def _number(new_scale):
 
 
 def _float32(number):
-    """Round a number to float32, PyTorch's dtype of the scale; return infinity on overflow."""
+    """Round a number to float32, the scale's dtype in PyTorch. Return infinity on overflow."""
     return c_float(number).value

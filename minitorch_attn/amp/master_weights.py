@@ -124,7 +124,7 @@ class MasterWeights(Optimizer):
         return {**self.optimizer.state_dict(), "master_weights": masters}
 
     def load_state_dict(self, state_dict):
-        """Load the `state_dict()` of another MasterWeights, and set the parameters from it."""
+        """Load a `state_dict()` of MasterWeights, and set the parameters to the loaded weights."""
         self.optimizer.load_state_dict(state_dict)
         masters = state_dict.get("master_weights", ())
         shapes = [master.shape for master in self.masters]

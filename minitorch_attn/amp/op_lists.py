@@ -1,9 +1,9 @@
 """Lists of the operations that autocast runs in float16 or in float32, as PyTorch does for CUDA.
 
 Most of the arithmetic of a model is in matrix products. They lose little accuracy in float16, and
-on a GPU they run several times faster than in float32. Functions with a large range (exp, pow) and
-sums (softmax, norms, losses) need float32. All other operations compute in the dtype of their
-inputs; if the inputs have two dtypes, in the wider of the two.
+on a GPU they run several times faster than in float32. Functions whose results can be very large or
+very small (exp, pow) and sums (softmax, norms, losses) need float32. All other operations compute
+in the dtype of their inputs; if the inputs have two dtypes, in the wider of the two.
 
 PyTorch has different, shorter lists for the CPU, where softmax and layer normalization stay in
 float16. This library uses the CUDA lists on both devices, so that the CPU shows what a GPU would

@@ -2,7 +2,7 @@
 
 `mt.autocast` stores an object with the rules in the thread's `state.autocast`. `Function.apply`
 consults it for each operation. `modes.watchers` counts the active autocasts and listeners of all
-threads. While it is 0, `Function.apply` does not read the state.
+threads. While it is 0, `Function.apply` does not look for them in the state.
 """
 
 from functools import wraps

@@ -178,7 +178,7 @@ class _Segment(Listener):
 
 
 class _Replay(Listener):
-    """Listener that collects the operations of the second forward pass."""
+    """Listener that collects the operations of a checkpoint's second forward pass."""
 
     def __init__(self):
         self.contexts = []
@@ -194,7 +194,7 @@ class _Argument:
         self.tensor, self.requires_grad = tensor, requires_grad
 
     def again(self):
-        """Return the argument detached from the graph; it requires grad if it did before."""
+        """Return the argument for the second run: detached, with its original `requires_grad`."""
         tensor = self.tensor.detach()
         return tensor.requires_grad_() if self.requires_grad else tensor
 

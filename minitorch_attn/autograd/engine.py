@@ -154,7 +154,7 @@ class _Arrivals:
         self.owned = set()
 
     def add(self, edge, grad):
-        """Add `grad` to the sum for the output that `edge`, a pair (node, index), refers to."""
+        """Add `grad` to the sum of gradients for `edge`, a pair (node, output index)."""
         node, index = edge
         grads = self.grads
         if node not in grads:
@@ -291,7 +291,10 @@ ALONE = _references_to_a_local()
 
 
 def accumulate(tensor, grad, create_graph, alone=False):
-    """Add `grad` to a tensor's `.grad` and call its post-accumulate hooks; None is ignored."""
+    """Add `grad` to a tensor's `.grad`, and call the tensor's post-accumulate hooks.
+
+    If `tensor` is None, because the leaf tensor no longer exists, do nothing.
+    """
     if tensor is None:
         return
     add_to_grad(tensor, grad, create_graph, alone)
@@ -305,7 +308,7 @@ def accumulate(tensor, grad, create_graph, alone=False):
 
 
 def add_to_grad(tensor, grad, create_graph=False, alone=False):
-    """Add `grad` to a tensor's `.grad`. Without `create_graph`, `.grad` has memory of its own.
+    """Add `grad` to a tensor's `.grad`, whose memory is not shared unless `create_graph` is True.
 
     Parameters
     ----------
@@ -334,7 +337,7 @@ def _collect(node, grad, wanted, collected):
 
 
 def _run_hooks(node, grad):
-    """Call each hook with its tensor's complete gradient; the hook may return another gradient."""
+    """Run a node's hooks, each of which may replace the gradient; return the final gradient."""
     grads = list(grad) if type(grad) is tuple else [grad]
     for index, hooks in node.hooks.items():
         for key in sorted(hooks):
@@ -395,7 +398,10 @@ def _check_hook(hook, where):
 
 
 def retain_grad(tensor):
-    """Store a non-leaf tensor's gradient in `.grad` after all hooks; repeated calls do nothing."""
+    """Store a non-leaf tensor's gradient in `.grad`, after all other hooks of the tensor.
+
+    Calling this again for the same tensor has no effect.
+    """
     holder = weakref.ref(tensor)  # the hook belongs to this tensor's own node
 
     def keep(grad):

@@ -191,7 +191,10 @@ class Context:
         return tuple(tensors)
 
     def stash(self, keeper, place):
-        """Drop the saved arrays until `keeper.bring_back()` recomputes them."""
+        """Drop the saved arrays until `keeper.bring_back()` recomputes them.
+
+        `place` is the index of this operation in the checkpoint `keeper`.
+        """
         self.freed, self.place = keeper, place
         self._clock = -1
         self._saved = self._constant = ()
@@ -199,7 +202,7 @@ class Context:
             self._intermediate = ()  # () instead of None marks a fused operation
 
     def take_over(self, other):
-        """Take over the arrays saved by `other`, the Context of this operation's second run."""
+        """Take over the arrays of `other`, this operation's Context in a checkpoint's rerun."""
         self.freed, self.place, self._clock = other.freed, other.place, other._clock
         self._saved, self._constant = other._saved, other._constant
         self._sources, self._counters = other._sources, other._counters
@@ -207,7 +210,7 @@ class Context:
         self.kernel = other.kernel
 
     def _bring_back(self):
-        """Recompute arrays that a checkpoint dropped; without a checkpoint, raise an error."""
+        """Recompute what a checkpoint dropped; if a backward pass freed it, raise an error."""
         while self.freed and self.freed is not True:
             self.freed.bring_back()  # in nested checkpoints, this may have to be repeated
         if not self.freed:
@@ -220,7 +223,7 @@ class Context:
         )
 
     def _check_versions(self):
-        """Raise an error if a tensor has been changed in place since it was saved."""
+        """Raise an error if a saved tensor has been changed in place since it was saved."""
         saved = zip(self._sources, self._saved, self._counters, strict=True)
         for source, array, counter in saved:
             if counter is None or counter[0] <= self._clock:
@@ -386,7 +389,7 @@ def _runs_composed(function):
 
 
 def _wrapped(raw, arrays, function):
-    """Convert the result of `forward`, a tuple, scalar or array on any device, to Tensors."""
+    """Wrap the result of `forward` (an array, a scalar, or a tuple of them) in Tensors."""
     backend.check_same_device(arrays, function.__name__)
     if type(raw) is tuple:
         return tuple([wrap(_plain(a, function) if type(a) is not ndarray else a) for a in raw])

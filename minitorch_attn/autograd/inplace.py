@@ -97,7 +97,7 @@ def replay_view(view):
 
 
 def is_tracked(target, others=()):
-    """Return True if the graph must record a change of `target` with operands `others`."""
+    """Return True if the graph must record an in-place change of `target` that uses `others`."""
     if not state.grad_enabled:
         return False
     return target.requires_grad or any(isinstance(o, Tensor) and o.requires_grad for o in others)
@@ -219,7 +219,7 @@ class WriteThrough(Function):
     Backward: grad_base = grad_output with zeros in the view,
         grad_value = grad_output seen through the view
     Derivation: the replaced part no longer depends on the old base, and the rest is unchanged.
-    Saved: nothing; the path of view operations is a setting.
+    Saved: nothing; the view operations are the setting `path`.
     """
 
     @staticmethod

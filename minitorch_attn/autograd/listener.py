@@ -55,13 +55,13 @@ class Listener:
         """Called when the `backward` of an operation starts with the gradients of its outputs."""
 
     def record_backward(self, ctx, grads, results):
-        """Called when the `backward` of an operation has returned a gradient or None per input."""
+        """Called when an operation's `backward` has returned a gradient or None for each input."""
 
     def record_refilled(self, ctx):
         """Called when activation checkpointing has recomputed the values that `ctx` had saved."""
 
     def record_gradient(self, tensor):
-        """Called when the `.grad` of a leaf has been set or accumulated into."""
+        """Called when a gradient has been stored in, or added to, the `.grad` of a leaf."""
 
     def enter_module(self, module):
         """Called when a module is called, before its forward pass."""

@@ -32,7 +32,7 @@ watchers = 0  # listeners, NaN detections and autocasts of all threads; 0 is the
 def watch(change):
     """Add `change` to `watchers`, the number of active listeners, NaN detections and autocasts.
 
-    While this number is 0, the engine does not read `state`.
+    While this number is 0, `Function.apply` does not look for them in `state`.
     """
     global watchers
     with _lock:
@@ -49,7 +49,7 @@ class _Switch(ContextDecorator):
         self.before = []  # a stack, because one object may be entered several times
 
     def __call__(self, function):
-        """Decorate a function. For a generator, the mode is set only while its own code runs."""
+        """Decorate a function. In a generator, the mode is set only while its own code runs."""
         if getattr(function, "__code__", None) and function.__code__.co_flags & CO_GENERATOR:
             return self._around_generator(function)
         return super().__call__(function)

@@ -21,7 +21,7 @@ def mapped(value, kind, change):
         items = {name: mapped(item, kind, change) for name, item in value.items()}
         if type(value) is dict:
             return items
-        result = copy(value)  # of a subclass, such as the output of a model
+        result = copy(value)  # an instance of a subclass, such as the output of a model
         result.update(items)
         return result
     if isinstance(value, (tuple, list)):

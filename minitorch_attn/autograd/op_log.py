@@ -106,7 +106,7 @@ class Step:
 
 
 class OpLog(Listener, list):
-    """List of the steps that ran inside a `with` block, in order.
+    """List of the operations that ran inside a `with` block, in order, each as a `Step`.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class OpLog(Listener, list):
         self.append(step)
 
     def record_backward(self, ctx, grads, results):
-        """Record a `backward` that the engine ran; a later pass overwrites an earlier one."""
+        """Record a `backward` that the engine ran; a later backward pass overwrites the record."""
         step = self._step_of.get(id(ctx))
         if step is not None:
             step.grads, step.results = self._values(grads), self._values(results)

@@ -41,11 +41,10 @@ def in_parallel(calls):
 
     Notes
     -----
-    Each call draws its dropout masks from its own range of random numbers, so the masks do not
+    Each call draws its dropout masks from its own range of counter values, so the masks do not
     depend on the order of the calls. A call that draws other random numbers raises an error.
-    Under autocast, the calls run one after another on this thread. They also do so while this
-    thread has a listener (a recording, a checkpoint, anomaly mode), because the listener must see
-    every operation.
+    Autocast, anomaly mode and listeners (a recording, a checkpoint) apply to one thread only. While
+    one of them is active, the calls therefore run one after another on this thread.
 
     Examples
     --------
@@ -71,18 +70,18 @@ def in_parallel(calls):
 
 
 def must_stay_in_thread():
-    """Return True if a listener, anomaly detection or autocast is active on this thread."""
+    """Return True if calls must stay on this thread: a listener, anomaly mode or autocast is on."""
     return bool(state.listeners or state.anomaly or state.autocast is not None)
 
 
 def _run(call, first_offset, recording):
-    """Run a call with its own range of random numbers; record a graph if the main thread does."""
+    """Run a call with its own range of counter values; record a graph if the main thread does."""
     with own_offsets(first_offset), set_grad_enabled(recording):
         return call()
 
 
 def _joined_to_graph(results, parts, start):
-    """Return the results, with a single node that replaces the graphs of the calls."""
+    """Return the results as outputs of one `Parallel` node, which replaces the calls' graphs."""
     sources = [_sources(part, start) for part in parts]
     shapes = {edge: shape for found in sources for edge, shape in found.items()}
     ctx = Context()
@@ -153,7 +152,7 @@ def _pairs(first, second):
 
 
 def _grouped(edges, edges_of_calls, found):
-    """For each edge, return a list of the gradients that the calls computed."""
+    """Return, for each edge, the list of the gradients that the calls found for it."""
     arrived = {edge: [] for edge in edges}
     for part, results in _pairs(edges_of_calls, found):
         for edge, result in _pairs(part, results):

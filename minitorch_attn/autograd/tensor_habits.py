@@ -116,7 +116,7 @@ def _explain_argument(error, function, where):
 
 
 def _place(error, fallback):
-    """Return the user's line that raised the error."""
+    """Return the source line that raised the error, or `fallback` if it is unavailable."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{last.line}   (line {last.lineno} of {last.filename})" if last.line else fallback
 

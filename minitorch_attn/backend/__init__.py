@@ -1,6 +1,6 @@
 """Array backends for every device: NumPy, CuPy and the strict test device.
 
-No other package imports CuPy. This one imports it when a CUDA device is first used.
+Only `backend.cuda` imports CuPy, when a CUDA device is first used.
 """
 
 from minitorch_attn.backend import cuda, random

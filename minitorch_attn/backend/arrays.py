@@ -27,7 +27,7 @@ def as_array(value):
 
 
 def host_array(array, dtype, copy):
-    """Return `numpy.array(array, dtype, copy=copy)` of a host array, for `__array__` methods."""
+    """Call `numpy.array(array, dtype, copy=copy)` on a host array, for `__array__` methods."""
     return np.array(array, dtype=dtype, copy=copy)
 
 
@@ -132,7 +132,10 @@ def _without_tensors(data):
 
 
 def _holds_typed(data):
-    """Return True if a nested sequence contains NumPy arrays, whose dtype should be kept."""
+    """Return True if the first entry of nested sequences is a NumPy array or scalar.
+
+    Such data keep their dtype.
+    """
     while isinstance(data, (list, tuple)) and data:
         data = data[0]
     return isinstance(data, (ndarray, np.generic))

@@ -17,11 +17,11 @@ current = _Current()
 
 
 def batch_part(first, count, total):
-    r"""Draw only the dropout masks of some rows of a batch inside the `with` block.
+    r"""Inside the `with` block, draw only some batch rows of every dropout mask.
 
-    Several processes that share a batch use this function with the same seed and different rows.
-    Each process then draws its own rows of the mask that a single process would draw. Each mask
-    reserves the counter values of the full mask, so all processes draw later masks correctly, too.
+    Several processes that share a batch set the same seed and call this function with different
+    rows. Each process then draws its own rows of the mask that a single process would draw. It
+    still reserves the counter values of the full mask, so later masks are correct, too.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def draws_part():
 
 
 def refuse_in_part(message, hint):
-    """Raise an error inside `batch_part`: the numbers would differ from those of one process."""
+    """Raise GraphError if called inside `batch_part`, where only dropout masks may be drawn."""
     if current.rows is None:
         return
     first, count, total = current.rows
@@ -102,7 +102,7 @@ def refuse_in_part(message, hint):
 
 
 def whole_mask(shape):
-    """Return the size of the full batch's mask, and the position at which this part starts.
+    """Return the size of the full batch's mask, and the position where the current part starts.
 
     Parameters
     ----------

@@ -30,8 +30,8 @@ _SPELLINGS = [
 def _candidates():
     """Return the files of BLAS libraries that this process has loaded or that NumPy includes.
 
-    The library that NumPy includes comes first. SciPy includes another one, which has its own
-    number of threads.
+    The library that NumPy includes comes first. SciPy includes another one, whose number of
+    threads is set separately.
     """
     found = []
     try:
@@ -49,7 +49,7 @@ def _candidates():
 
 @lru_cache(maxsize=1)
 def _functions():
-    """Return the functions that get and set the number of BLAS threads, or None if unknown."""
+    """Return the functions that get and set the number of BLAS threads, or None if not found."""
     for file in _candidates():
         try:
             library = ctypes.CDLL(file)
@@ -62,7 +62,7 @@ def _functions():
 
 
 def blas_threads():
-    """Return the number of threads that one matrix product may use now, or None if unknown.
+    """Return the number of threads that a matrix product may currently use, or None if unknown.
 
     Returns
     -------

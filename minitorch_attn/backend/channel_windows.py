@@ -1,4 +1,4 @@
-"""Weighted sums over windows of images whose channels are the last axis, for depthwise convolution.
+"""Weighted sums over windows of channels-last images, for depthwise convolution.
 
 On the host, a single `einsum` computes all sums, and keeps each running sum in a register or in the
 nearest cache. This takes a third to a half of the time of a loop that makes one pass over the
@@ -99,7 +99,7 @@ def kernel_sums(windows, grads):
 
 
 def _axes(images, kernels):
-    """Return `einsum` labels in three groups: axes (batch, *place), kernel axes, channel axis."""
+    """Return the `einsum` labels of (batch, *place), of the kernel axes and of the channel axis."""
     first, last = images.ndim - 1, images.ndim + kernels.ndim - 2
     return [*range(first)], [*range(first, last)], last
 
@@ -110,9 +110,10 @@ def _in_rows(windows, images):
 
 
 def _rows(windows, first):
-    """Return a view of `windows` whose last `place` axis is merged into the channel axis.
+    """Return a view of `windows` with its last `place` axis merged into its channel axis.
 
-    `first` is the index of the first kernel axis.
+    `windows` has the axes (batch, *place, *kernel, channel), and `first` is the index of the first
+    kernel axis.
     """
     shape, strides = list(windows.shape), list(windows.strides)
     shape[-1] *= shape.pop(first - 1)

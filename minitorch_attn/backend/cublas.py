@@ -37,7 +37,7 @@ _ARGUMENTS = [
 
 
 class _Settings:
-    """Precision of products of float32 arrays, with PyTorch's names."""
+    """Precision settings for matrix products, under PyTorch's names."""
 
     precision = "highest"
     allow_fp16_reduced_precision_reduction = False  # has no effect: sums are in float32
@@ -72,7 +72,7 @@ class _Library:
         self._workspaces = {}  # (handle, stream) -> memory; a captured graph keeps using its own
 
     def handle(self, cupy):
-        """Return the handle of this thread, which computes on the current stream."""
+        """Return this thread's cuBLAS handle for the current device, set to the current stream."""
         device = cupy.cuda.runtime.getDevice()
         known = self._handles.__dict__
         if device not in known:
@@ -100,7 +100,7 @@ class _Library:
 
 
 def _function(functions, name, *types):
-    """Return a cuBLAS function. Its name ends in _v2 if its interface has ever changed."""
+    """Return a cuBLAS function: its version with the suffix _v2 if there is one."""
     found = getattr(functions, f"{name}_v2", None) or getattr(functions, name)
     found.argtypes, found.restype = types, _int
     return found

@@ -54,7 +54,7 @@ def note_worst(kind, worst):
 def note_largest(kind, index, lowest=0, allow=None):
     """Record the maximum of `index - lowest` as an unsigned integer, like `note_worst`.
 
-    If `index - lowest` is negative, it becomes a very large unsigned integer.
+    A negative `index - lowest` becomes a very large unsigned integer, so it fails the check, too.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def note_largest(kind, index, lowest=0, allow=None):
 
 @with_kernel
 def store_largest(index, lowest, allow, here):
-    """Set `here`, in place, to the maximum of `here` and all `index - lowest`."""
+    """Update the running maximum `here` in place. `note_largest` explains the other arguments."""
     xp = array_module(index)
     if allow is not None:
         index = xp.where(index == allow, lowest, index)

@@ -66,7 +66,7 @@ def as_device(device=None):
 
 
 def _platform_for(device):
-    """Return the Platform of a Device, and import it on first use."""
+    """Return the Platform of a Device. Its module is imported on first use."""
     platform = _platforms.get(device.type)
     if platform is None:
         module_name, class_name = _PLATFORM_CLASSES[device.type]
@@ -272,7 +272,10 @@ def with_every_read(start):
 
 
 def read_the_rest(device):
-    """Run the reads that `with_every_read` registered, without copying an array."""
+    """Do the additional reads of `with_every_read` now, without copying an array to the host.
+
+    The host waits for the device. A failed range check then raises its error.
+    """
     platform = _platform_for(device)
     finish = [start(device, platform) for start in _with_every_read]
     platform.wait()

@@ -96,9 +96,9 @@ def matmul_like(a, b, like):
 def matmul_host(a, b):
     """Compute the matrix product of NumPy arrays.
 
-    NumPy computes one small product for each entry of the leading axes. With a 2-D `b`, this
-    function computes one large product instead. BLAS does not support float16, and NumPy's own loop
-    takes twenty times as long as a conversion to float32 and back.
+    NumPy computes one small product for each entry of the leading axes. If `a` is in C order and
+    `b` is 2-D, this function computes one large product instead. BLAS does not support float16, and
+    NumPy's own loop takes twenty times as long as a conversion to float32 and back.
     """
     if _thread.dry:
         lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -117,7 +117,7 @@ def matmul_host(a, b):
 
 
 def _few_rows(a, b):
-    """Compute a @ b, with a faster method for a few rows times a large transposed matrix.
+    """Compute a @ b, with a faster method if `a` has few rows and `b` is large and transposed.
 
     For example, text generation computes x @ W^T, where each row of x is one token of a text, and W
     is the weight of a layer. BLAS computes the transpose of this product, W @ x^T, faster. For x of
@@ -138,7 +138,7 @@ def _few_rows(a, b):
 
 
 def _straightened(b):
-    """Return `b`, or a copy whose last axis is contiguous in memory if that is faster.
+    """Return `b` or, if that is faster, a copy of `b` whose last axis is contiguous in memory.
 
     For small products, such as query @ key^T of a short sequence, BLAS takes 25 % longer if the
     second operand is transposed. Copying this operand takes less time than the copy saves

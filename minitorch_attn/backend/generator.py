@@ -1,4 +1,4 @@
-"""Generator of random numbers with its own seed.
+"""Random number generator with its own seed.
 
 This is a separate file, because NumPy loads `numpy.random` only when it is first used.
 """
@@ -12,7 +12,7 @@ __all__ = ["Generator"]
 
 
 class Generator(np.random.Generator):
-    """Generator of random numbers with its own seed, for `random_split`, `DataLoader` and others.
+    """Random number generator with its own seed, for `random_split`, `DataLoader` and others.
 
     Parameters
     ----------

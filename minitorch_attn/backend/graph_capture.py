@@ -1,11 +1,11 @@
-"""CUDA graphs: record what must change each time the launches of a step are replayed.
+"""CUDA graphs: record what must change each time the kernel launches of a step are replayed.
 
 A graph repeats the kernel launches of one step with their original arguments, and does not run
 Python. Everything that changes from step to step is stored in a `Capture`. It stores numbers that a
-kernel must read from the device instead of its arguments, such as the learning rate and the first
-counter of the dropout masks. It also stores actions of the host: for example, the optimizer counts
-its updates. `mt.cuda.GraphedStep` writes the numbers and repeats the actions before each replay.
-Without a recorder, the functions of this module do nothing.
+kernel must read from device memory instead of its arguments, such as the learning rate and the
+first counter of the dropout masks. It also stores actions of the host: for example, the optimizer
+counts its updates. `mt.cuda.GraphedStep` writes the numbers and repeats the actions before each
+replay. Without a recorder, the functions of this module do nothing.
 """
 
 import threading
@@ -83,7 +83,7 @@ def guard(holds):
 
 
 def live_numbers(function, dtype="float64"):
-    """Return an array of numbers that each replay updates, or None outside a capture.
+    """Return a device array of `function()` that each replay updates, or None outside a capture.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def live_numbers(function, dtype="float64"):
 
 
 def live_random():
-    """Return the captured step's first dropout counter, and an array of the seed and the counter.
+    """Return the captured step's first dropout counter, and a device array for its replays.
 
     Returns
     -------
@@ -137,21 +137,21 @@ class Rehearsal:
         self.refused, self.guards = [], []
 
     def refuse(self, what):
-        """Store the reason why a graph cannot repeat the step."""
+        """Add `what`, an action that a graph cannot repeat, to `refused`."""
         self.refused.append(what)
 
     def on_replay(self, action, undo):
         """Do nothing: this step is not replayed."""
 
     def live_numbers(self, function, dtype):
-        """Return None: the kernels take their arguments by value."""
+        """Return None: in a rehearsal, the kernels take the numbers as arguments."""
 
     def live_random(self):
         """Return None, like `live_numbers`."""
 
 
 class Capture:
-    """Recorder of the step that is captured as a graph.
+    """Recorder for a step that is being captured as a CUDA graph.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ class Capture:
         self.undos.append(undo)
 
     def live_numbers(self, function, dtype):
-        """Reserve and return entries of `board` for the numbers that `function` returns."""
+        """Reserve entries of `board` for the results of `function`, and return these entries."""
         numbers = function()
         start, self.used = self.used, self.used + len(numbers)
         if self.used > LENGTH:
@@ -193,20 +193,20 @@ class Capture:
         return self.board[start : self.used].view(dtype)
 
     def live_random(self):
-        """Return the first dropout counter, and the `board` entries for seed and counter."""
+        """Like the function `live_random`; the array is the first two entries of `board`."""
         return self.first, self.board[:_RANDOM].view("uint64")
 
     def set_random(self, seed, first):
-        """Set the seed and the first counter of the dropout masks of the next replay."""
+        """Set the seed and the first counter for the dropout masks of the next replay."""
         self.values[:_RANDOM].view("uint64")[:] = seed % 2**64, first % 2**64
 
     def advance(self):
-        """Repeat the host's actions of one step."""
+        """Repeat the stored actions and recompute the live numbers, before a replay."""
         for action in self.actions:
             action()
 
     def undo(self):
-        """Revert the host's actions of the captured step, the latest first."""
+        """Revert the host actions that ran during the capture, the latest first."""
         for undo in reversed(self.undos):
             undo()
 

@@ -56,7 +56,7 @@ def kernel_for(function, arrays, settings):
 
 
 def with_kernel(function):
-    """Decorate a plain function on arrays: for CUDA arrays that its kernel accepts, run the kernel.
+    """Decorate a function on arrays: CUDA arrays that its kernel accepts are passed to the kernel.
 
     The kernel's `accepts` and `run` take the arguments of the function, by position. The function's
     first argument is an array or a list of arrays. Only this argument is tested for CUDA arrays.

@@ -41,7 +41,7 @@ def philox_words(xp, key, offset, blocks):
 
 
 def words_at(xp, key, counters):
-    """Return the random words for any counters, computed by array operations.
+    """Compute the random words for an array of arbitrary counters with array operations.
 
     Parameters
     ----------

@@ -128,11 +128,11 @@ class Platform:
         raise NotImplementedError
 
     def erf(self, x):
-        """Return the error function of a floating-point array."""
+        """Return the error function of every entry of a floating-point array."""
         raise NotImplementedError
 
     def normal(self, x):
-        """Return the Gaussian CDF of a floating-point array."""
+        """Return the Gaussian CDF of every entry of a floating-point array."""
         if x.dtype.itemsize == 2:
             return self.normal(x.astype("float32")).astype(x.dtype)
         return (self.erf(x * math.sqrt(0.5)) + 1) * 0.5

@@ -48,7 +48,7 @@ class Plan(NamedTuple):
 
 
 def matrix_layout(rows, columns, row_step, column_step):
-    """Return the layout that lets BLAS read a matrix in place.
+    """Return the layout that lets BLAS read a matrix in place, or None if there is none.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def matrix_layout(rows, columns, row_step, column_step):
 
 
 def merged(shape, *steps):
-    """Merge adjacent axes that have a common stride in every operand.
+    """Merge adjacent axes wherever every operand can traverse them with a single stride.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def merged(shape, *steps):
 
 @lru_cache(maxsize=4096)
 def plan(a_shape, a_steps, b_shape, b_steps):
-    """Return the plan of a nonempty product a @ b.
+    """Plan how BLAS computes the product a @ b, which must not be empty.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def _broadcast(a_lead, a_steps, b_lead, b_steps):
 
 
 def _uneven(lead, steps):
-    """Return True if the axes along which an operand varies cannot be merged into one."""
+    """Return True if the batch axes with a nonzero stride cannot be merged into one."""
     own = [(size, step) for size, step in zip(lead, steps, strict=True) if step]
     return len(merged([size for size, _ in own], [step for _, step in own])) > 1
 

@@ -2,7 +2,7 @@
 
 One generator on the host draws all weights and shuffles, which are then copied to the device.
 Dropout masks are counter-based: entry i of a mask is a function of (seed, offset, i). So every
-device computes the same mask, and a device does not need a generator state.
+device computes the same mask, and no device needs a generator state.
 """
 
 import math
@@ -72,7 +72,7 @@ def reserve_offsets(threads):
 
 @contextmanager
 def own_offsets(first):
-    """Inside the `with` block, let this thread draw from its own counter values, `first` onward."""
+    """Inside the `with` block, let this thread use its own counter values, starting at `first`."""
     before, _thread.offset = _thread.offset, first
     try:
         yield
@@ -159,7 +159,7 @@ def manual_seed(seed):
 
 
 def seed_from_system():
-    """Draw a seed, an integer of 63 bits, from the operating system."""
+    """Draw a 63-bit seed from the operating system."""
     return int.from_bytes(os.urandom(8), "little") >> 1
 
 
@@ -223,7 +223,7 @@ def next_offset(size):
 
 
 class _PartOffset(int):
-    """First counter value for part of a mask. Discard the first `skip` entries drawn from it."""
+    """First counter value for part of a mask, whose first `skip` entries are to be discarded."""
 
     skip = 0
 
@@ -339,7 +339,7 @@ def keep_mask(shape, keep_probability, module=np, seed=None, offset=None):
 
 
 def keep_runs(starts, length, keep_probability, seed, offset):
-    """Draw only some runs of the mask that `keep_mask` draws: `length` entries from each start.
+    """Draw only some runs of a mask of `keep_mask`: `length` entries from each of `starts`.
 
     A process that has only part of an array can draw the corresponding part of the full mask.
 
@@ -381,7 +381,7 @@ def keep_runs(starts, length, keep_probability, seed, offset):
 
 
 def _run(start, length, threshold, seed, offset):
-    """Draw one of the runs that `keep_runs` returns.
+    """Draw one run of mask entries for `keep_runs`.
 
     The counters of a run are consecutive. NumPy's Philox generator can therefore draw the run, and
     is faster than array operations.
@@ -398,7 +398,7 @@ def as_threshold(keep_probability):
 
 @with_kernel
 def draw_mask(mask, threshold, seed, offset):
-    """Fill a boolean array on a device as `keep_mask` does. The threshold is from 0 to 2**16."""
+    """Fill a boolean device array as `keep_mask` does. `threshold` is between 0 and 2**16."""
     module = array_module(mask)
     words = philox_words(module, seed, offset, -(-mask.size // _LANES))
     mask[...] = (words.view(module.uint16)[: mask.size] < threshold).reshape(mask.shape)

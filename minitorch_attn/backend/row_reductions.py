@@ -21,7 +21,7 @@ _FEW = 32
 
 
 def row_max(x):
-    """Return the maximum of each row, or NaN if the row has a NaN. The last axis has size 1.
+    """Return the maximum of each row, NaN if it contains NaN; the last axis is kept with size 1.
 
     Parameters
     ----------

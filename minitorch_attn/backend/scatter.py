@@ -15,7 +15,7 @@ _BLOCK = 1 << 18  # entries per block; their positions fit in the cache
 
 
 def scatter_add(target, index, source):
-    """Add `source` to `target[index]` in place. For a repeated index, add all of its rows.
+    """Add `source` to `target[index]` in place. Rows with the same index are all added.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def scatter_add(target, index, source):
 
     Notes
     -----
-    The result is the same on every run on the host. On the strict device the order of the
+    On the host, the result is the same on every run. On the strict device, the order of the
     additions is random, as it is on a GPU with atomic additions.
 
     Examples
@@ -63,7 +63,7 @@ def scatter_add_host(target, index, source):
 
 
 def _add_rows(table, index, rows):
-    """Add each row of `rows` (index, entry) to the row of `table` (row, entry) given by `index`."""
+    """Add `rows[i]` to `table[index[i]]` for every i; `table` and `rows` are 2-D."""
     order = np.argsort(index, kind="stable")
     ordered = index[order]
     starts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
@@ -77,7 +77,7 @@ def _add_rows(table, index, rows):
 
 
 def _add_entries(table, index, rows):
-    """Do the same as `_add_rows` on flattened arrays, for which `np.add.at` is fast."""
+    """Like `_add_rows`, but entry by entry on flattened arrays, for which `np.add.at` is fast."""
     width = table.shape[1]
     flat, columns = table.reshape(-1), np.arange(width)
     step = max(1, _BLOCK // width)

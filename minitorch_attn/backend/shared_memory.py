@@ -1,7 +1,7 @@
 """Shared memory: arrays that a process and its forked children all read and write.
 
-`os.fork` copies a process. The copy has all arrays, but each of the two processes sees only its own
-changes to them. Memory that is mapped as shared is the exception: a change is visible in both.
+`os.fork` copies a process with all its arrays. From then on, each of the two processes sees only
+its own changes. Memory that is mapped as shared is the exception: both processes see every change.
 """
 
 import math
@@ -16,7 +16,7 @@ _ALIGNMENT = 64  # bytes; every array starts on a cache line of its own
 
 
 def shared_arrays(forms):
-    """Create arrays of zeros in shared memory. The memory is freed with the last of the arrays.
+    """Create arrays of zeros in shared memory, which is freed once all of the arrays are deleted.
 
     Parameters
     ----------

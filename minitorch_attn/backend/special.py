@@ -45,9 +45,10 @@ _Q = {
 class _Fit:
     """Coefficients of R for one dtype and one scale s: erf(s x) = tanh(x s R(s^2 x^2)).
 
-    P and Q are two rows of coefficients, so that one matrix product with the powers of x^2 computes
-    both. A few long operations are faster than many short ones: after each operation, a thread may
-    wait for Python's global lock, and on small blocks the wait can take as long as the operation.
+    The coefficients of P and Q (R = 9/8 + P / Q) are the two rows of one matrix, so that a single
+    product with the powers of x^2 computes both. A few long operations are faster than many short
+    ones: after each operation, a thread may wait for Python's global interpreter lock, and on small
+    blocks the wait can take as long as the operation.
     """
 
     def __init__(self, name, scale=1.0):

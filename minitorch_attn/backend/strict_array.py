@@ -39,7 +39,7 @@ def _numpy_call(name):
 
 
 class StrictArray(Operators):
-    """Array on a strict device, with one subclass for each device.
+    """Array on a strict device. Each strict device has its own subclass.
 
     `index` is the device number, and `namespace` the module with the functions for its arrays.
     """
@@ -223,7 +223,7 @@ class StrictArray(Operators):
         return self if raw is self._raw else wrap(type(self), raw)
 
     def view(self, dtype=None):
-        """Return a view of the same bytes."""
+        """Return a view of the same memory, with another dtype if `dtype` is given."""
         return wrap(type(self), self._raw.view() if dtype is None else self._raw.view(dtype))
 
     # Sorting, and arithmetic without an operator.

@@ -20,8 +20,9 @@ _state = {"chance": None}
 def named_index_errors(function):
     """Decorate a function so that pending range checks run before it raises IndexError.
 
-    The error of a range check names the argument. The strict device uses NumPy, which raises
-    IndexError immediately. A GPU would wrap the index, and the check would raise its error later.
+    A GPU wraps an index that is out of range, and the range check later raises an error that names
+    the argument. The strict device uses NumPy, which raises IndexError at once. Running the checks
+    first raises the same error as on a GPU.
     """
 
     def call(array, *args, **keywords):
@@ -67,7 +68,7 @@ def put_entries(array, index, value):
 
 @named_index_errors
 def scatter_entries(array, index, source, ufunc=np.add):
-    """Set `array[index]` to `ufunc(array[index], source)`, with duplicates in random order."""
+    """Set `array[index]` to `ufunc(array[index], source)`; apply duplicates in random order."""
     cls, raw = type(array), array._raw
     if raw.dtype.char not in _ATOMIC:
         raise TypeError(f"CuPy does not have an atomic {ufunc.__name__} for {raw.dtype}")

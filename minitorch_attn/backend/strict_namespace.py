@@ -83,7 +83,7 @@ class _Lib:
 
 
 class _Part:
-    """Wrapper of a submodule: `xp.linalg` or `xp.fft`."""
+    """Wrapper of a submodule: `xp.linalg`, `xp.fft` or `xp.lib.stride_tricks`."""
 
     def __init__(self, array_class, name, module, names):
         self._cls, self._module, self._names = array_class, module, names
@@ -222,7 +222,7 @@ def _raw(cls, value, where):
 
 
 def _is_view(result, raw):
-    """Return True if a result may share memory with one of the arguments."""
+    """Return True if `result` may share memory with one of the arguments in `raw`."""
     return type(result) is ndarray and any(
         type(value) is ndarray and np.may_share_memory(result, value) for value in raw
     )

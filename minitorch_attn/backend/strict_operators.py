@@ -27,7 +27,7 @@ def wrap(cls, raw):
 def wrap_new(cls, raw):
     """Create a strict array from a computed result, with its memory in C order as in CuPy.
 
-    In NumPy, a result has the memory order of the operands: `x.T * 1` is in column order.
+    In NumPy, a result has the memory order of the operands: `x.T * 1` is in column-major order.
     """
     return wrap(cls, in_c_order(raw))
 
@@ -141,7 +141,7 @@ def _reduction(name, *more):
 
 
 class Operators:
-    """Arithmetic, comparisons and reductions on the underlying NumPy array `_raw`."""
+    """Base class: arithmetic, comparisons and reductions on the underlying NumPy array `_raw`."""
 
     __slots__ = ()
     __hash__ = None

@@ -15,9 +15,10 @@ __all__ = ["shares", "threads_for", "together"]
 
 
 def threads_for(array):
-    """Return the number of threads to use for an array: that of BLAS on the host, otherwise 1.
+    """Return the number of threads to use: for a NumPy array, BLAS's number, otherwise 1.
 
-    Inside `together`, the number of threads is 1, so that parallel calls are not split again.
+    Inside `together`, the number of threads is 1, so that parallel calls are not split again. In
+    a dry run, it is 1, too.
 
     Examples
     --------

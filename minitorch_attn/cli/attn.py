@@ -132,7 +132,7 @@ def _mean(figures):
 
 
 def _aligned(rows):
-    """Right-align the numbers and left-align the names."""
+    """Right-align and join all columns except the last, which contains names."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
     return [
         (" ".join(cell.rjust(width + 1) for cell, width in zip(row, widths, strict=False)), row[-1])
@@ -141,7 +141,7 @@ def _aligned(rows):
 
 
 def _write(look, out):
-    """Write the files, and yield the name and a description of each."""
+    """Write the page and the figures, and yield the name and a description of each file."""
     from ..files import atomic_file
     from ..viz.style import save_figure
     from .attn_page import attention_page

@@ -1,4 +1,4 @@
-"""Attention weights for `mta attn`: run a trained model on a text or an image and record them."""
+"""Attention weights for `mta attn`: record them while a model reads a text or an image."""
 
 import math
 from contextlib import nullcontext
@@ -174,7 +174,7 @@ def _read_with_bert(recipe, text):
 
 
 def _read_and_write(recipe, text):
-    """Run a character-level encoder-decoder: generate an answer, then use it as the target."""
+    """Generate the model's answer, then record its attention with this answer as the target."""
     unknown = sorted(set(text) - set(recipe.vocabulary))
     if unknown:
         raise ArgumentError(

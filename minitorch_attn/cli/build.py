@@ -35,14 +35,14 @@ _KEYS = "h: hint   l: list   r: check again   q: quit"
 
 
 class Desk:
-    """What all commands share: the steps, your file and your progress."""
+    """State shared by all commands: the steps, your file and your progress."""
 
     def __init__(self, file=None):
         self.known, self.progress, self.out = load_steps(), BuildProgress(), console()
         self.file = WorkFile(file, self.progress.file)
 
     def pick(self, number=None):
-        """Return the step with this number. Default: the first step that is not done, or None."""
+        """Find a step by number. Without one, return the first step that is not done, or None."""
         if number is None:
             return self.progress.current(self.known)
         try:
@@ -185,7 +185,7 @@ def _watch(desk, step):
 
 
 def _watch_step(desk, step):
-    """Watch one step. Return the next step, or None to quit."""
+    """Check one step whenever the file is saved. Return the next step, or None to quit."""
     desk.start(step)
     watched, outcome = Watched(desk.file.path), _page(desk, step)
     while True:

@@ -1,4 +1,4 @@
-"""`mta build notebook`: create the build notebook and notebooks of its lessons, and open it."""
+"""`mta build notebook`: create the notebook and copies of its lessons, and open the notebook."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""Pages of `mta build`: print a step, the result of its check, a hint, and the list of steps."""
+"""Terminal output of `mta build`: a step, the result of its check, a hint, the list of steps."""
 
 import textwrap
 
@@ -10,7 +10,7 @@ __all__ = ["listing", "show_hint", "show_intro", "show_outcome", "show_result"]
 
 
 def show_intro(out, step, file, count):
-    """Print the title of a step, its text, its functions and its lessons."""
+    """Print a step's title and text, the functions to write and the related lessons."""
     out.print(f"step {step.number} of {count}: {step.title}", style="bold", end="")
     out.print(f"   about {step.minutes} minutes", style="dim")
     out.print(f"{near(file)}\n")

@@ -10,7 +10,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def console():
-    """Create a rich console for standard output. It respects NO_COLOR and detects a terminal.
+    """Create a rich console for standard output: in color on a terminal, unless NO_COLOR is set.
 
     Returns
     -------

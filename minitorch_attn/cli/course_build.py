@@ -48,10 +48,10 @@ def list_(as_json):
     "--out", metavar="DIR", required=True, type=click.Path(path_type=Path), help="Folder to create."
 )
 def build(name, out):
-    """Build the package that submissions complete.
+    """Build an assignment's package: the library without the solution.
 
-    The package is the library without the solution. `mta course grade` builds it automatically; use
-    this command to look at it.
+    Each submission completes this package. `mta course grade` builds it automatically; use this
+    command to look at it.
     """
     from ..grader.build.assignment import find_assignment
     from ..grader.build.package import write_package
@@ -70,7 +70,7 @@ def build(name, out):
 )  # fmt: skip
 @click.option("--seed", default=7, show_default=True, help="Seed of the public checks' inputs.")
 def release(name, out, seed):
-    """Write the folder and the zip archive for students.
+    """Write an assignment's folder and zip archive for students.
 
     Both contain a notebook. If a line of the solution is found in them, nothing is released.
     """

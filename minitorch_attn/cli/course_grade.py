@@ -1,4 +1,4 @@
-"""`mta course grade`, `report`, `export`, `sample`, `gradescope`: grade a class, report grades."""
+"""Grading: `mta course grade`, `report`, `export`, `sample` and `gradescope`."""
 
 import contextlib
 import json
@@ -69,8 +69,8 @@ def grade(
     result in DIR.
 
     Exit status: 0 on success; 2 for a usage error; 3 if the sandbox level is unavailable; 4 after
-    an error in the grader, or if a submission is not graded; 130 if stopped. The reports are also
-    written with status 4 or 130.
+    an error in the grader, or if a submission is not graded; 130 if stopped. The reports are
+    written even if the status is 4 or 130.
     """
     from ..errors import ArgumentError, DataError
     from ..grader.build.assignment import find_assignment
@@ -123,7 +123,7 @@ def _safe_enough(level, required):
 
 
 def _refuse(submissions, out, shard, seed_file):
-    """Raise an error if the input cannot be graded, before anything is written."""
+    """Raise an error if the arguments are invalid, before anything is written."""
     from ..errors import ArgumentError
     from ..grader.grade.archive import submissions_in
 
@@ -206,7 +206,7 @@ def _line(document, done, total, how):
 
 
 def shorten(text, width=32):
-    """Pad a name to a fixed width, and remove characters that move the cursor."""
+    """Cut or pad a name to a fixed width, and remove control characters."""
     from ..grader.grade.session import clean
 
     text = " ".join(clean(text).split())

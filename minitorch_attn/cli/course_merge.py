@@ -46,12 +46,13 @@ def seed(name, out):
 def merge(folders, out, as_json):
     """Merge the results of shards, as if one run had graded the class.
 
-    Each DIR is the folder that `mta course grade --shard K/N` wrote with --out DIR. The shards must
+    Each DIR is a folder that `mta course grade --shard K/N --out DIR` wrote. The shards must
     agree on the assignment, the grader, the seed, the roster and the list of submissions. If a
     shard is missing, the reports list its students as not graded. Merge again once it is available.
 
     Exit status: 0 on success; 2 if a folder is not a shard, is damaged or does not belong to the
-    others (nothing is written then); 4 if a submission is not graded; 130 if stopped.
+    others (nothing is written then); 4 after an error in the grader, or if a submission is not
+    graded; 130 if stopped.
     """
     from ..errors import ArgumentError, CheckpointError, DataError
     from ..grader.report.merge import merge_shards

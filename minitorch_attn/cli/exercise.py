@@ -50,7 +50,7 @@ class Desk:
         self.work = WorkFolder(work, self.progress.work_folder)
 
     def pick(self, number):
-        """Find an exercise by number or name. Default: the next one, or None if all are solved."""
+        """Find an exercise by number or name; by default the next, or None if all are solved."""
         if number is None:
             return self.progress.current(self.known)
         try:
@@ -59,14 +59,14 @@ class Desk:
             raise click.UsageError(str(error)) from None
 
     def need(self, number):
-        """Find an exercise like `pick`, but raise an error if all are solved."""
+        """Find an exercise as `pick` does, but raise an error if all are solved."""
         found = self.pick(number)
         if found is None:
             raise click.UsageError("all exercises are solved: give an exercise number")
         return found
 
     def start(self, item):
-        """Copy the exercise unless a copy exists. Return True if it was copied."""
+        """Copy the exercise to your folder unless a copy exists. Return True if it was copied."""
         made = self.work.start(item)
         self.progress.use_folder(self.work.path)
         self.progress.begin(item.name)

@@ -1,4 +1,4 @@
-"""Pages of `mta exercise`: tasks, results of checks, hints, explanations and the list."""
+"""Terminal output of `mta exercise`: tasks, check results, hints, explanations and the list."""
 
 import textwrap
 
@@ -28,7 +28,7 @@ def show_task(out, exercise, file, count):
 
 
 def show_outcome(out, exercise, outcome):
-    """Print the file's own output, the gradcheck report and the result of each check."""
+    """Print what the learner's file printed, the gradcheck report and the result of each check."""
     if outcome.output.strip():
         out.print("your file printed:", style="dim")
         out.print(textwrap.indent(outcome.output.rstrip(), "  ") + "\n")
@@ -62,7 +62,7 @@ def _place(text):
 
 
 def _parts(exercise, outcome):
-    """Return the parts of a check to show. Leave out a failure that another failure implies."""
+    """Return the parts of the outcome to show, without failures that another failure implies."""
     wrong = {part.name for part in outcome.parts if not part.passed}
     if not wrong - set(_IMPLIED):
         return outcome.parts
@@ -70,7 +70,7 @@ def _parts(exercise, outcome):
 
 
 def show_hints(out, exercise, count, causes=""):
-    """Print the first `count` hints. A guess of the gradient check comes after all other hints."""
+    """Print the first `count` hints. The last hint is the gradient check's guess at the cause."""
     total = hint_count(exercise, causes)
     for number, hint in enumerate(exercise.hints[:count], 1):
         out.print(wrapped(f"hint {number} of {total}: {hint}", out))
@@ -79,7 +79,7 @@ def show_hints(out, exercise, count, causes=""):
 
 
 def hint_count(exercise, causes):
-    """Return the number of hints. A guess of the gradient check counts as one more hint."""
+    """Return the number of hints. The gradient check's guess at the cause counts as one more."""
     return len(exercise.hints) + bool(causes)
 
 

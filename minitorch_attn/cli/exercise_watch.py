@@ -1,4 +1,4 @@
-"""`mta exercise` in a terminal: watch the file, and check it again whenever it is saved."""
+"""`mta exercise` in a terminal: check the learner's file again whenever it is saved."""
 
 from ..course.exercises.check import check_file
 from ..course.exercises.watch import Watched
@@ -41,7 +41,7 @@ class Watcher:
         self.out, self.seconds, self.causes = out, seconds, ""
 
     def run(self, exercise):
-        """Watch until the user quits.
+        """Show and check one exercise after another, until the user quits.
 
         Returns
         -------
@@ -57,7 +57,7 @@ class Watcher:
         return DONE
 
     def _watch(self, exercise):
-        """Watch one exercise. Return the next exercise, or None to quit."""
+        """Check one exercise whenever it is saved. Return the next exercise, or None to quit."""
         if self.work.start(exercise):
             self.progress.use_folder(self.work.path)
         self.progress.begin(exercise.name)

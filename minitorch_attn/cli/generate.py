@@ -62,7 +62,7 @@ def generate(folder, prompt, **options):
 
 
 def _check(options):
-    """Raise an error for options that contradict each other."""
+    """Raise an error if options contradict each other, such as --greedy and --seed."""
     drawing = [name for name in _DRAWING if options[name] is not None]
     beams = (options["num_beams"] or 1) > 1
     if drawing and (options["greedy"] or beams):

@@ -1,4 +1,4 @@
-"""Expressions in `mta lesson step`: read lines, and show the values."""
+"""Evaluate the lines that a student types in `mta lesson step`, and show their values."""
 
 __all__ = ["expressions"]
 
@@ -25,7 +25,7 @@ def expressions(run, write):
 
 
 def _read_line():
-    """Return a line; "" at the end of the input or after Ctrl-C."""
+    """Return the line that the student types; "" at the end of the input or after Ctrl-C."""
     try:
         return input(_PROMPT)
     except (EOFError, KeyboardInterrupt):

@@ -113,7 +113,7 @@ class Stepper:
                 return DONE
 
     def _first(self, at):
-        """Return the first cell of the group that is shown together with the cell `at`."""
+        """Return the index of the first of the cells that are shown together with the cell `at`."""
         return next((first for first in (at - 1, at - 2) if first in self.turns), at)
 
     def _after(self, at):
@@ -244,13 +244,13 @@ class Stepper:
     # Asking
 
     def _guess(self, at):
-        """Return what the learner guessed at a cell, or ""."""
+        """Return the learner's guess for a cell, or "" if there is none."""
         if at not in self.predicts:
             return ""
         return self.progress.guess(self.lesson.number, self.predicts.index(at) + 1)
 
     def _ask_guess(self, at):
-        """Ask for a guess. Return the index of the cell to show next, or None to quit."""
+        """Ask for the learner's guess. Return the index of the next cell, or None to quit."""
         before = self._guess(at)
         if before:
             self.out.print(f"you guessed: {before}", style="dim")
@@ -267,7 +267,7 @@ class Stepper:
         return at + 1
 
     def _ask(self, at):
-        """Ask for keys. Return the index of the cell to show next, or None to quit."""
+        """Wait for keys and act on them. Return the index of the next cell, or None to quit."""
         digits = ""
         while True:
             self._prompt(at, digits)

@@ -12,7 +12,7 @@ __all__ = ["TurnDesk", "solved_of"]
 
 
 class TurnDesk:
-    """The functions that the learner writes in a lesson: files, checks, hints and answers.
+    """Opens, watches and checks the learner's files with the functions to write in a lesson.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class TurnDesk:
         self.watched = None  # the file of the turn that is shown
 
     def code(self, turn):
-        """Return the code that the learner sees, and the number of its first line."""
+        """Return the learner's code, or the stub if there is no file, and its first line number."""
         file = self.work.file(turn)
         try:
             lines = file.read_text(encoding="utf-8").splitlines()
@@ -38,7 +38,7 @@ class TurnDesk:
         return "\n".join(lines[first:]), first + 1
 
     def check(self, turn):
-        """Check the learner's version, and record it if it is correct.
+        """Check the learner's version of the function and, if it is correct, record it as solved.
 
         Returns
         -------

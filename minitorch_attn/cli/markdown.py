@@ -53,7 +53,7 @@ class _Heading(Heading):
 
 
 class _Block(CodeBlock):
-    """An indented block of code or displayed formula."""
+    """A block of code or a displayed formula, indented."""
 
     def __rich_console__(self, console, options):
         text = str(self.text).rstrip()

@@ -122,7 +122,7 @@ def _exercises():
 
 
 def _build():
-    """Describe which step of the build is next; "" if it was never started."""
+    """Describe which step of `mta build` is next; "" if no step was ever started."""
     progress = BuildProgress()
     if progress.file is None:
         return ""

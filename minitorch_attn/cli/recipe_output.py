@@ -85,7 +85,7 @@ class Page:
         self.files[name] = meaning
 
     def draw_loss(self, title, metrics=None, **settings):
-        """Draw the loss curve, loss.png.
+        """Draw the loss curve, and save it as loss.png in the run folder.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class Page:
         self.write("result.json", text, "the results at the end of training")
 
     def list_files(self):
-        """Print the names and descriptions of all files."""
+        """Print the name and description of each file that the run has written."""
         self.files["checkpoints/"] = "model and training state, read with mt.load(file)"
         self.heading(f"Files in {self.folder.path}")
         self.table(list(self.files.items()))

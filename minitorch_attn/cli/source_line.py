@@ -1,4 +1,4 @@
-"""Source line: `--help` ends with the command's source file and the file that does the work."""
+"""Source line at the end of `--help`: the command's source file, and what it calls."""
 
 import inspect
 

@@ -42,10 +42,10 @@ def trace(file, arguments, output, table, expand, lines, max_steps):
     """Run FILE and record every operation, forward and backward.
 
     Put the options of this command before FILE. Everything after FILE is passed to the script. If
-    the script fails, its error is shown, and the steps recorded before the error are written.
+    the script fails, its error is shown, and the page contains the steps before the error.
 
     With --lines, FILE need not use this package: the page shows each line of FILE that computes a
-    NumPy array, with the arrays that it reads and makes.
+    NumPy array, with the arrays that the line reads and creates.
     """
     from ..tracing import LineRecording, Recording
 
@@ -70,7 +70,7 @@ def trace(file, arguments, output, table, expand, lines, max_steps):
 
 
 def _run(file, arguments, recording):
-    """Run the script like `python FILE ARGUMENTS`, and return its exit status."""
+    """Run the script as `python FILE ARGUMENTS` would, record it, and return its exit status."""
     argv, path = sys.argv, list(sys.path)
     sys.argv = [file, *arguments]
     sys.path.insert(0, str(Path(file).resolve().parent))

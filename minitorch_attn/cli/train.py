@@ -41,7 +41,7 @@ _FIRST = ("steps", "minutes", "out", "text", "device", "seed")
 
 
 def _read_config(context, parameter, path):
-    """Read option values from a file, as defaults for the options not on the command line."""
+    """Read options from the --config file. Options on the command line take precedence."""
     if path is None:
         return None
     try:
@@ -70,7 +70,7 @@ def _read_config(context, parameter, path):
 
 
 def _kind(type):
-    """Return the type of value that a file may set for an option. Click checks the ranges."""
+    """Return the type of an option's value in the --config file. Click checks the ranges."""
     if isinstance(type, click.types.IntParamType):
         return INTEGER
     return NUMBER if isinstance(type, click.types.FloatParamType) else TEXT
@@ -191,7 +191,7 @@ def _run_workers(workers, split, kind, recipe_class, values, given, session):
 
 
 def _is_given(name):
-    """Return whether the user gave an option on the command line or in a file."""
+    """Return whether the user gave an option on the command line or in the --config file."""
     source = click.get_current_context().get_parameter_source(name)
     return source in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 

@@ -173,7 +173,7 @@ class Session:
             )
 
     def _changes(self, path, options):
-        """Return the given options. Raise an error if a resumed run must not change one of them."""
+        """Return the options to change. Raise an error if the user changes one that must stay."""
         changeable = self.recipe_class.changeable
         given = dict(self.given)
         if self.minutes and "steps" not in changeable:

@@ -142,7 +142,7 @@ class _Supervisor:
         return None
 
     def _note(self, name):
-        """Return the text of a worker's note, or None."""
+        """Return the text of a file that a worker left in the folder, or None."""
         with contextlib.suppress(OSError):
             return (self.folder / name).read_text(encoding="utf-8") or None
         return None

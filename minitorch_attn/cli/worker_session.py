@@ -55,7 +55,7 @@ def _launched_rank():
 
 
 def _say_how_it_ends(note):
-    """When this process exits, leave its status in a file, before MPI is closed."""
+    """Make this process write its exit status to the file `note` before MPI is finalized."""
     leave, hook = sys.exit, sys.excepthook
     status = [0]
 
@@ -81,7 +81,7 @@ def _end_with_parent():
 
 
 def _leave(name, text):
-    """If another process started the workers, leave a message for it in a file."""
+    """Leave a file for `mta train --workers`. Return False if that did not start this process."""
     folder = os.environ.get(FOLDER)
     if folder and Path(folder).is_dir():
         path = Path(folder, name)
@@ -138,7 +138,7 @@ class WorkerSession(Session):
         super()._stopped(how)
 
     def _make_recipe(self, options):
-        """Create the recipe. Before creating a folder, check that --split supports its model."""
+        """Create the recipe, and check that --split can divide its model among the workers."""
         from ..distributed import get_world_size
 
         recipe = super()._make_recipe(options)

@@ -108,7 +108,7 @@ def difference(found, correct, inputs=None, name="", noun="result"):
 
 
 def _list_difference(found, correct, name, noun):
-    """Return the Difference in the first unequal entry of two lists, or None if they are equal."""
+    """Return the Difference at the first unequal entry of two lists, or None if they are equal."""
     for index, (mine, wanted) in enumerate(zip(found, correct, strict=True)):
         if difference(mine, wanted) is not None:
             got = f"{_entry(mine)} at [{index}], in {_short(found)}"
@@ -209,7 +209,7 @@ def _the(noun, name):
 
 
 def _kind(value):
-    """Describe the type of a value, with shape or length."""
+    """Describe a value by its type, and by its shape, length or text."""
     if isinstance(value, (Tensor, np.ndarray)):
         kind = "a tensor" if isinstance(value, Tensor) else "an array"
         return f"{kind} of shape {tuple(value.shape)}"

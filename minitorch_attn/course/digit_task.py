@@ -52,7 +52,7 @@ def digit_batch(rng, length, size=64, reverse=True, blanks=0):
 
 
 def train_on_digits(model, steps, rate, lengths, reverse=True, blanks=False):
-    """Train a model with Adam to write the digits of a source, and return the model.
+    """Train a model with Adam to output the source's digits, by default in reverse; return it.
 
     Parameters
     ----------

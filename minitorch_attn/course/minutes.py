@@ -8,7 +8,7 @@ TYPED_LINES = 1.5  # lines that a learner writes in a minute, if one check fails
 
 
 def minutes(words, code_lines=0, typed_lines=0, other=0.0):
-    """Estimate a duration in minutes, rounded to a multiple of five.
+    """Estimate how many minutes a lesson or step takes, rounded to a multiple of five.
 
     Parameters
     ----------

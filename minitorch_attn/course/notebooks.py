@@ -24,7 +24,7 @@ class MissingPackage(MiniTorchError):
 
 @dataclass
 class Failure:
-    """Failure of a notebook at one cell.
+    """The cell at which a notebook failed, and the error.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def notebook(lesson, answers=False):
 
 
 def assembled(cells):
-    """Make a notebook from cells, and number them.
+    """Make a notebook from cells, with numbered cell ids.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def assembled(cells):
 
 
 def _cells(lesson, answers):
-    """Yield the cells of a notebook."""
+    """Yield the notebook cells of a lesson, with the answers filled in if `answers` is True."""
     turns = {turn.at: turn for turn in lesson.turns}
     kept = {}  # index of a cell -> text that replaces it
     # True if no cell calls `show`. Otherwise, `show` needs `__file__` to number the figures.
@@ -140,12 +140,12 @@ def make_cell(kind, text, line=None, tags=(), folded=False):
 
 
 def folded_text(summary, markdown):
-    """Return Markdown that a click on the summary unfolds."""
+    """Return a collapsed section: a click on the summary shows the Markdown."""
     return f"<details><summary>{summary}</summary>\n\n{markdown}\n\n</details>"
 
 
 def own_path(lesson):
-    """Return the path of the learner's notebook of a lesson, below the working folder."""
+    """Return the path of the learner's notebook for a lesson, relative to the working directory."""
     return Path("runs", "lessons", lesson.number, f"{lesson.path.stem}.ipynb")
 
 
@@ -203,7 +203,7 @@ def execute(made, folder, fast=None, timeout=600):
 
 
 def _kernel_class():
-    """Make a kernel manager class for this Python, not for the user's kernel named python3."""
+    """Make a kernel manager class that runs this Python, even if the user has a python3 kernel."""
     from traitlets import default
 
     manager = _import("jupyter_client.manager").AsyncKernelManager
@@ -218,7 +218,7 @@ def _kernel_class():
 
 
 def _failure(made, message):
-    """Return the failure in the last code cell that was started."""
+    """Return a Failure for the last code cell that was started."""
     begun = [i for i, cell in enumerate(made.cells) if cell.get("execution_count")]
     index = begun[-1] if begun else 0
     outputs = made.cells[index].get("outputs", [])

@@ -84,7 +84,7 @@ class Progress:
         return cell if isinstance(cell, int) and cell > 0 else 0
 
     def when(self, number):
-        """Return when the entry last changed, in seconds since 1970, or 0 if it does not exist."""
+        """Return when a lesson's entry last changed, in seconds since 1970, or 0 if it has none."""
         when = self.entry(number).get("when", 0)
         return when if isinstance(when, (int, float)) else 0
 
@@ -98,7 +98,7 @@ class Progress:
         return {n for n in names if isinstance(n, str)} if isinstance(names, list) else set()
 
     def guess(self, number, which):
-        """Return what the learner guessed at a predict cell of a lesson, or ""."""
+        """Return what the learner guessed in a predict cell of a lesson, or ""."""
         guesses = self.entry(number).get("guesses")
         text = guesses.get(str(which)) if isinstance(guesses, dict) else None
         return text if isinstance(text, str) else ""
@@ -125,7 +125,7 @@ class Progress:
         self._change(number, {"turns": sorted(self.solved(number) | {name})})
 
     def keep_guess(self, number, which, text):
-        """Store what the learner guessed at a predict cell.
+        """Store what the learner guessed in a predict cell.
 
         Parameters
         ----------

@@ -44,14 +44,14 @@ class MessageLog(Traffic):
         self.entries = []  # (kind, rank of the run, values)
 
     def note(self, kind, group, array, root):
-        """Record a send with a copy of its array, or a receive with only the source rank."""
+        """Record a send (target rank and a copy of the array) or a receive (source rank only)."""
         if kind in ("send", "recv") and root is not None:
             values = to_host(array).copy() if kind == "send" else None
             self.entries.append((kind, group.ranks[root], values))
 
 
 def in_rounds(logs):
-    """Match sends with receives, and return the messages in order of their rounds.
+    """Match sends with receives, and return the messages sorted by round.
 
     Parameters
     ----------

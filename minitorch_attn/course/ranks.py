@@ -39,7 +39,7 @@ _ranks.run_one({folder!r}, {name})
 
 
 class RankRun(list):
-    """What a function returned on each rank: a list with one entry for each rank.
+    """Results of a run on several ranks: a list with one entry for each rank.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ def run_ranks(ranks, function, *arguments, uses=(), limit=120.0):
 
 
 def run_one(folder, function):
-    """Call the function in one rank, and store its result and its messages."""
+    """Call the function on one rank, and store its result and its messages."""
     from .. import distributed as dist
     from .rank_messages import MessageLog
 
@@ -165,7 +165,7 @@ def _run(command, name, limit):
 
 
 def _first_error(text):
-    """Return the line of the first error that a rank printed, else the end of the output."""
+    """Return the first line of the ranks' output that names an error, else the last lines."""
     lines = [line for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "Error: " in line]
     return errors[0] if errors else "\n".join(lines[-5:])

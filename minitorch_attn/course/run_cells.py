@@ -50,7 +50,7 @@ class LessonRun:
         os.environ.setdefault("MPLBACKEND", "Agg")
 
     def run_next(self, shown=None):
-        """Run the next cell. An error of the cell propagates, and the cell does not count as run.
+        """Run the next cell. An error in the cell propagates, and the cell does not count as run.
 
         Parameters
         ----------
@@ -74,7 +74,9 @@ class LessonRun:
         return self.outputs[-1]
 
     def check_turn(self, turn, file=None):
-        """Check the learner's function for a "Your turn". The turn's three cells then count as run.
+        """Check the learner's function for a "Your turn".
+
+        The turn's three cells (task, answer and check) then count as run, even if the check fails.
 
         Parameters
         ----------
@@ -155,7 +157,7 @@ class LessonRun:
         return eval(code, names)
 
     def _checked(self, turn, file):
-        """Define the function, and run the check cell."""
+        """Define the learner's function in the namespace, and run the turn's check cell."""
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             try:
@@ -167,7 +169,7 @@ class LessonRun:
         return True, printed.getvalue()
 
     def _defined(self, turn, file):
-        """Execute the learner's file in a copy of the namespace, and return the function."""
+        """Execute the learner's file in a copy of the namespace, and return the turn's function."""
         if file is None:
             source, place = "\n" * (turn.line - 1) + turn.unanswered, str(self.lesson.path)
         else:
@@ -195,7 +197,7 @@ class LessonRun:
     # Random numbers
 
     def _random_state(self):
-        """Return the states of the library's generator and of the generators in the namespace."""
+        """Return the states of the library's random generator and of those in the namespace."""
         own = {
             name: value.bit_generator.state
             for name, value in self.namespace.items()
@@ -219,7 +221,7 @@ def _assigned(before, after):
 
 
 def _shown(value):
-    """Format a value. For a tensor or an array with axes, add the shape on the next line."""
+    """Format a value. For a tensor or array that is not a scalar, add a line with the shape."""
     text = repr(value)
     if len(text) > _LONGEST:
         text = text[:_LONGEST] + " ..."

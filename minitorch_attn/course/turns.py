@@ -1,4 +1,4 @@
-"""Your turns in a lesson: find the cells that a learner fills in, and remove the answers.
+"""Turns: find the functions that a learner writes in a lesson, and remove the answers.
 
 A lesson file has the answers filled in, in three consecutive cells with the tags "your-turn" (task
 and hint), "answer" (one function) and "check" (a call of `check`). A Markdown cell with the tag
@@ -53,7 +53,7 @@ class Turn:
 
     @property
     def unanswered(self):
-        """Code of the function with its docstring, but without its body."""
+        """Code of the function before it is written: its docstring, then NotImplementedError."""
         return unanswered(self.answer)
 
     @property
@@ -157,7 +157,7 @@ def _turn(lesson, at):
 
 
 def _function(lesson, cell):
-    """Return the syntax tree of the only function of a cell."""
+    """Return the syntax tree of the only function in a cell."""
     try:
         body = ast.parse(cell.text).body
     except SyntaxError as error:

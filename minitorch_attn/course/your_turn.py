@@ -168,7 +168,7 @@ class _Call:
         return {name: y for name, y in found.items() if y.requires_grad}
 
     def gradients(self, cotangents):
-        """Return each gradient by the name of its argument, or None where no gradient arrives."""
+        """Return each argument's gradient by name, or None if the argument gets no gradient."""
         inputs = {n: x for n, x in leaves(self.arguments) if isinstance(x, Tensor) and x.is_leaf}
         inputs = {name: x for name, x in inputs.items() if x.requires_grad}
         outputs = self.differentiable()
@@ -184,7 +184,7 @@ class _Call:
 
 
 class _Trial:
-    """One case of a check. It runs the function; each CheckFailed that it raises names the case."""
+    """One case of a check. Errors name the case, unless the function is not written yet."""
 
     def __init__(self, function, case, number, state):
         self.function, self.case, self.state = function, case, state
@@ -246,7 +246,7 @@ class _Trial:
         return bool(wanted)
 
     def _broken(self, text, holds, result, unlike):
-        """Return the text of a property that does not hold, or "" if the property holds."""
+        """Return the statement `text` of a property that does not hold, or "" if it holds."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a property may call the learner's function again
@@ -274,7 +274,7 @@ class _Trial:
         return {name: x for name, x in arrays.items() if x.dtype.kind == "f"}
 
     def _guarded(self, call):
-        """Run the learner's code. Errors become CheckFailed, with the line."""
+        """Run the learner's code. Turn its errors into CheckFailed, which names the line."""
         try:
             return call()
         except NotImplementedError as error:  # also NotYetWritten
@@ -343,7 +343,7 @@ def _comparable(value):
 
 
 def _jacobian(correct, name, outputs):
-    """Return the Jacobian of the correct result, for a hint, or None if it is too large."""
+    """Return the correct result's Jacobian for the argument `name`, or None if it is too large."""
     size = sum(y.numel() for y in outputs.values())
     if size * dict(leaves(correct.arguments))[name].numel() > _ENTRIES:
         return None
@@ -359,7 +359,7 @@ def _jacobian(correct, name, outputs):
 
 
 def _shown(name, value, known):
-    """Describe an argument: its shape, its value if it is short, or its name in the lesson."""
+    """Describe an argument: its shape, its (shortened) value, or its variable name and class."""
     if isinstance(value, (Tensor, np.ndarray)):
         kind = "tensor" if isinstance(value, Tensor) else "array"
         return f"{name} = {kind} of shape {tuple(value.shape)}"
@@ -373,7 +373,7 @@ def _shown(name, value, known):
 
 
 def _with_numbers(value):
-    """Describe an object by its class and its attributes that are numbers, such as `data`."""
+    """Describe an object by its class and its public numeric attributes, such as `data`."""
     fields = {key: x for key, x in getattr(value, "__dict__", {}).items() if not key[0] == "_"}
     shown = [f"{key}={x:.4g}" for key, x in fields.items() if type(x) in (int, float)]
     kind = type(value).__name__

@@ -43,5 +43,5 @@ def manual_seed_all(seed):
 
 
 def is_bf16_supported():
-    """Return False: NumPy does not have bfloat16, and CuPy cannot batch bfloat16 products."""
+    """Return False: bfloat16 is missing in NumPy, and in CuPy's batched matrix products."""
     return False

@@ -7,7 +7,7 @@ __all__ = ["GradScaler", "autocast"]
 
 
 class autocast(_amp.autocast):
-    """Do what `mt.autocast("cuda", ...)` does, with PyTorch's older arguments."""
+    """Same as `mt.autocast("cuda", ...)`, with the arguments of `torch.cuda.amp`."""
 
     @names_arguments
     def __init__(self, enabled=True, dtype="float16", cache_enabled=True):
@@ -15,7 +15,7 @@ class autocast(_amp.autocast):
 
 
 class GradScaler(_amp.GradScaler):
-    """Scale the loss as `mt.amp.GradScaler("cuda", ...)` does, with PyTorch's older arguments."""
+    """Same as `mt.amp.GradScaler("cuda", ...)`, with the arguments of `torch.cuda.amp`."""
 
     def __init__(
         self, init_scale=65536.0, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000,

@@ -289,7 +289,7 @@ class _Graph:
         return self.stream.end_capture().launch, map_tensors(outputs, Tensor.detach)
 
     def _replay(self, first):
-        """Launch the graph on the current stream; `first` is the first dropout counter."""
+        """Launch the graph on the current stream. Its dropout counters start at `first`."""
         self.capture.set_random(initial_seed(), first)
         write_numbers(self.board, self.capture.values)
         self.launch()
@@ -297,7 +297,7 @@ class _Graph:
 
 
 def _like(tensor):
-    """Return an uninitialized tensor with the shape and dtype of an argument."""
+    """Return an uninitialized tensor with the shape and dtype of `tensor`."""
     return wrap(array_module(tensor.array).empty(tensor.shape, tensor.array.dtype))
 
 
@@ -316,7 +316,7 @@ class _Uses(Listener):
         self.seen, self.in_place, self.after = set(), set(), {}
 
     def record_forward(self, ctx, inputs, outputs):
-        """Record the memory of each parameter."""
+        """Record each parameter's array, to notice later if the array has been replaced."""
         for x in inputs:
             if isinstance(x, Parameter):
                 self.arrays[x] = x.array
@@ -333,7 +333,7 @@ class _Uses(Listener):
         self.modes[module] = module.training
 
     def before_capture(self):
-        """Return the capture's listener, with the leaves that got gradients in this rehearsal."""
+        """Return a listener for the capture, with the leaves that got gradients in this step."""
         return _Uses(list(self.seen))
 
     def finish(self):

@@ -45,7 +45,7 @@ def window(size, kind="hann"):
     Notes
     -----
     A periodic window is one period of its cosine, so the last sample is not a copy of the first.
-    `numpy.hanning` returns the symmetric window, whose last sample is zero, too.
+    `numpy.hanning` returns the symmetric window, whose first and last samples are both zero.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def hertz_to_mel(frequency, mel_scale="htk"):
 
 @names_arguments
 def mel_to_hertz(mel, mel_scale="htk"):
-    """Convert mel to frequencies in Hz, the inverse of `hertz_to_mel`.
+    """Convert mel values to frequencies in Hz, the inverse of `hertz_to_mel`.
 
     Parameters
     ----------

@@ -26,9 +26,9 @@ def baselines(training, validation, vocab_size):
       token a (Dirichlet smoothing: one additional count, divided among the tokens in proportion
       to their unigram probabilities).
 
-    V is the vocabulary size. N, :math:`n_a` and :math:`n_{ab}` are the numbers of tokens, of tokens
-    a and of pairs ab in `training`. The loss is the mean of :math:`-\log p` over `validation`, in
-    nats.
+    V is the vocabulary size. `training` has N tokens, contains token b :math:`n_b` times and pair
+    ab :math:`n_{ab}` times; :math:`n_a` counts the tokens a that have a successor. The loss is the
+    mean of :math:`-\log p` over all tokens of `validation` but the first, in nats.
 
     Parameters
     ----------

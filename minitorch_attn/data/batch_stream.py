@@ -38,11 +38,11 @@ class BatchStream(NamedErrors):
         return self
 
     def state_dict(self):
-        """Return the state for a checkpoint."""
+        """Return the position as a dict, for a checkpoint."""
         return {"position": self.position}
 
     def load_state_dict(self, state):
-        """Continue at the position stored in a state."""
+        """Continue at the position in a dict that `state_dict` returned."""
         position = state.get("position") if isinstance(state, dict) else None
         if type(position) is not int or position < 0:
             name = type(self).__name__

@@ -141,7 +141,7 @@ class ColorClusters(NamedErrors):
 
 
 def _rows(images, channels=None):
-    """Return the pixels as colors from -1 to 1, of shape (pixel, channel)."""
+    """Return the pixels as an array of shape (pixel, channel), with values from -1 to 1."""
     images = np.asarray(images)
     fits = images.ndim == 4 and images.dtype == np.uint8
     if not fits or images.shape[3] != (channels or images.shape[3]):
@@ -155,7 +155,7 @@ def _rows(images, channels=None):
 
 
 def _distances(colors, centers):
-    """Return the squared distance of each color to each center, of shape (color, cluster)."""
+    """Return the squared distances from colors to centers, with shape (color, cluster)."""
     squares = (colors**2).sum(1)[:, None] + (centers**2).sum(1)
     return squares - 2 * colors @ centers.T
 

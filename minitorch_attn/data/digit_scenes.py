@@ -32,7 +32,7 @@ class Scenes(NamedTuple):
     corners: np.ndarray
 
     def captions(self):
-        """Return the caption of each scene, a list of words."""
+        """Return the caption of each scene as a list of words."""
         return [caption_of(*scene) for scene in zip(self.digits, self.corners, strict=True)]
 
 
@@ -48,7 +48,7 @@ def scene_words():
 
 
 def caption_of(digits, corners):
-    """Describe a scene: the first digit in reading order, and its position relative to others.
+    """Describe a scene: the first digit in reading order, and its position relative to the others.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def _row(corner):
 
 
 def cell_of(corner):
-    """Return the row and the column (0, 1 or 2) of the cell that contains a corner.
+    """Return the row and the column (0, 1 or 2) of the cell that contains the pixel `corner`.
 
     Examples
     --------

@@ -75,7 +75,7 @@ def digits_split(test_share=0.2, seed=0):
 
 
 def check_digits(where, images, labels):
-    """Raise an error if images and labels are empty, or have different lengths.
+    """Raise an error if there are no images, or not exactly one label for each image.
 
     Parameters
     ----------

@@ -168,7 +168,10 @@ def local_path(source, sha256=None):
 
 
 def single_file(source, sha256=None):
-    """Return the path of `source`, or of the only file in `source`. See `local_path`."""
+    """Return the path of the file `source`, or of the only file in a folder or archive `source`.
+
+    As in `local_path`, `source` may also be a URL.
+    """
     found = local_path(source, sha256)
     if not os.path.isdir(found):
         return found

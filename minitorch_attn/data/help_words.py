@@ -113,7 +113,10 @@ def _is_session(code):
 
 
 def _tokens(paragraph):
-    """Yield (lower-case token, KEYWORD, ENGLISH or None). Skip lines with only punctuation."""
+    """Yield pairs of a lower-case token and its meaning, which is KEYWORD, ENGLISH or None.
+
+    Lines that contain only punctuation are skipped.
+    """
     lines = [line for line in paragraph.split("\n") if re.search(r"\w", line)]
     text = "\n".join(lines)
     meaning, hidden = None, text
@@ -133,7 +136,7 @@ def _blank(pattern, text):
 
 
 def _balanced(found, fewest):
-    """Keep an equal number of both meanings, or none if one occurs less often than `fewest`."""
+    """Keep equal numbers of occurrences of both meanings, or none if either has too few."""
     by_meaning = [[entry for entry in found if entry[2] == meaning] for meaning in (0, 1)]
     count = min(map(len, by_meaning))
     if count < fewest:

@@ -19,7 +19,11 @@ def two(size):
 
 
 def rule_for(size, kind):
-    """Return the function that computes new sizes from `size` in preprocessor_config.json."""
+    """Return a function that maps an image's (height, width) to its size after resizing.
+
+    `size` is the field of preprocessor_config.json, and `kind` the model in the name of the image
+    processor, such as "CLIP".
+    """
     if isinstance(size, int) and kind in ("CLIP", "Bit"):
         size = {"shortest_edge": size}
     if isinstance(size, dict):
@@ -50,7 +54,7 @@ def shortest_edge(edge):
 
 
 def in_proportion(size, choose):
-    """Return a function from (height, width) to a new size with the same aspect ratio.
+    """Return a function that scales (height, width) to a target, keeping the aspect ratio.
 
     `size` is the target (height, width). If `choose` is `min`, neither edge of the resized image is
     shorter than the target's edge. If it is `max`, neither edge is longer.

@@ -353,7 +353,10 @@ def _divide_by_255(pixels):
 
 
 def _multiply(factor):
-    """Multiply the pixel values in double precision, then round, as transformers does."""
+    """Return a function that multiplies pixel values by `factor`, as transformers does.
+
+    It multiplies in double precision and rounds the products to float32.
+    """
     return lambda pixels: (pixels.astype(np.float64) * factor).astype(np.float32)
 
 

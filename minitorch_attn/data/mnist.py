@@ -56,7 +56,7 @@ def read_idx(path):
 
 
 def _read(file, name):
-    """Read a file: two zero bytes, dtype code, number of axes, sizes, values (all big-endian)."""
+    """Read an IDX file: two zero bytes, dtype code, number of axes, sizes, values (big-endian)."""
     magic = file.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _TYPES or not magic[3]:
         raise DataError(
@@ -87,7 +87,7 @@ def _read(file, name):
 
 
 def mnist(source, *, sha256=None, dtype="float32"):
-    """Load MNIST, or another data set in the same four files (Fashion-MNIST, KMNIST).
+    """Load MNIST, or another data set with the same four files (Fashion-MNIST, KMNIST).
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def mnist(source, *, sha256=None, dtype="float32"):
 
 
 def scaled(images, dtype):
-    """Convert bytes to floating-point numbers from 0 to 1, or return them unchanged for uint8."""
+    """Convert bytes to numbers from 0 to 1; if `dtype` is uint8, return them unchanged."""
     if np.dtype(dtype) == np.uint8:
         return images
     images = images.astype(dtype)

@@ -144,11 +144,11 @@ class BucketedBatches(NamedErrors):
         return batches[place]
 
     def state_dict(self):
-        """Return the state for a checkpoint."""
+        """Return the position as a dict, for a checkpoint."""
         return {"position": list(self.position)}
 
     def load_state_dict(self, state):
-        """Continue at the position stored in a state."""
+        """Continue at the position in a dict that `state_dict` returned."""
         position = state.get("position") if isinstance(state, dict) else None
         counts = isinstance(position, list | tuple) and len(position) == 2
         if not counts or any(type(count) is not int or count < 0 for count in position):
@@ -159,7 +159,7 @@ class BucketedBatches(NamedErrors):
         self.position = tuple(position)
 
     def _pass(self, number):
-        """Return all batches in an epoch."""
+        """Return the batches of epoch `number`, in shuffled order."""
         if self._batches[0] != number:
             generator = np.random.default_rng([self.seed, number])
             order = generator.permutation(len(self.lengths))

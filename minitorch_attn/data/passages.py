@@ -55,7 +55,7 @@ class HelpPassages:
         self.reading = [run for some in (*self.training, *others) for run in some]
 
     def passages(self, runs, tokenizer, length):
-        """Cut runs into passages of a given length, which do not overlap, and label each passage.
+        """Cut runs into non-overlapping passages of a given length, and label each passage.
 
         Parameters
         ----------
@@ -82,7 +82,7 @@ class HelpPassages:
 
 
 def _runs_of_topics():
-    """Return {topic: runs of paragraphs}, with the longest topic first."""
+    """Return a dict from topics to their runs of paragraphs, with the longest topic first."""
     try:
         from pydoc_data.topics import topics
     except ImportError:

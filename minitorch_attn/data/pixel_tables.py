@@ -82,9 +82,10 @@ def _contexts(images, levels, offsets, position):
 
 
 def _counts(contexts, training, wanted, levels):
-    """Count how often each level occurs in `training`, in each context of `wanted`.
+    """Count how often each level occurs in `training` in each of the contexts in `wanted`.
 
-    The counts have shape (pixel, level).
+    `contexts` contains the context of each pixel in `training`, and `wanted` the context of each
+    test pixel. The counts have shape (test pixel, level).
     """
     _, numbers = np.unique(np.concatenate([contexts, wanted]), return_inverse=True)
     known, wanted = numbers[: len(contexts)], numbers[len(contexts) :]

@@ -140,7 +140,11 @@ def true_relations(scenes):
 
 
 def _middle_between(same, along, present):
-    """Return True for regions a, b that are 2 apart, if a's row (or column) has a middle digit."""
+    """For regions a and b in the same row (or column), return whether a digit is between them.
+
+    `same` is the index of a region's row (or column), and `along` its position in it. The result
+    has shape (scene, region, region). For a and b in different rows, it has no meaning.
+    """
     middle = present & (along == 1)
     filled = (middle[:, None] & (same[:, :, None] == same[:, None])).any(2)  # (scene, region)
     return (abs(along[:, :, None] - along[:, None]) == 2) & filled[:, :, None]

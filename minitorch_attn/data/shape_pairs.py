@@ -23,7 +23,7 @@ SIDE, SHAPE, GAP = 24, 5, 9  # in pixels: sides of image and shape, smallest dis
 
 
 class ShapePairs(NamedTuple):
-    """Images of two shapes each, with the positions of the shapes.
+    """Images with two shapes each, whether the shapes are the same, and their positions.
 
     Attributes
     ----------

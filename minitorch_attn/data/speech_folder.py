@@ -107,7 +107,7 @@ class SpeechFolder(NamedErrors):
 
 
 def _files(folder, ending):
-    """Return the paths of all files with a given ending in a folder and its subfolders, sorted."""
+    """Return the sorted paths of all files under a folder whose names end with `ending`."""
     found = []
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -120,7 +120,7 @@ def _files(folder, ending):
 
 
 def _list_lines(path):
-    """Yield (place, path of the WAV file, text) for each line of a `*.trans.txt` file."""
+    """Yield (file and line, path of the WAV file, text) for each line of a `*.trans.txt` file."""
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         name, _, text = line.strip().partition(" ")
         if name:
@@ -129,7 +129,7 @@ def _list_lines(path):
 
 
 def _table_lines(path):
-    """Yield (place, path of the WAV file, text) for each row of a table."""
+    """Yield (file and line, path of the WAV file, text) for each row of a table."""
     tabs = path.lower().endswith(".tsv")
     settings = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"strict": True}
     rows = csv.reader(io.StringIO(read_text(path)), **settings)
@@ -163,7 +163,7 @@ def _column(path, names, wanted):
 
 
 def _inside(table, name, place):
-    """Return the path of a file named in a table; the file must be inside the table's folder."""
+    """Return the path of the file `name`; raise DataError unless it is in the table's folder."""
     parts = name.replace("\\", "/").split("/")
     if not name or "\0" in name or ".." in parts or os.path.isabs(name) or ":" in name:
         raise DataError(

@@ -218,7 +218,7 @@ def draw_utterances(count, speakers, generator, shortest=3, longest=7, snr=None)
 
 @names_arguments
 def add_noise(waveform, snr, generator):
-    """Add white Gaussian noise with a given signal-to-noise ratio.
+    """Add white Gaussian noise with a given signal-to-noise ratio in dB.
 
     Parameters
     ----------
@@ -263,7 +263,11 @@ class _Tracks:
 
 
 def _tracks(digits, speaker, generator, gap):
-    """Draw the voice parameters of an utterance. Return (knots, values, word spans, length)."""
+    """Draw the voice parameters of an utterance.
+
+    Return the times for which they are given, the parameters at these times, the spans of the
+    words, and the length of the utterance. Times are in samples.
+    """
     time = generator.uniform(*gap) * SAMPLE_RATE
     knots, values, spans = [], [], []
     for place, digit in enumerate(digits):
@@ -279,7 +283,10 @@ def _tracks(digits, speaker, generator, gap):
 
 
 def _word(sounds, time, pitch, speaker, generator):
-    """Draw the voice parameters of a word, silent at both ends. Return (knots, values)."""
+    """Draw the voice parameters of a word, which is silent at both ends.
+
+    Return the times for which they are given, in samples, and the parameters at these times.
+    """
     loudness = np.exp(generator.normal(0, 0.2))
     times, rows = [time], []
     for sound in sounds:
@@ -308,7 +315,7 @@ def _voice(tracks, speaker, generator, length):
 
 
 def _noise(tracks, speaker, generator, length):
-    """Sum the responses of the formants to random pulses, on average one pulse in six samples."""
+    """Sum the responses of the formants to random pulses, on average one every six samples."""
     times = generator.uniform(0, length, length // 6)
     formants, voice, noise, _ = tracks.at(times)
     level = noise + speaker.breath * voice

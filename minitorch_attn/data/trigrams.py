@@ -53,7 +53,7 @@ class InterpolatedTrigram:
                 self.contexts[gram[3 - length : -1], length] += 1
 
     def _parts(self, sentences):
-        """Yield the uniform, unigram, bigram and trigram probabilities of each word, as a list.
+        """For each word, yield the list of its uniform, unigram, bigram and trigram probabilities.
 
         A probability is None if its context did not occur in training.
         """
@@ -70,8 +70,8 @@ class KneserNeyTrigram:
 
     A discount is subtracted from each count. The freed probability is given to the model with
     a shorter context. For shorter contexts, the count of an n-gram is the number of distinct
-    words that precede it (Chen and Goodman 1998, section 2.7). The discounts are chosen on held-out
-    sentences.
+    words that precede it (Chen and Goodman 1998, section 2.7). The discounts are chosen to minimize
+    the loss on held-out sentences.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def _mean_loss(probabilities):
 
 
 def _grams(sentences):
-    """Yield the trigram that ends at each word of a sentence, except at the first word."""
+    """Yield the trigram that ends at each word of each sentence, except at its first word."""
     for sentence in sentences:
         padded = (-1, *sentence)
         yield from zip(padded, padded[1:], padded[2:])  # noqa: B905
@@ -146,7 +146,7 @@ def _split(sentences):
 
 
 def _fit_mixture(rows, rounds=30):
-    """Fit mixture weights by expectation-maximization."""
+    """Fit mixture weights to each word's probabilities (`rows`) by expectation-maximization."""
     weights, parts = np.full(4, 0.25), np.array([[p or 0.0 for p in row] for row in rows])
     for _ in range(rounds):
         joint = weights * parts.reshape(-1, 4)  # (word, part)

@@ -48,7 +48,7 @@ class Sound(NamedTuple):
 
 
 class _Format(NamedTuple):
-    """Contents of the "fmt " chunk."""
+    """Contents of the "fmt " chunk of a WAV file."""
 
     kind: int  # _PCM or _FLOAT
     channels: int
@@ -117,7 +117,7 @@ def read_wav(path, *, dtype="float32", allow_truncated=False):
 
 
 def _read(file, name, file_size, lenient):
-    """Find the chunks "fmt " and "data". Return (_Format, bytes of the samples)."""
+    """Find a WAV file's chunks "fmt " and "data". Return (_Format, bytes of the samples)."""
     start = file.read(12)
     if start[:4] != b"RIFF" or start[8:] != b"WAVE":
         found = _OTHER_FILES.get(start[:4])
@@ -234,7 +234,7 @@ def _data(file, name, form, position, size, riff, file_size, lenient):
 
 
 def _decoded(data, form, dtype):
-    """Convert bytes to numbers."""
+    """Convert the bytes of a WAV file's data chunk to samples."""
     if form.kind == _FLOAT:
         with np.errstate(over="ignore", invalid="ignore"):  # float64 beyond the range of float32
             return np.frombuffer(data, f"<f{form.bits // 8}").astype(dtype)
@@ -297,7 +297,7 @@ def write_wav(path, samples, sample_rate, sample_format="int16"):
 
 
 def _header(kind, bits, channels, rate, count):
-    """Return the header of a WAV file. Raise ArgumentError if a WAV file cannot store it."""
+    """Return the header of a WAV file. Raise ArgumentError if the sound does not fit the format."""
     block = channels * bits // 8
     size = count * block
     more = b""
@@ -318,7 +318,7 @@ def _header(kind, bits, channels, rate, count):
 
 
 def _encoded(samples, kind, bits):
-    """Convert numbers to the bytes of a WAV file."""
+    """Convert samples to the bytes of a WAV file's data chunk."""
     largest = np.abs(samples).max(initial=0)
     if not largest <= (1 if kind == _PCM else np.finfo(f"f{bits // 8}").max):
         raise ArgumentError(

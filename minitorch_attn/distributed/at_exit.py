@@ -1,9 +1,10 @@
 """Exit of a rank: an exception aborts all ranks, and a clean exit closes MPI.
 
 If only one rank ended, the others would wait for its messages forever. Therefore, a rank that ends
-with an uncaught exception, or with `sys.exit` and a nonzero status, calls MPI's `Abort`. This call
-tells `mpiexec` to kill all ranks. If another program kills a rank, this file need not do anything:
-`mpiexec` and `srun` kill the other ranks when one rank ends without closing MPI.
+with an uncaught exception, or with `sys.exit` and a nonzero status, calls the engine's `abort`.
+With MPI, this calls `Abort`, which tells `mpiexec` to kill all ranks. If another program kills a
+rank, this module need not do anything: `mpiexec` and `srun` kill the other ranks when one rank ends
+without closing MPI.
 """
 
 import atexit

@@ -311,7 +311,7 @@ def reduce_scatter_tensor(output, input, op=ReduceOp.SUM, group=None, async_op=F
 
 @names_arguments
 def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=False):
-    """Reduce the tensors of a list over the ranks; rank r receives the result of entry r.
+    """Reduce each entry of a list of tensors over the ranks; rank r receives the reduced entry r.
 
     Parameters
     ----------
@@ -520,7 +520,7 @@ def barrier(group=None, async_op=False):
 
 
 def _keeping(buffer, finish):
-    """Return a function that calls `finish`, and whose reference to `buffer` keeps it alive."""
+    """Return a function that calls `finish`, and that keeps `buffer` alive while it exists."""
 
     def call(_kept=buffer):
         finish()

@@ -1,7 +1,7 @@
 """Count messages: how many messages and bytes each kind of call sends.
 
 The counts are computed from the sizes of the buffers, so they are exact and the same on every
-machine. For each collective, they assume the algorithm that sends the fewest bytes over every link.
+machine. For each collective, they assume an algorithm that sends as few bytes as possible.
 `ring.py` implements three of these algorithms. An MPI library may use others.
 """
 
@@ -16,7 +16,7 @@ _open = []  # Traffic objects of the `with` blocks that are open
 
 @dataclass
 class Count:
-    """Numbers of calls, messages and bytes of this rank, for one kind of call.
+    """Number of calls of one kind on this rank, and of the messages and bytes that they send.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Count:
 
 @dataclass
 class Traffic:
-    """Counts of this rank for each kind of call; `traffic["all_reduce"]` is a Count.
+    """What this rank has sent: a `Count` for each kind of call, such as `traffic["all_reduce"]`.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Traffic:
 
     @property
     def calls(self):
-        """Number of calls of every kind."""
+        """Number of calls of all kinds."""
         return self.total.calls
 
     @property
@@ -157,7 +157,7 @@ def record(kind, group, array, root=None, sizes=None):
 
 
 def _all_reduce(rank, ranks, size, root, sizes):
-    """Ring algorithm: a reduce-scatter, then an all-gather, each with ranks - 1 messages."""
+    """Ring algorithm: a reduce-scatter, then an all-gather, each with N - 1 messages per rank."""
     parts = part_sizes(size, ranks)
     return _ring_reduce_scatter(rank, parts) + _ring_all_gather(rank, parts)
 

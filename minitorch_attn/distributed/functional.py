@@ -314,7 +314,7 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None):
 
 @names_arguments
 def broadcast(tensor, src=None, group=None, group_src=None):
-    """Return a copy of the tensor on rank `src`. The graph records the operation.
+    """Return a copy of rank `src`'s tensor on every rank. The graph records the operation.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Launch ranks on this machine: find mpiexec, and make the environment that the ranks need."""
+"""Launch ranks on this machine: find mpiexec, and set up the ranks' environment variables."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ def mpiexec():
 
 
 def rank_environment(**more):
-    """Return the environment variables for a rank: this package on PYTHONPATH, one BLAS thread, ...
+    """Return this process's environment with the PYTHONPATH, BLAS and MPI settings for a rank.
 
     Parameters
     ----------

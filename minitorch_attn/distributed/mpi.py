@@ -1,4 +1,4 @@
-"""MPI engine: collectives on NumPy arrays. Each is a single mpi4py call on the arrays' memory.
+"""MPI engine: collectives on NumPy arrays, each a single mpi4py call on the arrays' memory.
 
 mpi4py has two sets of methods. Methods whose names start with an upper-case letter (`Allreduce`)
 pass the memory of an array to MPI without a copy. Methods whose names start with a lower-case

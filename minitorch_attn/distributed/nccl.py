@@ -1,4 +1,4 @@
-"""NCCL engine: collectives on CuPy arrays. It passes their addresses to `cupy.cuda.nccl`.
+"""NCCL engine: collectives on CuPy arrays, whose addresses it passes to `cupy.cuda.nccl`.
 
 Each process uses one GPU. NCCL adds its work to a CUDA stream and returns before the work is done.
 By default, a call uses the current stream, so that later operations see its result. With
@@ -114,7 +114,7 @@ class NcclEngine:
         self._together = None  # requests of an open `together` block
 
     def subgroup(self, ranks, number):
-        """Return an engine on the given ranks, and None elsewhere. All ranks must call this."""
+        """Return an engine for the given ranks, or None on all others. All ranks must call this."""
         is_first = self.rank == ranks[0]
         data = self.nccl.get_unique_id() if is_first else [0] * rendezvous.ID_BYTES
         array = self._on_device([value % 256 for value in data])
@@ -246,7 +246,7 @@ class NcclEngine:
         self.comm.destroy()
 
     def abort(self, status):
-        """End all ranks, if the rendezvous allows it."""
+        """Abort the communicator and, if the ranks met through MPI, end all ranks of the run."""
         self.comm.abort()
         if self._abort is not None:
             self._abort(status)

@@ -118,5 +118,5 @@ def _bytes(data, size, group):
 
 
 def _on(array, group):
-    """Return a tensor on the device that the group's backend supports."""
+    """Convert a NumPy array to a tensor on the device that the group's backend supports."""
     return wrap(from_host(array, as_device(group.engine.device)))

@@ -22,7 +22,7 @@ def part_sizes(count, parts):
 
 @names_arguments
 def part_slices(count, parts):
-    """Return a slice for each part, with the sizes from `part_sizes`.
+    """Split `range(count)` into parts as `part_sizes` does, and return the slice of each part.
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """Point-to-point messages between two ranks: send, recv, isend, irecv, batch_isend_irecv.
 
-`send` returns when the program may change the tensor again. This may happen only after
-the other rank has received the tensor. If two ranks both call `send` before `recv`, they can
-therefore wait for each other forever. Use `isend` instead, or `batch_isend_irecv`, which starts all
-its messages at once.
+`send` returns when the program may change the tensor again. In some cases, this is only after the
+other rank has received the tensor. If two ranks both call `send` before `recv`, they can therefore
+wait for each other forever. Use `isend` instead, or `batch_isend_irecv`, which starts all its
+messages at once.
 """
 
 from ..errors import ArgumentError
@@ -18,7 +18,7 @@ __all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
 
 @names_arguments
 def send(tensor, dst=None, group=None, tag=0, group_dst=None):
-    """Send a tensor to another rank, and wait until the program may change the tensor.
+    """Send a tensor to another rank, and return when the program may change the tensor again.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ class ProcessGroup:
 
 
 class GroupMember:
-    """Marker for ranks that are not in a group.
+    """Namespace of the value that ranks outside a new group receive instead of the group.
 
     Attributes
     ----------
@@ -219,7 +219,7 @@ def destroy_process_group(group=None):
 
 @names_arguments
 def new_group(ranks=None):
-    """Make a group of some ranks. Every rank of the run must call this, with the same ranks.
+    """Create a group of the given ranks. All ranks of the run must call this, with the same list.
 
     Parameters
     ----------

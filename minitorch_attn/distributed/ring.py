@@ -147,7 +147,7 @@ def _exchange(outgoing, incoming, group):
 
 
 def _combine(part, received, op):
-    """Reduce a part with the received part, in place."""
+    """Combine a part with the received part, in place."""
     if op in (ReduceOp.SUM, ReduceOp.AVG):
         part += received
     elif op is ReduceOp.PRODUCT:

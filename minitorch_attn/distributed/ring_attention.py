@@ -145,7 +145,7 @@ class RingAttention(Function):
 
 
 class _Gradients(NamedTuple):
-    """Per-query values for the backward pass, and the gradients of the queries and the mask."""
+    """What the backward pass needs for each query, and the query and mask gradients it sums up."""
 
     log_sum: object
     context: object  # gradient of the context, times the scale of dropout
@@ -177,7 +177,7 @@ def _add(total, place, gradient):
 
 
 class _Tile(NamedTuple):
-    """Consecutive tokens: slice `here` of the rank's part, slice `everywhere` of the sequence."""
+    """Consecutive tokens, as slices of the rank's part (`here`) and the sequence (`everywhere`)."""
 
     here: slice
     everywhere: slice
@@ -203,7 +203,10 @@ class _Plan:
                                         settings)  # fmt: skip
 
     def tiles(self, source):
-        """Yield (rows, columns) of the tiles of rank `source`'s keys that the causal mask keeps."""
+        """Yield (rows, columns) of the tiles with rank `source`'s keys.
+
+        Tiles that a causal mask hides completely are skipped.
+        """
         for rows in self.rows:
             for columns in self.columns[source]:
                 if not self.is_causal or columns.everywhere.start < rows.everywhere.stop:

@@ -106,7 +106,7 @@ class BeamSearch:
         return rows, self._is_over(ends)
 
     def _continue(self, log_weights, choose):
-        """Return (ids, scores, origins) of the best continuations. Axis 1 is the candidate."""
+        """Return (ids, scores, origins) of the best continuations, which lie along axis 1."""
         ids, scores, origins = self.running
         vocabulary = log_weights.shape[-1]
         total = log_weights.reshape(*scores.shape, vocabulary) + scores.unsqueeze(-1)
@@ -123,7 +123,7 @@ class BeamSearch:
         return ids, best, origins
 
     def _keep_running(self, continued, ends):
-        """Keep the best continuations that do not end."""
+        """Keep, as the new beams, the best continuations that do not end in this step."""
         ids, scores, origins = continued
         scores = ops.where(ends, scores + WORST, scores)
         scores, index = ops.topk(scores, self.beams)

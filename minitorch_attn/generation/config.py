@@ -138,7 +138,7 @@ class GenerationConfig(NamedErrors):
         return f"GenerationConfig({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
 
     def to_dict(self):
-        """Return the fields that are set."""
+        """Return the fields that are set, as a dict."""
         return dict(vars(self))
 
 

@@ -159,11 +159,11 @@ def _beam(rows, blank, width):
 
 
 def _step(prefixes, ends_blank, ends_label, row, blank):
-    """Return log-probabilities after one more frame, as three arrays.
+    """Return the log-probabilities of prefixes after one more frame, as three arrays.
 
-    The first two (prefix,) are for the given prefixes: all alignments that end in a blank, and all
-    that end in the last label of the prefix. The third (prefix, class) is for each prefix extended
-    by each label. It is -inf if the extended prefix is one of the given prefixes.
+    The first two have shape (prefix,) and are for the given prefixes: the alignments that end in a
+    blank, and those that end in the prefix's last label. The third has shape (prefix, class) and is
+    for each prefix extended by each label. It is -inf if this gives one of the given prefixes.
 
     A blank leaves a prefix unchanged. A label extends the prefix, with one exception: if the label
     repeats the last label of the prefix with no blank in between, the prefix is unchanged.

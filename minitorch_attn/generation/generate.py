@@ -1,4 +1,4 @@
-"""generate: continue prompts token by token, with the arguments of Hugging Face transformers."""
+"""generate: continue prompts token by token, with Hugging Face transformers' arguments."""
 
 from ..autograd.modes import no_grad
 from ..errors import ArgumentError
@@ -26,7 +26,7 @@ def generate(
 ):  # fmt: skip
     """Generate tokens that continue prompts, or a target sequence for an encoder's input.
 
-    Arguments and defaults are the same as in transformers' `generate`. A missing argument is taken
+    Arguments and defaults are the same as in transformers' `generate`. An omitted argument is taken
     from `generation_config`, or else from the model's `generation_config.json` (`config.json` if
     that file is missing), or else from the defaults below. Unknown arguments raise an error.
 
@@ -169,7 +169,7 @@ class _Run:
         )
 
     def _padding(self):
-        """Return the number of padding tokens at the start of each row, or None without a mask."""
+        """Return each row's number of leading padding tokens, or None if there is no mask."""
         mask = self.prompt.mask
         return None if mask is None else (mask != 0).long().argmax(1)
 

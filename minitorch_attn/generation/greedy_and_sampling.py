@@ -7,13 +7,13 @@ __all__ = ["likeliest", "search"]
 
 
 def likeliest(scores):
-    """Return the best token in each row of `scores` (row, vocabulary). In a tie, the first wins."""
+    """Return the token with the highest score in each row of `scores` (first one in a tie)."""
     return scores.argmax(-1)
 
 
 @computes("greedy decoding")
 def search(step, ids, *, processors, stopping, choose, fill, record, streamer=None):
-    """Append tokens until every row is finished.
+    """Append tokens to `ids` until every row is finished.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ def num_masks(length, iteration, iterations):
 
 @names_arguments
 def length_candidates(length_logits, num_candidates):
-    """Return the most probable lengths of each target, in order of decreasing probability.
+    """Return the `num_candidates` most probable lengths of each target, most probable first.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ class GenerateOutput(dict):
 
 
 class Record:
-    """Requested scores, logits, attention weights and hidden states of each step.
+    """Recorder of the requested scores, logits, attentions and hidden states of each step.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Record:
         return tuple(self.steps["scores"]) if "scores" in self.steps else None
 
     def add(self, output, logits, scores):
-        """Store the requested results of one step."""
+        """Store the requested results of one generation step."""
         for name, kept in self.steps.items():
             if name in self._sources:
                 kept.append(output[self._sources[name]])

@@ -1,4 +1,4 @@
-"""Logits processors: change the scores of the next token depending on the tokens so far.
+"""Logits processors: change the scores of the next token, based on the tokens so far.
 
 Processors are called as `processor(input_ids, scores)` with the ids so far (row, token) and the
 next token's scores (row, vocabulary). They return new scores and do not modify their arguments.

@@ -29,7 +29,7 @@ class StoppingCriteria(NamedErrors):
 
 
 class MaxLengthCriteria(StoppingCriteria):
-    """Finish when a sequence has `max_length` tokens, including the prompt.
+    """Finish a sequence when it has `max_length` tokens, including the prompt.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class MaxLengthCriteria(StoppingCriteria):
 
 
 class MaxTimeCriteria(StoppingCriteria):
-    """Finish `max_time` seconds after the criterion was created.
+    """Finish all sequences `max_time` seconds after the criterion was created.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class MaxTimeCriteria(StoppingCriteria):
 
 
 class EosTokenCriteria(StoppingCriteria):
-    """Finish when a sequence ends with one of the given end tokens.
+    """Finish a sequence when its last token is one of the given end tokens.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class EosTokenCriteria(StoppingCriteria):
 
 
 class StopStringCriteria(StoppingCriteria):
-    """Finish when the last token completes one of the given strings.
+    """Finish a sequence when its last token completes one of the given strings.
 
     The ids are decoded on the host, so the host waits for the device at every step.
 

@@ -85,7 +85,7 @@ class TextStreamer(NamedErrors):
         self._ids, self._written, self._at_prompt = [], 0, True
 
     def put(self, ids):
-        """Process the ids of the prompt or of one generation step. Write complete characters."""
+        """Process the ids of the prompt or of one step, and write all complete characters."""
         ids = np.asarray(ids)
         if (
             ids.ndim > 1

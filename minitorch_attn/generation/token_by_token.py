@@ -7,7 +7,7 @@ __all__ = ["Stepper"]
 
 
 class Stepper:
-    """Run a model step by step. Each call takes the ids so far and returns the last token's output.
+    """Run a model step by step. Each call takes the ids so far and processes the new ones.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Stepper:
         self._first = True
 
     def __call__(self, ids):
-        """Return the output for `ids` (row, token). The cache may already contain the first ids."""
+        """Return the model's output for the `ids` (row, token) that are not in the cache."""
         new = self._new_tokens(ids)
         arguments = dict(self.constants)
         if self.embedded is not None and self._first:
@@ -73,7 +73,7 @@ class Stepper:
         return ids.shape[1] - known
 
     def _grow(self):
-        """Extend masks and positions for the next token."""
+        """Extend the mask, the positions and the `growing` arguments by one token."""
         self._first = False
         if self.mask is not None:
             self.mask = ops.cat((self.mask, ops.ones_like(self.mask[:, :1])), 1)
@@ -89,7 +89,7 @@ class Stepper:
 
 
 def _check_writes(model, output):
-    """Check that the model returns next-token logits with shape (row, token, vocabulary)."""
+    """Raise an error unless the output has logits of shape (row, token, vocabulary)."""
     logits = output.get("logits")
     if logits is None or logits.ndim != 3:
         raise ArgumentError(

@@ -114,7 +114,7 @@ class _Decoder:
     def forward(
         self, encoder_outputs=None, decoder_input_ids=None, past_key_values=None, use_cache=True
     ):
-        """Return logits and cache. The arguments have one row for each beam of each source."""
+        """Return logits and cache. Arguments have one row for each beam of each source sentence."""
         states, mask = encoder_outputs["last_hidden_state"], self.attend
         if mask is not None and mask.ndim == 4 and mask.shape[0] > 1:
             mask = mask.repeat_interleave(states.shape[0] // mask.shape[0], 0)

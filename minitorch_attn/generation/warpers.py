@@ -20,7 +20,10 @@ __all__ = [
 
 
 def _share(value, name, where, *, zero=True, one=True):
-    """Return `value` as a float. Raise an ArgumentError if it is not between 0 and 1."""
+    """Return `value` as a float. Raise an ArgumentError if it is not between 0 and 1.
+
+    `zero` and `one` say whether the bounds 0 and 1 are allowed.
+    """
     value = float(value)
     low, high = (value >= 0 if zero else value > 0), (value <= 1 if one else value < 1)
     if not (low and high):
@@ -229,9 +232,9 @@ class EtaLogitsWarper(EpsilonLogitsWarper):
 class TopHLogitsWarper(LogitsProcessor):
     """Top-H sampling: limit the entropy of the tokens to keep.
 
-    Among the 100 most likely tokens, the terms -p log p sum to the entropy. The most likely tokens
-    are kept as long as the sum of their terms is at most `top_h` times this entropy. At least one
-    token is kept.
+    The probabilities p of the 100 most likely tokens are normalized to sum to 1. Their entropy is
+    the sum of the terms -p log p. The most likely tokens are kept as long as their terms sum to at
+    most `top_h` times this entropy. At least one token is kept.
 
     Parameters
     ----------

@@ -161,7 +161,7 @@ class Check:
                 )
 
     def _gradients(self, outputs, weights, leaves=None):
-        """Return one host array for each leaf, or None if no gradient reaches the leaf."""
+        """Return each leaf's gradient as a host array, or None if no gradient reaches the leaf."""
         leaves = self.leaves if leaves is None else leaves
         given = as_cotangents(weights.copy(), outputs)
         pairs = [(o, g) for o, g in zip(outputs, given, strict=True) if o.requires_grad]
@@ -268,7 +268,7 @@ class Check:
             report.notes.append("each recorded operation by itself is correct")
 
     def check_again(self, fn, inputs, options, second_order):
-        """Run a gradient check of a single operation and return its report."""
+        """Run a gradient check of `fn`, a single operation, and return the report."""
         check = (
             second_order_check(fn, inputs, options) if second_order else Check(fn, inputs, options)
         )
@@ -291,7 +291,7 @@ class Check:
 
 
 def second_order_check(fn, inputs, options, grad_outputs=None):
-    """Create a Check of the second derivatives of `fn` with respect to inputs and cotangents.
+    """Create a Check of the second derivatives of `fn`, for its inputs and the cotangents.
 
     Parameters
     ----------
@@ -380,7 +380,7 @@ def _share_memory(a, b):
 
 
 def _reach(array):
-    """Return the first and last address of an array."""
+    """Return the first address of an array's data, and the first address after the data."""
     low = high = backend.address(array)
     for size, stride in zip(array.shape, array.strides, strict=True):
         end = (size - 1) * stride

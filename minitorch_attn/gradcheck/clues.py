@@ -1,4 +1,4 @@
-"""Clues to the cause of a wrong gradient, and a test of whether two gradients are equal."""
+"""Clues to the cause of a wrong gradient, and a test of whether a possible cause fits it."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ _MATCH = 1e-6
 
 @dataclass
 class Evidence:
-    """Evidence about one input of a failed check.
+    """What is known about the gradient of one input of a failed check, as evidence for hints.
 
     Attributes
     ----------
@@ -57,14 +57,14 @@ class Evidence:
 
     @property
     def cotangents(self):
-        """Cotangent, split into the shapes of the outputs."""
+        """Cotangent, split into one array for each output."""
         ends = np.cumsum([output.size for output in self.outputs])[:-1]
         parts = np.split(self.cotangent, ends)
         return [part.reshape(o.shape) for part, o in zip(parts, self.outputs, strict=True)]
 
 
 def fits(derived, candidate, match=_MATCH):
-    """Return True if `derived` equals the predicted `candidate` within relative error `match`.
+    """Return True if `derived` equals `candidate` up to a relative error of `match`.
 
     Parameters
     ----------

@@ -49,14 +49,14 @@ def compare(probe, name, leaf, derived, options, gradient):
 
 
 def rounding_noise(probe, leaf, step):
-    """Return a bound on the rounding error of a slope, from the size of the outputs."""
+    """Return a bound on the rounding error of a slope, based on the size of the outputs."""
     unit = np.finfo(leaf.dtype).eps
     size = np.linalg.norm(probe.values * probe.cotangent)
     return float(_ROUNDING * unit * size / step)
 
 
 def _is_zero(derived, numeric, noise):
-    """Return True if a gradient is zero and the finite differences are below `noise`."""
+    """Return True if the gradient and its central differences are zero, up to rounding."""
     largest = np.abs(derived).max(initial=0.0)
     return largest <= 1e-3 * noise and np.abs(numeric).max(initial=0.0) <= noise
 
@@ -64,13 +64,13 @@ def _is_zero(derived, numeric, noise):
 class _Judged:
     """Entries of one input, each judged correct, wrong or excluded.
 
-    The error of an entry is the difference between gradient and slope, divided by a scale. The
-    scale is the largest of three numbers:
+    The error of an entry is the difference between its gradient and its slope (the central
+    difference), divided by a scale. The scale is the largest of three numbers:
 
-    * the magnitude of the entry,
-    * 1/1000 of the largest magnitude of all entries,
-    * `noise / tol`, because at a smaller scale rounding alone could make the error exceed `tol`.
-      This number is limited to the largest magnitude, unless the gradient is zero.
+    * the magnitude of the entry's gradient or slope, whichever is larger,
+    * 1/1000 of the largest such magnitude of all entries,
+    * `noise / tol`, but no more than this largest magnitude, unless the gradient is zero. At a
+      smaller scale, rounding errors alone could make the error exceed `tol`.
     """
 
     def __init__(self, derived, numeric, bends, noise, tol):
@@ -106,7 +106,7 @@ class _Judged:
 
     @property
     def fine(self):
-        """True if gradient and slope agree in all entries that are not excluded."""
+        """True if gradient and slope agree at all entries that are not excluded."""
         worst = self.errors.max(initial=0.0)
         return bool(self.error < self.tol and worst < self.tol and not self.refuted.any())
 
@@ -139,7 +139,7 @@ class _Judged:
             self._measure()
 
     def fill(self, item):
-        """Write the result to a report item."""
+        """Write the result of the comparison to `item`, a GradcheckItem."""
         if np.abs(self.numeric).max(initial=0.0) <= self.noise:
             self.numeric *= 0.0  # only rounding errors
         item.numeric_grad = self.numeric

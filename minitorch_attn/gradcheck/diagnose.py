@@ -132,7 +132,7 @@ def explain_result(found, correct, inputs):
 
 
 def _offset(clue):
-    """Yield a hint if the result is too large or too small by the same number everywhere."""
+    """Yield a hint if the result is too large or too small by the same amount everywhere."""
     error = clue.error
     if error.size > 2 and fits(error, np.full_like(error, error.mean())):
         size = "large" if error.mean() > 0 else "small"
@@ -160,7 +160,7 @@ def _zeros(clue):
 
 
 def _factor(clue):
-    """Yield a hint if the gradient is a number c times the correct one."""
+    """Yield a hint if the gradient is c times the correct one, with one c for all entries."""
     numeric = clue.numeric
     c = float((clue.derived * numeric).sum() / (numeric * numeric).sum())
     if not fits(clue.derived, c * numeric) or abs(c) < 1e-9:
@@ -215,7 +215,7 @@ def _names_of(c, clue):
 
 
 def _sizes(clue):
-    """Return pairs (size, description of the axes), such as (8, "axis 0 of x")."""
+    """Return the sizes of axes and of groups of axes, as pairs such as (8, "axis 0 of x")."""
     found = {}
 
     def add(size, axes):
@@ -242,7 +242,7 @@ def _sizes(clue):
 
 
 def _batch(shapes, outputs):
-    """Return the size and a name of the batch axis, or None if no input seems to have one.
+    """Return the size and a description of the batch axis, or None if there seems to be none.
 
     The batch axis is axis 0 of an input with several axes. Axis 0 of every non-scalar output must
     have the same size.

@@ -144,7 +144,7 @@ def gradgradcheck(fn, inputs, grad_outputs=None, *, raise_exception=True, **opti
 
 @names_arguments
 def gradgradcheck_report(fn, inputs, grad_outputs=None, **options):
-    """Compare second derivatives with differences of first derivatives, and return a report.
+    """Compare second derivatives with central differences of first ones, and return a report.
 
     The central differences use the backward pass that training uses. The second derivatives use the
     backward pass that `create_graph=True` records. A fused operation therefore fails the check if

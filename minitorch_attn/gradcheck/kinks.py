@@ -1,13 +1,13 @@
 """Kinks: decide whether an entry's gradient or its difference quotient is wrong.
 
 At a kink (relu at 0, the maximum of equal numbers) or a jump, a correct gradient can differ from
-the difference quotient. Such an entry is excluded from the check in two cases:
+the difference quotient (the slope). Such an entry is excluded from the check in two cases:
 
 * The gradient agrees with the slope at a smaller step size, which does not reach the kink.
 * The kink is at the point itself. The gradient lies between the slopes on the two sides of the
   point, and gradient and slope agree at a short distance on either side.
 
-A wrong gradient passes neither test.
+Neither case applies to a wrong gradient.
 """
 
 from typing import NamedTuple
@@ -30,7 +30,7 @@ class Verdict(NamedTuple):
 
 
 class SecondLook:
-    """Second examination of a leaf's entries whose gradients differ from their slopes.
+    """Second examination of the entries of a leaf at which gradient and slope disagree.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class SecondLook:
         self.gradient = gradient
 
     def judge(self, position, derived, slope, allowed):
-        """Decide why one entry's gradient differs from its slope.
+        """Decide why gradient and slope differ at one entry.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class SecondLook:
         return float(below), float(above)
 
     def _is_kink(self, moved, position, start, derived, sides, close, allowed):
-        """Return True if the entry is at a kink and its gradient is consistent with that kink."""
+        """Return True if the entry is at a kink and its gradient fits the slopes on both sides."""
         low, high = min(close), max(close)
         bend = high - low
         curved = bend < abs(sides[1] - sides[0]) / 2  # at a kink, a smaller step has the same bend
@@ -128,7 +128,7 @@ class SecondLook:
         )
 
     def _agrees(self, moved, position, point, allowed):
-        """Return True if gradient and slope agree when the entry is moved to `point`."""
+        """Return True if gradient and slope agree after the entry is set to the value `point`."""
         moved.flat[position] = point
         derived = self.gradient().reshape(-1)[position]
         slope = sum(self._sides(moved, position, point, self.step)) / 2
@@ -136,6 +136,6 @@ class SecondLook:
 
 
 def _crosses(sides, close, gap):
-    """Return True if the change of slope does not shrink with the step, as at a kink."""
+    """Return True if the one-sided slopes differ as at a kink, not in proportion to the step."""
     bend, closer = abs(sides[1] - sides[0]), abs(close[1] - close[0])
     return bend >= gap and not 0.05 * bend < closer < 0.2 * bend

@@ -1,4 +1,4 @@
-"""Layout hints: gradients whose numbers are correct but in the wrong positions."""
+"""Layout hints: detect gradients whose numbers are correct but in the wrong positions."""
 
 from itertools import combinations, product
 
@@ -123,7 +123,7 @@ def _leaking(clue):
 
 
 def _closed(clue):
-    """Return a hint if the gradient is wrong only at entries where the backward gives zero."""
+    """Return a hint if the gradient is exactly zero at every entry where it is wrong."""
     wrong, closed = clue.wrong, clue.derived == 0
     if not wrong.any() or (wrong & ~closed).any():
         return None

@@ -28,7 +28,7 @@ _DETAIL = 20_000  # maximum number of entries of an input for a diagnosis
 
 @dataclass
 class Fault:
-    """Place where a gradient becomes wrong.
+    """Operation at which a gradient becomes wrong, with hints about the cause.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ def _check_alone(check, step, second_order):
 
 
 def _wrong_sum(check, steps, found, arrived):
-    """Find a tensor whose gradient is not the sum of the gradients of its uses."""
+    """Find a tensor whose gradient is not the sum of the gradients from all its uses."""
     shares = {}
     for edge, grad in arrived:
         shares.setdefault(edge, []).append(backend.to_host(grad))

@@ -170,7 +170,7 @@ def slopes(probe, leaf, step):
 
 
 def directional_slope(probe, leaf, direction, step):
-    """Compute the slope along `direction`, an array with the shape of the leaf."""
+    """Compute the numeric derivative along `direction`, an array with the shape of the leaf."""
     values = backend.to_host(leaf.array)
     with Perturbed(leaf) as moved, no_grad(), np.errstate(all="ignore"):
         moved.replace(values + step * direction)
@@ -191,7 +191,7 @@ def as_cotangents(weights, outputs):
 
 
 def host_normal(size, seed):
-    """Return standard normal numbers that depend only on the seed."""
+    """Return samples from the standard normal distribution that depend only on the seed."""
     return np.random.default_rng(seed).standard_normal(size)
 
 

@@ -1,4 +1,4 @@
-"""Presets: inputs for gradient checks that expose typical mistakes.
+"""Presets: inputs with which a gradient check exposes typical mistakes.
 
 With other inputs, a wrong backward could pass the check. A batch of 1 hides a missing sum over the
 batch. Weights near 0 make attention uniform and its errors tiny. A gain of 1 hides a missing gain,
@@ -18,7 +18,7 @@ __all__ = ["AttentionCase", "attention_case"]
 
 @dataclass
 class AttentionCase:
-    """Sizes and float64 tensors for attention, plain or in shifted windows.
+    """Sizes and float64 tensors to check attention, either plain or in shifted windows.
 
     Attributes
     ----------
@@ -63,7 +63,10 @@ class AttentionCase:
 
     @property
     def block_inputs(self):
-        """Tuple of x, gamma, beta, weight_qkv, bias_qkv, weight_out, bias_out and table."""
+        """Arguments of a residual block with layer norm and attention in shifted windows.
+
+        They are x, gamma, beta, weight_qkv, bias_qkv, weight_out, bias_out and table.
+        """
         return (
             self.x, self.gamma, self.beta, self.weight_qkv, self.bias_qkv, self.weight_out,
             self.bias_out, self.table,
@@ -127,7 +130,7 @@ def attention_case(
 
 
 def _shifted_window_mask(windows, tokens, shift):
-    """Return a mask, True if query and key were in the same region before the roll by -shift."""
+    """Return a mask, True if the roll by -shift wrapped both query and key around, or neither."""
     region = np.zeros(windows * tokens, int)
     region[windows * tokens - shift :] = 1  # wrapped around from the other end
     region = region.reshape(windows, tokens)

@@ -100,12 +100,12 @@ class GradcheckReport:
 
     @property
     def ok(self):
-        """True if every gradient agrees and there are no other problems."""
+        """True if every gradient is correct and the check found no other problems."""
         return not self.problems and all(item.ok for item in self.items)
 
     @property
     def hints(self):
-        """All hints: about the inputs, the whole check and the faulty operation."""
+        """All hints about the inputs, about the whole check and about the faulty operation."""
         found = [hint for item in self.items for hint in item.hints] + self.problems
         return found + (self.fault.hints if self.fault is not None else [])
 

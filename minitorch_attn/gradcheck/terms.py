@@ -1,8 +1,8 @@
 """Hints about formulas with a missing or extra term, or with the wrong cotangent.
 
 Most of these hints use the Jacobian to compute the result of a correct backward for a different
-incoming gradient, for example a gradient that is transposed, shifted, divided by a weight, or of
-one batch item only.
+incoming gradient, for example a gradient that is transposed, shifted, divided by a weight, or
+taken from one batch item only.
 """
 
 from itertools import combinations, permutations

@@ -63,7 +63,7 @@ class _Kernel:
 
     @staticmethod
     def draw_rows(query):
-        """Return the number of queries whose dropout mask is drawn at once."""
+        """Return the number of queries for which the dropout mask is drawn in one step."""
         return max(query.shape[-2], 1)
 
     @classmethod
@@ -121,7 +121,7 @@ class _Kernel:
 
     @staticmethod
     def composed(ctx, *inputs, **settings):
-        """Compute the context with `attention_definition` and the dropout mask of the kernels."""
+        """Compute attention step by step, with the same dropout mask as the kernels."""
         query, key = inputs[:2]
         if settings["dropout_p"]:
             ctx.constants(_whole_mask(ctx.draw, query.array, key.array, settings["dropout_p"]))
@@ -144,7 +144,7 @@ class TiledAttentionKernel(_Kernel):
 
     @staticmethod
     def draw_rows(query):
-        """Return the number of queries whose dropout mask is drawn at once."""
+        """Return the number of queries for which the dropout mask is drawn in one step."""
         return tiled.ROWS
 
 

@@ -1,7 +1,7 @@
 """CUDA source of the attention kernels: tiles, the online softmax, and the gradients.
 
-A block of 16 x 16 threads processes 64 rows of one head. The rows are queries, except in
-`attention_grad_key_value`, where they are keys. The columns are the tokens of the other kind. The
+A block of 16 x 16 threads processes 64 rows of one head. The rows are queries and the columns are
+keys, except in `attention_grad_key_value`, where the rows are keys and the columns are queries. The
 block visits 64 columns at a time (32 in float64), and computes a tile of scores for its rows and
 these columns. Thread (x, y) keeps rows y, y + 16, y + 32, y + 48 of its block and columns x, x +
 16, ... of a tile in registers. The 16 threads of one row are half a warp.

@@ -107,5 +107,5 @@ def column_grid(rows, n):
 
 
 def tile_grid(rows, n):
-    """Return the number of blocks for `Tile`, and the shape of a block in threads."""
+    """Return the number of blocks, and their shape in threads, for a kernel that uses `Tile`."""
     return -(-rows // 64) * -(-n // 32), (32, 8)

@@ -85,7 +85,7 @@ class MaskKernel:
 
 @register(Dropout)
 class DropoutKernel:
-    """CUDA kernels of dropout with a mask of the shape of x: one launch forward, one backward."""
+    """CUDA kernels of dropout, with a mask shaped like x: one launch forward, one backward."""
 
     @staticmethod
     def accepts(x, mask, *, scale):

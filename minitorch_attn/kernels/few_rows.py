@@ -79,7 +79,7 @@ def are_few(rows, *weights):
 
 
 def few_rows(rows, layers, activation=None):
-    """Apply linear layers to a few rows, in one launch.
+    """Apply up to 4 linear layers to the same few rows, in one launch.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def few_rows(rows, layers, activation=None):
 
 
 def table_of_layers(matrices, weights=(), biases=()):
-    """Return a kernel argument: a table of up to 4 matrices with the same number of rows."""
+    """Return the struct `Table` of up to 4 matrices that have the same number of rows."""
     table = np.zeros((), TABLE)
     for name, arrays in (("x", matrices), ("weight", weights), ("bias", biases)):
         table[name][: len(arrays)] = [0 if a is None else a.data.ptr for a in arrays]

@@ -139,7 +139,7 @@ template <typename T, typename A> __global__ void adam(
 
 
 def tables(arrays):
-    """Yield, for each group of at most 128 arrays, its table, its size and its start.
+    """Divide arrays into groups of at most 128. Yield (table, n, start) for each group.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ class UnscaleKernel:
 
 
 def _adam_numbers(group, step):
-    """Return the numbers that change between updates: options and bias corrections."""
+    """Return the kernel arguments that may change between updates: options and bias corrections."""
     lr, eps, decay = float(group["lr"]), float(group["eps"]), float(group["weight_decay"])
     beta1, beta2 = group["betas"]
     root = math.sqrt(1.0 - beta2**step)
@@ -268,7 +268,7 @@ class AdamKernel:
 
     @classmethod
     def run(cls, group, updates, value, grads, m, v, largest=None):
-        """Update the parameters in one range of the flat buffer.
+        """Update one range of the flat parameter buffer, and of the buffers m and v, in place.
 
         Parameters
         ----------

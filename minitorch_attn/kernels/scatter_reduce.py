@@ -62,7 +62,7 @@ template <typename T, typename A> __global__ void extreme_at(
 class ExtremeKernel:
     """CUDA kernel of `ops.scatter_reduce.extreme_at`: one launch.
 
-    Array operations, with a few more launches, first prepare the indices.
+    The indices are first prepared by array operations, which take a few more launches.
     """
 
     @staticmethod

@@ -1,9 +1,9 @@
 """Arrays side by side in one block of memory, so that one batched product can read them all.
 
 cuBLAS multiplies a batch of matrices in one call if they are equally spaced in memory. In an
-attention layer, the projections of query, key and value have three weights and three weight
-gradients, and their outputs have three gradients. If the three arrays of each kind lie side by
-side, the projections take 3 products instead of 9.
+attention layer, the query, key and value projections have three weights, three weight gradients and
+three output gradients. If the three arrays of each kind lie side by side, the projections take 3
+products instead of 9.
 
 The arrays remain separate objects. Each uses a part of the same block, which is freed when the last
 of them is deleted.

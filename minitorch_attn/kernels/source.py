@@ -62,7 +62,7 @@ template <typename A> __device__ A block_max(A value) {
 
 
 class Source:
-    """CUDA source of one file, compiled once for each dtype.
+    """CUDA source of one kernel file, compiled once for each dtype.
 
     Parameters
     ----------

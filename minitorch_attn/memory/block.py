@@ -1,4 +1,4 @@
-"""Block of memory, from its first use until it is freed."""
+"""Memory block of a trace: its size, its lifetime, and its kind over time."""
 
 __all__ = [
     "Block", "GRADIENT", "KINDS", "Keep", "ON_ITS_WAY", "OPTIMIZER", "PARAMETER", "RESULT",
@@ -41,7 +41,7 @@ class Block:
         return self.born <= moment and (self.died is None or moment < self.died)
 
     def kind_at(self, moment):
-        """Return the block's kind, one of `KINDS`, at a moment. The kind may change over time."""
+        """Return the block's kind at a moment, one of `KINDS`. The kind may change over time."""
         if self.made_as == RESULT and self.kept_at(moment):
             return SAVED
         return self.made_as
@@ -51,7 +51,7 @@ class Block:
         return [keep.op for keep in self.keeps if keep.covers(moment)]
 
     def moments(self):
-        """Return the moments at which the block's kind may change, including the first and last."""
+        """Return the moments at which the block is allocated, may change its kind, and is freed."""
         ends = [self.born, self.died]
         ends += [end for keep in self.keeps for end in (keep.start, keep.stop)]
         inside = {end for end in ends if end is not None and end >= self.born}
@@ -62,7 +62,7 @@ class Block:
 
 
 class Keep:
-    """Interval during which an operation keeps a block."""
+    """Interval during which an operation keeps a block for its backward pass."""
 
     def __init__(self, op, start):
         self.op, self.start, self.stop = op, start, None

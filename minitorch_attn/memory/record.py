@@ -195,7 +195,7 @@ class MemoryTracker(Listener):
             keep.stop = len(self._moments)  # from the next change on, the block is not kept
 
     def _settle(self):
-        """End the `Keep`s of the contexts freed since the last call, for example by `backward`."""
+        """End the `Keep`s of the contexts that were freed since this method was last called."""
         pending, self._pending = self._pending, []
         for reference in pending:
             ctx = reference()

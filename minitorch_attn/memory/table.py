@@ -1,4 +1,4 @@
-"""Table of a memory trace: the peak and its blocks as text."""
+"""Text table of a memory trace: the peak, and the blocks held at the peak."""
 
 import os
 
@@ -47,13 +47,13 @@ def _grouped(memory):
 
 
 def _names(ops):
-    """Join operation names, each only once with its count, as in "Exp, Tanh x2"."""
+    """Join operation names. A repeated name appears once, with its count: "Exp, Tanh x2"."""
     counts = {op: ops.count(op) for op in ops}
     return ", ".join(f"{op} x{n}" if n > 1 else op for op, n in counts.items())
 
 
 def _short(place):
-    """Remove the package name from the start of `place`, the path of a line of code."""
+    """Remove the package folder from the start of `place`, a path and a line number."""
     return place.removeprefix(__name__.split(".")[0] + os.sep)
 
 
@@ -68,7 +68,7 @@ def _totals(memory):
 
 
 def _aligned(lines):
-    """Right-align numbers and left-align words."""
+    """Align the columns of a table: numbers to the right, words to the left."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
     return [
         "  ".join(

@@ -46,9 +46,9 @@ def average_precision(predictions, targets):
     -----
     For each class and threshold, the predictions of all images are sorted by score. A prediction is
     correct if it is matched with a target (see `match_by_score`). The precision after the first k
-    predictions is the fraction of them that is correct. The recall is the number of correct
+    predictions is the fraction of them that are correct. The recall is the number of correct
     predictions divided by the number of targets. The average precision is the mean of the
-    precisions at the 101 recalls 0, 0.01, ..., 1. The precision at a recall is the maximum
+    precisions at the 101 recall levels 0, 0.01, ..., 1. The precision at a level is the maximum
     precision at this recall or above, or 0 if this recall is never reached.
 
     Targets that are crowds or outside the size range are ignored: they are not counted as targets,
@@ -61,7 +61,7 @@ def average_precision(predictions, targets):
     >>> predictions = [{"scores": [0.9, 0.3], "labels": [1, 1],
     ...                 "boxes": [[0, 0, 8, 8], [9, 9, 12, 12]]}]  # one target is found
     >>> found = average_precision(predictions, targets)
-    >>> round(found["AP50"], 4), found["APl"]  # precision 1 at 51 of the 101 recalls
+    >>> round(found["AP50"], 4), found["APl"]  # precision 1 at 51 of the 101 levels
     (0.505, -1.0)
     """
     if len(predictions) != len(targets):
@@ -88,7 +88,7 @@ def average_precision(predictions, targets):
 
 
 def match_by_score(iou, crowd, ignored, thresholds=THRESHOLDS):
-    """Match the predictions of one image with its targets, from the best score to the worst.
+    """Match the predictions of one image with its targets, starting with the highest score.
 
     Parameters
     ----------
@@ -107,9 +107,10 @@ def match_by_score(iou, crowd, ignored, thresholds=THRESHOLDS):
 
     Notes
     -----
-    A prediction is matched with the target that has the largest IoU with it among those that can
-    still be matched. Targets that count take precedence over ignored ones. If several targets have
-    the same IoU, the last one is chosen.
+    A target is available to a prediction if their IoU reaches the threshold, and if the target is
+    not matched yet or is a crowd. Of the available targets, the one with the largest IoU is chosen.
+    Targets that count take precedence over ignored ones. If several targets have the same IoU, the
+    last one is chosen.
 
     Examples
     --------
@@ -135,7 +136,7 @@ def match_by_score(iou, crowd, ignored, thresholds=THRESHOLDS):
 
 
 def precision_at_recalls(scores, right, ignored, num_targets):
-    """Compute the precision at 101 recalls from the predictions of all images.
+    """Compute the precision at 101 recall levels from the predictions of all images.
 
     Parameters
     ----------
@@ -169,9 +170,9 @@ def precision_at_recalls(scores, right, ignored, num_targets):
 
 
 def _precision(images, smallest, largest):
-    """Return the precisions (threshold, recall) of a class for a range of target areas.
+    """Return the precisions of a class for a range of target areas, as (threshold, recall).
 
-    All are -1 if no target has an area in this range.
+    All are -1 if no target counts: each is a crowd or has an area outside this range.
     """
     scores, right, ignored, count = [], [], [], 0
     for image in images:
@@ -194,7 +195,7 @@ def _precision(images, smallest, largest):
 
 
 def _of_class(found, wanted, label):
-    """Return the predictions and targets of one class in an image, and the IoU of each pair.
+    """Select the predictions and targets of one class in an image, and compute their IoUs.
 
     Only the `MOST` predictions with the highest scores are included.
     """
@@ -224,7 +225,7 @@ def _mean(precision):
 
 
 def _arrays(fields, names, i, kind):
-    """Convert the fields of an image to NumPy arrays, and check the shapes of the arrays."""
+    """Convert the predictions or targets of image `i` to NumPy arrays. Check their shapes."""
     arrays = {name: _array(fields[name]) for name in names}
     boxes = _array(fields["boxes"]).astype(xp.float64)
     boxes = boxes.reshape(0, 4) if boxes.size == 0 else boxes

@@ -15,7 +15,7 @@ __all__ = ["BART", "bart_base", "bart_large"]
 
 
 class OffsetPositions(nn.LearnedPositionalEmbedding):
-    """Learned positions whose table starts with two unused rows.
+    """Learned position embeddings whose table starts with two unused rows.
 
     Position p uses row p + 2, as in the published weights. An earlier version of the published code
     used rows 0 and 1 for padding.

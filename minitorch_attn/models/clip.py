@@ -161,7 +161,7 @@ class ImageTower(VisionTransformer):
         return tokens
 
     def pool(self, tokens):
-        """Return the normalized class token: (batch, token, embed) -> (batch, embed)."""
+        """Return the class token after the last norm: (batch, token, embed) -> (batch, embed)."""
         return self.norm(tokens[:, 0])
 
 
@@ -393,7 +393,7 @@ def _projection(embed_dim, output_dim):
 
 
 def _initialize(tower, width, factor):
-    """Initialize a tower's projection and its blocks' matrices, as in the published code."""
+    """Initialize the projection and the blocks of a tower, as in the published code."""
     deep = (2 * max(len(tower.blocks), 1)) ** -0.5  # each block adds two terms to the residual path
     for block in tower.blocks:
         attention, hidden = block.attention, block.feed_forward

@@ -1,4 +1,4 @@
-"""The published sizes of CLIP.
+"""CLIP in its published sizes: ViT-B/32, ViT-B/16 and ViT-L/14.
 
 Radford et al. 2021, arXiv:2103.00020v1, Table 20.
 """

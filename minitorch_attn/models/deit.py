@@ -61,7 +61,7 @@ class DistilledVisionTransformer(VisionTransformer):
 
     @computes("class token")
     def with_prefix(self, patches):
-        """Return class token, distillation token and patches as (batch, token, embed)."""
+        """Prepend the class and distillation tokens to patches. Returns (batch, token, embed)."""
         batch, _, embed_dim = patches.shape
         prefix = ops.cat([self.class_token, self.distillation_token], 1)  # (1, 2, embed)
         return ops.cat([prefix.expand(batch, 2, embed_dim), patches], 1)

@@ -311,7 +311,7 @@ def detr_resnet50(num_classes=91, **changes):
 
 
 def detr_resnet50_dc5(num_classes=91, **changes):
-    """DETR-DC5 with ResNet-50: `detr_resnet50`, but the feature map is twice as high and wide."""
+    """DETR-DC5 with ResNet-50: `detr_resnet50` with a feature map twice as high and wide."""
     return _detr((3, 4, 6, 3), num_classes, changes, dilated=(False, False, True))
 
 
@@ -321,7 +321,7 @@ def detr_resnet101(num_classes=91, **changes):
 
 
 def detr_resnet101_dc5(num_classes=91, **changes):
-    """DETR-DC5 with ResNet-101: `detr_resnet101`, but the feature map is twice as high and wide."""
+    """DETR-DC5 with ResNet-101: `detr_resnet101` with a feature map twice as high and wide."""
     return _detr((3, 4, 23, 3), num_classes, changes, dilated=(False, False, True))
 
 

@@ -2,7 +2,7 @@
 
 Oquab et al. 2023, "DINOv2: Learning Robust Visual Features without Supervision",
 arXiv:2304.07193v2. Darcet et al. 2023, "Vision Transformers Need Registers", arXiv:2309.16588v2,
-add register tokens. The model stores global information in these tokens instead of in the patches.
+add register tokens. The model stores global information in these tokens rather than in the patches.
 """
 
 from .. import nn, ops

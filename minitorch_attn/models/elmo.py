@@ -82,7 +82,7 @@ class CharacterEncoder(nn.Module):
 
     Notes
     -----
-    Section 3.4 of the ELMo paper, which follows Kim et al. 2015, arXiv:1508.06615v4, section 2.
+    See section 3.4 of the ELMo paper, which follows Kim et al. 2015, arXiv:1508.06615v4, section 2.
     """
 
     def __init__(self, num_characters, char_dim, filters, num_highway, output_dim):

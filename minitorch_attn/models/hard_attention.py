@@ -40,7 +40,7 @@ class SampledCaption(NamedTuple):
 
 @computes("hard attention")
 def hard_attention(annotations, alpha, samples):
-    """Return the annotations at sampled positions, the log probabilities, and the entropy.
+    """Return the annotations at `samples`, the log probabilities of `samples`, and alpha's entropy.
 
     Parameters
     ----------
@@ -142,8 +142,8 @@ def reinforce_loss(
     lambda_r log p(s) d log p(y|s)/dW, which Eq. 11 does not contain. Unless lambda_r = 1 and
     lambda_e = 0, the expected gradient differs from Eq. 11.
 
-    The computation is elementwise, so all arguments may have further axes, such as the words of
-    a caption.
+    The computation is elementwise, so all arguments may have additional axes, such as the words
+    of a caption.
 
     References
     ----------

@@ -152,7 +152,7 @@ class LearnedPositions(nn.Module):
 
 
 def mask_like(pixel_mask, features):
-    """Resize a pixel mask to the size of a feature map, using the nearest pixels.
+    """Resize a pixel mask to the size of a feature map by nearest-neighbor interpolation.
 
     Parameters
     ----------

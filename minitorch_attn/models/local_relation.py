@@ -110,7 +110,7 @@ class LocalRelation(nn.Module):
         return sliding_window_weights(*self._inputs(x), **self._settings())[1]
 
     def _inputs(self, x):
-        """Return the query, key, value, kernel size and geometry.
+        """Return arguments of `sliding_window_attention`: query, key, value, kernel size, geometry.
 
         Query, key and value have shape (batch, group, channel, row, column).
         """

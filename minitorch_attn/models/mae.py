@@ -157,7 +157,7 @@ class Decoder(nn.Module):
         init.normal_(self.mask_token, std=0.02)
 
     def forward(self, encoded, restore):
-        """Predict the pixels of every patch.
+        """Predict the pixels of every patch from the encoder's output.
 
         Parameters
         ----------
@@ -283,7 +283,7 @@ class MaskedAutoencoder(nn.Module):
 
     @computes("masked patches", reveals=("patches with positions",))
     def hide(self, patches, noise):
-        """Return the class token and the visible patches with their positions.
+        """Add positions, remove the masked patches, and prepend the class token.
 
         Parameters
         ----------
@@ -303,7 +303,7 @@ class MaskedAutoencoder(nn.Module):
         return ops.cat([first, seen], 1), restore, mask
 
     def target(self, images):
-        """Return the decoder's target, with shape (batch, patch, pixels)."""
+        """Return the pixels to predict (batch, patch, pixels), normalized if `normalise_pixels`."""
         patches = patchify(images, self.patch_size)
         if not self.normalise_pixels:
             return patches

@@ -106,7 +106,7 @@ class ConditionalMaskedLM(EncoderDecoder):
         nn.init.zeros_(self.length_head.bias)
 
     def forward(self, source, target, source_mask=None, target_mask=None):
-        """Compute the logits of all target tokens, and of the target's length.
+        """Compute the logits of all target tokens and the logits of the target's length.
 
         Parameters
         ----------
@@ -127,9 +127,10 @@ class ConditionalMaskedLM(EncoderDecoder):
         return self.decode(target, memory, source_mask, target_mask), length_logits
 
     def encode(self, source, source_mask=None):
-        """Return the encoder's output (batch, source, embed) and the logits of the lengths.
+        """Return the encoder's output (batch, source, embed) and the logits of the target's length.
 
-        The logits, of shape (batch, length), are the output at [LENGTH] (section 2.3).
+        A linear layer computes the logits, of shape (batch, length), from the output at [LENGTH]
+        (section 2.3).
         """
         x = self.source_embedding.look_up(source)  # (batch, source, embed)
         token = self.length_token * self.source_embedding.scale

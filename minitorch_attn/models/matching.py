@@ -96,7 +96,7 @@ def assign(cost):
 
 
 def _finite(cost):
-    """Replace NaN and infinity with a number so large that it is avoided wherever possible."""
+    """Replace NaN and infinity with a cost so large that `assign` avoids it wherever possible."""
     known = cost[xp.isfinite(cost)].astype(xp.float64)
     span = xp.ptp(known) if known.size else 0.0
     largest = known.max(initial=0.0) + (span + 1) * min(cost.shape)

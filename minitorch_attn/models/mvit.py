@@ -31,9 +31,9 @@ __all__ = ["MViT", "MultiscaleBlock", "PoolingAttention", "mvit_b_16x4"]
 class MultiscaleBlock(nn.Module):
     """Pre-norm block with pooling attention. Its skip connection is pooled like the queries.
 
-    The block computes `x = skip(x) + attention(norm1(x))`, then `x + mlp(norm2(x))`. Where the
-    number of channels changes, a linear layer applied to the normalized tokens replaces x in the
-    sum.
+    The block computes `x = skip(x) + attention(norm1(x))`, then `x + mlp(norm2(x))`. In the sum
+    that changes the number of channels, x is replaced with a linear layer's output for the
+    normalized tokens.
 
     Parameters
     ----------
@@ -259,9 +259,10 @@ class MViT(nn.Module):
 
     @computes("patches with positions")
     def embed(self, x):
-        """Return the tokens with positions, and the size of the map.
+        """Embed the patches of the input. Returns the tokens and the size of the map of patches.
 
-        The tokens are the class token, if there is one, and the patches.
+        The tokens are the class token, if there is one, followed by the patches. They include the
+        position embeddings.
         """
         _check_input(self, x)
         maps = self.patch_embedding(x)  # (batch, embed, *size)
@@ -272,7 +273,7 @@ class MViT(nn.Module):
         return (tokens if self.positions is None else self.positions(tokens)), size
 
     def pool(self, tokens):
-        """Return the class token or, without it, the mean of the tokens: (batch, embed)."""
+        """Return the class token, or the mean of the tokens if there is none: (batch, embed)."""
         return tokens[:, 0] if self.num_prefix else tokens.mean(1)
 
 

@@ -80,10 +80,10 @@ def plan_blocks(
 
 
 def shrinking_strides(first, steps):
-    """Return the strides of keys and values in each stage, given those of the first stage.
+    """Return the pooling strides of the keys and values in each stage.
 
-    In a stage that pools its queries, the strides of the previous stage are divided by the strides
-    of the queries.
+    They start at `first`. Each stage divides them by its query strides, one entry of `steps`. The
+    result is at least 1.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def _doubling(name, value, count):
 
 
 def _per_stage(name, value, count):
-    """Return one tuple for each stage, or None if only one tuple is given."""
+    """Return `value` as a list of one tuple per stage, or None if it is a single stride."""
     if not isinstance(value[0], (list, tuple)):
         return None
     _check_length(name, value, count)

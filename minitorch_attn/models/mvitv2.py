@@ -29,7 +29,7 @@ _CACHED = 64  # maximum number of tables; a model needs one for each pair of map
 
 @lru_cache(_CACHED)
 def relative_distances(queries, keys, device=None):
-    """Return the row index in the relative position table, for each query and key along an axis.
+    """Return the row of the relative position table for each query-key pair along an axis.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def mvitv2_l(**changes):
 
 
 def mvitv2_s_16x4(**changes):
-    """MViTv2-S for clips of 16 frames (Kinetics-400), 34,537,744 parameters."""
+    """MViTv2-S for clips of 16 frames (Kinetics-400): 34,537,744 parameters."""
     clips = {
         "input_size": (16, 224, 224), "num_classes": 400, "patch_kernel": (3, 7, 7),
         "patch_stride": (2, 4, 4), "patch_padding": (1, 3, 3), "kernel": (3, 3, 3),

@@ -1,4 +1,4 @@
-"""Pooling attention: attention with queries, keys and values that are pooled over a map.
+"""Pooling attention: multi-head attention whose queries, keys and values are pooled over a map.
 
 Fan et al. 2021, "Multiscale Vision Transformers", arXiv:2104.11227v1, section 3.1.
 """
@@ -20,7 +20,7 @@ POOLS = {
 
 @computes("pooled tokens")
 def pool_tokens(tokens, size, pool, num_prefix=0):
-    """Pool the tokens of a map, such as the patches of an image, but not the tokens before it.
+    """Pool the tokens of a map, such as an image's patches, but not the prefix tokens before it.
 
     Parameters
     ----------

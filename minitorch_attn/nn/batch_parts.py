@@ -15,7 +15,7 @@ def batch_sizes(batch, dim=0):
 
 
 def split_batch(batch, parts, dim=0):
-    """Split a batch into at most `parts` non-empty parts of almost equal size.
+    """Split a batch into at most `parts` parts of almost equal size.
 
     Parameters
     ----------

@@ -24,8 +24,9 @@ class Where(Function):
     Forward:  y = where(condition, a, b)
     Backward: grad_a = sum_to(where(condition, grad_y, 0), a),
         grad_b = sum_to(where(condition, 0, grad_y), b)
-    Derivation: the derivative is 1 for the chosen operand and 0 for the other, even if the gradient
-    is NaN. Both gradients are summed over the broadcast axes.
+    Derivation: the derivative is 1 for the chosen operand and 0 for the other. The operand that was
+    not chosen gets exactly 0, even where grad_y is NaN. Both gradients are summed over the
+    broadcast axes.
     Saved: the condition.
     """
 

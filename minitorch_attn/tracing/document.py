@@ -30,12 +30,12 @@ A tensor has these fields:
 * role: "parameter", "input", "result", "gradient" or "mask".
 * min, max, mean and std: statistics of the finite values, or null if no value is finite.
 * nan and inf: number of NaN values and of infinite values.
-* values: flat list in C order, rounded to five significant digits. NaN and infinite values are the
-  texts "nan", "inf" and "-inf".
+* values: flat list in C order, rounded to five significant digits. NaN and infinite values are
+  written as the strings "nan", "inf" and "-inf".
 * sampled: whether the values are a sample. If they are, `sample` has the `shape` of the sample and
   the `steps` along each axis. Otherwise, `sample` is null.
 * shares_memory_with: ids of earlier tensors.
-* was: id of the tensor's state before a change in place, or null.
+* was: id of the tensor's state before an in-place change, or null.
 
 A step of any kind has id, kind, op, function (key in `functions`), formula, module, source,
 called_at and notes (anything unusual). A step that is a line of plain code has kind "forward",

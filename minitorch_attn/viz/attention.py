@@ -50,7 +50,7 @@ def attention_figure(maps, labels, title="Attention weights", first=0):
         Attention maps, one for each layer. If the maps have a batch axis, the figure shows the
         first item. For a model with one layer, this may be a single Tensor or array.
     labels : str or list of str
-        Tokens, one for each key in the maps. Spaces and line ends are made visible.
+        Tokens, one for each key in the maps. Spaces and newlines are made visible.
     title : str
     first : int, default 0
         Number of the first layer. Layers and heads are counted from 0, as in the names of modules.

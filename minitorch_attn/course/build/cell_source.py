@@ -133,7 +133,7 @@ def function_text(text, name):
 
 
 def with_function(text, name, source):
-    """Return a file's text with a cell's versions of a function and of its helpers.
+    """Put a cell's function and its helpers into a file's text, and return the new text.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def with_function(text, name, source):
 
 
 def _with_helper(text, before, helper):
-    """Replace the definition that has the helper's names, or insert the helper above `before`."""
+    """Put a helper into a file's text: in place of its earlier version, or above `before`."""
     tree, (new,) = ast.parse(text), ast.parse(helper).body
     same = [node for node in tree.body if isinstance(node, _HELPERS) and _names(node) & _names(new)]
     if any(ast.dump(node) == ast.dump(new) for node in same):

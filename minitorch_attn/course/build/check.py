@@ -113,7 +113,7 @@ def check_step(step, path, seconds=SECONDS, only=None):
 
 
 def demonstrate(outcome, step, path):
-    """Run the demonstration of a step that passed. On an error, the step counts as failed."""
+    """Run the demonstration of a step that passed. If it raises an error, the step has failed."""
     outcome.shown, error = show_step(step, path)
     if error:
         what = "every function passes its own checks, but they do not work together:"
@@ -141,7 +141,7 @@ def show_step(step, path, seconds=SECONDS):
 
 
 def _refused(step, path, required=None):
-    """Return a failed Part, or None if the file can be checked, and the text of the file.
+    """Return (part, text): a failed Part, or None if the file can be checked; and its text.
 
     `required` lists the functions that the file must define. Default: all functions of the step.
     """

@@ -62,7 +62,7 @@ def _run(check, module, arrays):
 
 
 def _refuse_none(module, name):
-    """Make a function of the file raise an error if it returns None instead of a result."""
+    """Make a function of the learner's file raise an error if it returns None."""
     prefix, _, last = name.rpartition(".")
     place = getattr(module, prefix) if prefix else module
     function = vars(place)[last]
@@ -85,7 +85,7 @@ def _float32(array):
 
 
 def _differentiate(check, module, arrays, cotangent):
-    """Run the learner's code on Values or Tensors, then its `backward`."""
+    """Run the learner's code on Values or Tensors, then `backward`; return output and gradients."""
     given = {name: array.copy() for name, array in arrays.items()}
     wrap = module.Value if check.kind == "value" else module.Tensor
     number = float if check.kind == "value" else np.asarray
@@ -118,7 +118,7 @@ def _kind(value):
 
 
 def _watch_pulls(end, kind):
-    """Make every `pull` raise an error unless it returns a tuple with one gradient per parent."""
+    """Make each node's `pull` check that it returns a tuple with one gradient per parent."""
     seen, waiting = set(), [end]
     while waiting:
         node = waiting.pop()

@@ -1,4 +1,4 @@
-"""The build as a notebook: the text of each step, a cell per function, and a check below it."""
+"""Make the notebook of `mta build`: the text of each step, a cell per function, and its check."""
 
 from ..lesson_list import find_lesson
 from ..notebooks import assembled, folded_text, make_cell, own_path
@@ -72,7 +72,7 @@ _TABLE_ROW = "| {number} | [{title}](#Step-{number}:-{anchor}) | {minutes} | {le
 
 
 def build_notebook(file="my_gpt.py", written="", answers=False):
-    """Make the notebook of the build.
+    """Make the notebook of `mta build`.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def _minutes(lesson, step):
 
 
 def _functions(step, written, answers):
-    """Yield the cells for a step's functions and for the classes that the build provides."""
+    """Yield the cells for a step's functions and for the given parts of its classes."""
     given = dict(step.given)
     for item in step.functions:
         prefix, _, _ = item.name.rpartition(".")
@@ -171,5 +171,5 @@ def _text(item, written, answers):
 
 
 def _call(text, answers, tags=()):
-    """Make a code cell. In a notebook without answers, an error in it does not stop the run."""
+    """Make a code cell. Unless `answers` is true, an error in it does not stop the notebook."""
     return make_cell("code", text, tags=[*tags, *([] if answers else ["raises-exception"])])

@@ -1,4 +1,4 @@
-"""The build in a notebook: check the functions in its cells, and show what the model can do."""
+"""Notebook of `mta build`: check the functions in its cells, and show what the model can do."""
 
 import ast
 import builtins
@@ -33,7 +33,7 @@ _FAST_STEPS = 12
 
 
 class Build:
-    """The build in a notebook. The functions of its cells are kept in the learner's file.
+    """Checks and runs the learner's GPT in a notebook, and keeps the cells' functions in a file.
 
     Whenever something is checked or run, the functions that the cells have defined replace the
     functions of the same names in the file. So the notebook and `mta build` check, train and trace
@@ -64,10 +64,10 @@ class Build:
     # What the cells define
 
     def given(self, cls):
-        """Decorate a class that the build provides: it keeps the methods added by other cells.
+        """Decorate a class of the notebook, so that running its cell again does not replace it.
 
-        If the cell of the class runs again, the class stays the same object, and its definition is
-        updated.
+        The class stays the same object, its definition is updated, and it keeps the methods that
+        other cells have added to it.
         """
         known = self.namespace.get(cls.__name__)
         if not isinstance(known, type) or known is cls or known.__bases__ != cls.__bases__:
@@ -199,7 +199,7 @@ class Build:
     # The file
 
     def _open(self):
-        """Load what the file contains, and print how far the learner has come."""
+        """Load the learner's file, and print how far the learner has come."""
         if not self.file.path.exists():
             self.file.start(self.steps[0])
         if self.remember:
@@ -240,9 +240,9 @@ class Build:
         return text
 
     def _keep(self, step):
-        """Write functions to the file if cells have defined them since the last call.
+        """Copy the functions that cells have newly defined to the learner's file.
 
-        Return the sources of all functions in cells, by name.
+        Return the sources of all functions that the cells define, as {name: CellSource}.
         """
         if not self.file.path.exists():
             self.file.start(self.steps[0])
@@ -268,7 +268,7 @@ class Build:
         return sources
 
     def _functions(self):
-        """Return the build's functions whose code is not in the file, as {name: function}."""
+        """Return the steps' functions that were not loaded from the file, as {name: function}."""
         found = {}
         for name in self._known:
             prefix, _, last = name.rpartition(".")
@@ -283,9 +283,9 @@ class Build:
         return {name: function.__code__ for name, function in self._functions().items()}
 
     def _version(self, name, sources):
-        """Explain why the check used the version in the file; "" if the cell has the same version.
+        """Say why the file's version, not the cell's, was checked; "" if they are the same.
 
-        Text that was typed into a cell but not run is unknown here.
+        Text that was typed into a cell but not run is not considered.
         """
         this, error = f"This is {name} in {near(self.file.path)}", self._failed.error_of(name)
         if error:
@@ -299,7 +299,7 @@ class Build:
         return ""
 
     def _elsewhere(self, name, sources):
-        """If neither a cell nor the learner's file defines a function, describe its origin."""
+        """If neither a cell nor the learner's file defines the function, say where it is from."""
         function = None if name in sources else self._functions().get(name)
         return function and f"a function that no cell defines, from {function.__code__.co_filename}"
 
@@ -310,7 +310,7 @@ class Build:
         return self._known[name]
 
     def _complete(self, count):
-        """Raise an error unless all functions up to a step are written."""
+        """Raise an error unless all functions of steps 1 to `count` are written."""
         self._keep(self.steps[count - 1])
         text = self._text()
         for step in self.steps[:count]:
@@ -367,7 +367,7 @@ class Build:
         return wrong if wrong and wrong.name in self._known else None
 
     def _line(self, line, sources):
-        """Describe a line of the file. If the line comes from a cell, name the cell's line."""
+        """Name a line of the learner's file or, if it comes from a cell, the line of that cell."""
         text = self._text()
         for name, node in functions_of(text).items():
             if name in sources and node.lineno <= line <= node.end_lineno:
@@ -385,7 +385,7 @@ class Build:
             print(self.progress.note)
 
     def _run(self, what, *rest):
-        """Run the learner's GPT in a child process, and print what it prints."""
+        """Run the learner's GPT in a child process, and print the output of this process."""
         process = subprocess.Popen(
             arguments(what, self.file.path, *rest), env={**ONE_THREAD, **environment()},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
@@ -406,7 +406,7 @@ class Build:
 
 
 def _definitions(text, path):
-    """Compile a file, except for `main` and the code that runs only if it is a script."""
+    """Compile a file without its function `main` and its top-level `if` statements."""
     tree = ast.parse(text)
     kept = [node for node in tree.body if not isinstance(node, ast.If)]
     tree.body = [node for node in kept if getattr(node, "name", None) != "main"]

@@ -1,4 +1,4 @@
-"""Record which functions of the build have passed their checks, in their current form."""
+"""Record which functions have passed their checks in `mta build`, and notice later changes."""
 
 from .cell_source import function_text
 from .steps import functions_of, unwritten
@@ -64,7 +64,7 @@ class PassedFunctions:
                     self.progress.function_passed(part.name, now[part.name])
 
     def _digests(self, text):
-        """Return the digests of the functions that are written, by name."""
+        """Return {name: digest} for the functions that are written."""
         empty, found = unwritten(text), functions_of(text)
         names = [name for name in found if name in self._known and name not in empty]
         return {name: digest(function_text(text, name)) for name in names}

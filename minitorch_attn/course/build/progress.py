@@ -8,7 +8,7 @@ __all__ = ["BuildProgress"]
 
 
 class BuildProgress(Progress):
-    """A student's progress in the build, stored with the progress in lessons and exercises.
+    """A student's progress in `mta build`, stored with the progress in lessons and exercises.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class BuildProgress(Progress):
         self._change(name, {"hinted": True}, "build")
 
     def digests(self):
-        """Return the digest of each function that a notebook cell put into the file, by name."""
+        """Return {name: digest} for the functions that notebook cells put into the file."""
         table = self.fields.get("build")
         names = table if isinstance(table, dict) else ()
         found = {name: self._build(name).get("cell") for name in names}
@@ -78,7 +78,7 @@ class BuildProgress(Progress):
             self._change(name, {"cell": digest}, "build")
 
     def passed_functions(self):
-        """Return the digest of each function that has passed its check, by name."""
+        """Return {name: digest} for the functions that have passed their checks."""
         table = self.fields.get("build")
         names = table if isinstance(table, dict) else ()
         found = {name: self._build(name).get("checked") for name in names}

@@ -27,7 +27,7 @@ _TRIED = 10  # steps after which the remaining time is estimated
 
 
 def arguments(what, file, *rest):
-    """Return the arguments of the child process.
+    """Return the command line that runs this module in a child process.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def record(file, page):
 
 
 def main(what, file, *arguments):
-    """Train, sample or trace, with the arguments of the command line."""
+    """Train, sample from or trace the learner's GPT, with arguments from the command line."""
     if what == "train":
         train(file, int(arguments[0]), beside=arguments[1] == "beside")
     elif what == "sample":

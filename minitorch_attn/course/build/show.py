@@ -1,4 +1,4 @@
-"""Show what the learner's model can do after a step: its loss beside baselines, and a sample."""
+"""Show what the learner's model can do after a step: its loss, the baselines, and a sample."""
 
 import textwrap
 
@@ -19,7 +19,7 @@ _FAST = 20  # training steps if MTA_FAST is 1
 
 
 def _neuron(m):
-    """Step 1: a neuron with two inputs learns OR."""
+    """Step 1: train a neuron with two inputs to compute OR."""
     w, v, b = m.Value(0.0), m.Value(0.0), m.Value(0.0)
     rows = [(0.0, 0.0, 0.0), (0.0, 1.0, 1.0), (1.0, 0.0, 1.0), (1.0, 1.0, 1.0)]
     for step in range(201):
@@ -40,7 +40,7 @@ def _neuron(m):
 
 
 def _line(m):
-    """Step 2: gradient descent fits a line to noisy points."""
+    """Step 2: fit a line to noisy points by gradient descent."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, size=(20, 1))
     y = m.Tensor(2.0 * x + 1.0 + 0.1 * rng.normal(size=(20, 1)))
@@ -172,7 +172,7 @@ def _gpt_parameters(m, count, rng):
 
 
 def _own_training(m):
-    """Step 8: the learner's own loop and optimizer."""
+    """Step 8: train the GPT with the learner's own loop and optimizer."""
     text = tour_text()
     p = _gpt_parameters(m, len(text.characters), np.random.default_rng(1))
     pairs = batches(text.training, _BATCH, _CONTEXT)

@@ -103,12 +103,12 @@ class Step:
 
     @property
     def names(self):
-        """Names of the functions and classes at the top level, such as "Tensor"."""
+        """Top-level names of the step's functions: "Tensor" for "Tensor.sum", for example."""
         return list(dict.fromkeys(item.name.partition(".")[0] for item in self.functions))
 
 
 def build_folder():
-    """Find the folder with the steps and the answer. The variable MTA_BUILD overrides it.
+    """Find the folder of the steps and the answer. The environment variable MTA_BUILD overrides it.
 
     Returns
     -------
@@ -210,7 +210,7 @@ def _step(number, entry, part):
 
 
 def _written(tree):
-    """Yield (name, node) for each function with a docstring. The learner writes these functions."""
+    """Yield (name, node) for each function that the learner writes: those with a docstring."""
     for node in tree.body:
         inner = node.body if isinstance(node, ast.ClassDef) else [node]
         prefix = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
@@ -243,7 +243,7 @@ def _given_classes(tree, written, source):
 
 
 def _with_holes(written, source):
-    """Return the source, with `raise NotImplementedError` as the body of `written` functions."""
+    """Return the source, with the body of each function in `written` replaced by a `raise`."""
     lines = list(source)
     for name, node in reversed(written):
         indent = " " * (node.col_offset + 4)
@@ -253,7 +253,7 @@ def _with_holes(written, source):
 
 
 def functions_of(text):
-    """Return the functions and methods of a file, with or without docstring.
+    """Return the functions and methods of a file, with or without a docstring.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def functions_of(text):
 
 
 def unwritten(text):
-    """Return the names of the functions of a file that only raise NotImplementedError.
+    """Return the names of a file's functions that only raise NotImplementedError.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ def batches(ids, size, context, seed=1):
 
 
 def mean_loss(m, model, ids, context=64, limit=1024):
-    """Return the learner's mean loss over evenly spaced windows of a text.
+    """Return the mean loss of the learner's model over evenly spaced windows of a text.
 
     Parameters
     ----------

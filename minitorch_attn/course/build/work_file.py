@@ -22,8 +22,8 @@ def digest(text):
 class WorkFile:
     """The file that the learner edits.
 
-    The file is the first of these that applies: `path`; an existing `my_gpt.py` in the working
-    directory; `last`; a new `my_gpt.py` in the working directory.
+    This is `path` if it is given. Otherwise, it is `my_gpt.py` in the working directory if that
+    exists, or else `last` if that exists, or else a new `my_gpt.py` in the working directory.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class WorkFile:
         self._copied = ""  # text of the copies that `put` has made
 
     def start(self, step):
-        """Create the file if it does not exist. Append the stubs of a step that is not in it.
+        """Append a step's stubs unless one of them is in the file. Create the file if necessary.
 
         Parameters
         ----------
@@ -73,7 +73,7 @@ class WorkFile:
         return True
 
     def put(self, sources, expected):
-        """Replace functions of the file with those of notebook cells, if they differ.
+        """Copy each function from a notebook cell to the file if the two texts differ.
 
         An unwritten function in a cell never replaces a written one. If a function was written or
         edited in the file itself, instead of copied from a cell, then the file is copied before the
@@ -109,7 +109,7 @@ class WorkFile:
         return kept
 
     def _copy(self, text):
-        """Write a copy of the file under a new name."""
+        """Write `text`, the content of the file, to a new backup file, and return its path."""
         stamp, number = time.strftime("%Y%m%d-%H%M%S"), 0
         while True:
             number += 1

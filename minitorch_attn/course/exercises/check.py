@@ -125,7 +125,7 @@ class Case:
     gradients: dict = field(default_factory=dict)
 
     def arrays(self):
-        """Return the arrays to send to the process that runs the file."""
+        """Return the arrays to send to the child process: the inputs and the cotangents."""
         given = {f"x{i}": x for i, x in enumerate(self.inputs)}
         return {**given, **{f"g{i}": g for i, g in enumerate(self.cotangents)}}
 
@@ -202,7 +202,7 @@ def _case(name, judge, rng, big):
 
 
 def _give(folder, judge, small, big, calls):
-    """Write the inputs and the list of cases to run."""
+    """Write the files that the child process reads: the inputs, and the list of cases to run."""
     cases = [{"name": "small", "kind": "gradients"}]
     for number, arguments in enumerate(calls):
         for i, arrays in enumerate(arguments):
@@ -264,7 +264,7 @@ def _end(process):
 
 
 def read_note(folder):
-    """Return the note that the process wrote, or an empty dict if the note could not be read."""
+    """Return the child process's note, or an empty dict if it is missing or invalid."""
     try:
         note = read_json(folder / "note.json")
         check(note, _NOTE, "note.json")
@@ -284,7 +284,7 @@ def printed(folder):
 
 
 def _judge(exercise, judge, folder, note, small, big, ended, seconds):
-    """Return the Parts of a check: compare the process's results with the library's."""
+    """Compare the child process's results with the library's, and return the Parts of the check."""
     import ast
 
     errors = note.get("errors") or {}

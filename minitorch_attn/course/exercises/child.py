@@ -21,7 +21,7 @@ __all__ = ["Note", "load", "main", "read", "write"]
 
 
 class Ran(Listener):
-    """Listener that records which `Function` classes of the file have run."""
+    """Listener that records which `Function` classes of the learner's file have run."""
 
     def __init__(self, module):
         self.module, self.names = module, set()
@@ -125,7 +125,7 @@ class Note:
 
 
 def derive(entry, folder, name):
-    """Compute the outputs, and the gradients for the given cotangents."""
+    """Compute and write the outputs of a case, and the gradients for the case's cotangents."""
     arrays = read(folder, name)
     inputs = tensors(arrays)
     outputs = as_tuple(entry(*inputs))
@@ -155,7 +155,7 @@ def as_tuple(outputs):
 
 
 def read(folder, name):
-    """Read the arrays of a case."""
+    """Read the arrays of a case: its inputs, and its cotangents if it has any."""
     with np.load(folder / f"{name}.npz", allow_pickle=False) as file:
         return dict(file)
 

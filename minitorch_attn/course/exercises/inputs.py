@@ -12,7 +12,7 @@ __all__ = [
 
 
 def normal(*shapes):
-    """Return a `draw` function for Gaussian inputs from (small shape, large shape) pairs."""
+    """Return a `draw` function for Gaussian inputs, each given by (small shape, big shape)."""
 
     def draw(rng, big):
         return [rng.normal(size=pair[big]) for pair in shapes]
@@ -21,7 +21,7 @@ def normal(*shapes):
 
 
 def heads(queries, keys):
-    """Return a `draw` function for the queries, keys and values of several heads."""
+    """Return a `draw` function for Gaussian queries, keys and values of several heads."""
     # sqrt(6) is not an integer, so a wrong scale of the scores shows.
     small = [(2, 3, n, 6) for n in (queries, keys, keys)]
     return normal(*[(shape, (2, 12, 64, 64)) for shape in small])

@@ -1,8 +1,9 @@
-"""Judges of the exercises: correct implementations, and inputs that reveal mistakes.
+"""Judges for checking exercises: correct implementations, and inputs that reveal mistakes.
 
-The correct implementation uses the library's own operations. Each check samples new inputs. All
-axes have different sizes, batch sizes are larger than 1, and the gains of norms resemble those of a
-trained model. The big case is so large that finite differences of the forward pass take too long.
+The correct implementation uses the library's own operations. Each check samples new inputs for a
+small and a big case. In the small case, most axes have different sizes. Batch sizes are larger than
+1, and the gains of norms resemble those of a trained model. The big case is so large that finite
+differences of the forward pass take too long.
 """
 
 from dataclasses import dataclass
@@ -89,7 +90,7 @@ def _attention(query, key, value):
 
 
 def _whole_attention(query, key, value, blocked=None):
-    """Return (attention output, scores, weights), like the exercises on properties."""
+    """Return attention output, scores and weights, which the functions in `properties` test."""
     scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
     if blocked is not None:
         weights = scores.masked_fill(blocked, -float("inf")).softmax(-1)
@@ -202,7 +203,7 @@ def _log_mel(power, points):
 
 
 def _pair_loss(logits):
-    """Compute the loss from the diagonal of the log-softmax over rows and over columns."""
+    """Return the CLIP loss: the mean cross-entropy of the diagonal over rows and over columns."""
     both = logits.log_softmax(1) + logits.log_softmax(0)
     return -both.diagonal().mean() / 2
 

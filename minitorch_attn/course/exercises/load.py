@@ -158,7 +158,7 @@ def exercises(folder=None):
 
 
 def _with_base(entry, entries):
-    """Return the entry of an exercise. A "derive" exercise gets missing fields from its base."""
+    """Return an exercise's entry, with missing fields from its base exercise if it has one."""
     base = entries.get(entry.get("base")) if isinstance(entry.get("base"), str) else None
     return {**{name: base[name] for name in _SHARED if name in base}, **entry} if base else entry
 

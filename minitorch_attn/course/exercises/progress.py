@@ -29,11 +29,11 @@ class ExerciseProgress(Progress):
         return found if isinstance(found, dict) else {}
 
     def is_solved(self, name):
-        """Return whether the check has passed."""
+        """Return whether the exercise has passed its check."""
         return bool(self.exercise(name).get("solved"))
 
     def hints(self, name):
-        """Return the number of hints shown."""
+        """Return the number of hints shown for an exercise."""
         count = self.exercise(name).get("hints", 0)
         return count if isinstance(count, int) and count > 0 else 0
 
@@ -47,7 +47,7 @@ class ExerciseProgress(Progress):
         return when if isinstance(when, (int, float)) else 0
 
     def solve(self, name):
-        """Record that the check has passed."""
+        """Record that the exercise has passed its check."""
         self._change(name, {"solved": True}, "exercises")
 
     def reopen(self, name):
@@ -55,7 +55,7 @@ class ExerciseProgress(Progress):
         self._change(name, {"solved": False, "hints": 0}, "exercises")
 
     def hint_given(self, name, count):
-        """Record the number of hints shown."""
+        """Record the number of hints shown for an exercise."""
         self._change(name, {"hints": count}, "exercises")
 
     def current(self, known):

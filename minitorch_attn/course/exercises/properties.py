@@ -1,4 +1,4 @@
-"""Properties of correct attention, to find mistakes that a gradient check cannot find.
+"""Properties of correct functions, used to find mistakes that a gradient check cannot find.
 
 A property generates inputs, calls the learner's function on them, and tests the outputs.
 """
@@ -43,7 +43,7 @@ def _normal(rng, *shapes):
 
 
 def _seen(value, wanted, off):
-    """Return whether the error `off` is below 1e-9, and a description of the worst entry."""
+    """Return whether `off`, the largest error, is below 1e-9, and describe the worst entry."""
     value, wanted = np.broadcast_arrays(value, wanted)
     at = np.unravel_index(np.abs(value - wanted).argmax(), value.shape)
     return off < 1e-9, f"{value[at]:.4g} instead of {wanted[at]:.4g}"
@@ -77,7 +77,7 @@ def _golden(results):
 
 
 def _one_query(rng):
-    """Return the inputs of two calls, which differ only at the last token."""
+    """Return the inputs of two attention calls that differ only at the last token."""
     query, key, value = _normal(rng, (2, 3, 4, 4), (2, 3, 4, 4), (2, 3, 4, 4))
     changed = [part.copy() for part in (query, key, value)]
     for part in changed:
@@ -92,7 +92,7 @@ def _past_stays(results):
 
 
 def _padded(rng):
-    """Return the inputs of two calls with the same words. Only the first has padding after them."""
+    """Return the inputs of two calls: words followed by padding, and the same words alone."""
     scores = rng.normal(size=(2, 3, 5))
     with_padding = np.array([True, True, True, False, False]) & np.ones((2, 1, 1), bool)
     return [[scores, with_padding], [scores[:, :, :3], np.ones((2, 1, 3), bool)]]
@@ -114,7 +114,7 @@ def _cross_shape(results):
 
 
 def _one_state(rng):
-    """Return the inputs of two calls of additive attention with different last queries (states)."""
+    """Return the inputs of two additive attention calls that differ only in the last query."""
     query, key, value, v = _normal(rng, (2, 5, 3), (2, 5, 3), (2, 5, 4), (3,))
     changed = query.copy()
     changed[:, -1] += 1.0
@@ -150,7 +150,7 @@ def _one_alignment(results):
 
 
 def _two_policies(rng):
-    """Return the inputs of two calls, which differ only in the logits of the policy."""
+    """Return the inputs of two calls that differ only in the logits of the policy."""
     guess = rng.normal(size=3).astype("float32")
     choice, reward = rng.integers(0, 5, 3), rng.integers(0, 4, 3)
     return [[rng.normal(size=(3, 5)), guess, choice, reward] for _ in range(2)]
@@ -162,7 +162,7 @@ def _baseline_stays(results):
 
 
 def _views(rng):
-    """Return the inputs of two calls. The second shifts the teacher's outputs and center alike."""
+    """Return the inputs of two calls. The second adds a vector to teacher outputs and center."""
     student = rng.normal(size=(3, 5)) / 10
     teacher, center = (rng.normal(size=shape).astype("float32") / 10 for shape in ((3, 5), 5))
     shift = rng.normal(size=5).astype("float32")
@@ -180,7 +180,7 @@ def _loss_stays(results):
 
 
 def _other_frames(rng):
-    """Return the inputs of two calls with the same class tokens and different frames."""
+    """Return the inputs of two calls: clips with the same class tokens, but different frames."""
     x = rng.normal(size=(2, 7, 3))
     return [[x], [np.concatenate([x[:, :1], x[:, 1:] + 1.0], 1)]]
 
@@ -191,7 +191,7 @@ def _class_token_stays(results):
 
 
 def _last_query_and_first_key(rng):
-    """Return the inputs of one call. The table is 0 except for the last query and the first key."""
+    """Return queries of 1, keys of 0, and a position table that is 1 in its last row, else 0."""
     return [[np.ones((1, 5, 1)), np.zeros((1, 5, 1)), (np.arange(9.0) == 8)[:, None]]]
 
 
@@ -203,7 +203,7 @@ def _only_that_score(results):
 
 
 def _all_distances(rng):
-    """Return the inputs of one call. Queries are 1, and the table contains d for distance d."""
+    """Return queries of 1, and a table in which the row for each distance contains the distance."""
     return [[np.ones((1, 5, 1)), np.arange(4.0, -5.0, -1.0)[:, None]]]
 
 
@@ -223,7 +223,7 @@ def _with_a_blank(results):
 
 
 def _with_gaps(rng):
-    """Return the inputs of one call: two pairs of unit squares, with a gap of 1 and a gap of 4."""
+    """Return the inputs of one generalized IoU call: two pairs of unit squares, 1 and 4 apart."""
     first = np.array([[0.0, 0.0, 1.0, 1.0]] * 2)
     return [[first, first + [[2.0, 0.0, 2.0, 0.0], [5.0, 0.0, 5.0, 0.0]]]]
 
@@ -234,7 +234,7 @@ def _hull_minus_union(results):
 
 
 def _near_or_likely(rng):
-    """Return the inputs of one call: a target, a likelier prediction and one with a nearer box."""
+    """Return one target and two predictions: the first is likelier, the second has a nearer box."""
     probability = np.array([[[0.9, 0.1], [0.5, 0.5]]])
     boxes = np.zeros((1, 2, 4))
     boxes[0, :, 0] = 0.2, 0.1
@@ -247,7 +247,7 @@ def _near_one(results):
 
 
 def _tone(rng):
-    """Return the inputs of two calls: spectra that differ only at frequency 3, and filter edges."""
+    """Return the inputs of two log-mel calls: without and with a tone at frequency 3."""
     spectrum = np.ones((1, 1, 17))
     spectrum[..., 3] = 11.0
     points = np.array([0, 1, 2, 4, 8, 16], "float32")
@@ -260,7 +260,7 @@ def _bands_above_stay(results):
 
 
 def _transposed(rng):
-    """Return the inputs of two calls: logits, and their transpose, which swaps images and texts."""
+    """Return the inputs of two loss calls: logits, and their transpose (images and texts swap)."""
     logits = rng.normal(size=(5, 5))
     return [[logits], [logits.T.copy()]]
 
@@ -271,7 +271,7 @@ def _loss_of_both(results):
 
 
 def _equal_directions(rng):
-    """Return the inputs of two calls: equal unit vectors, with log scales of 0 and -log 2."""
+    """Return the inputs of two calls: equal images and texts, with log scale 0 and -log 2."""
     return [[np.eye(3), np.eye(3), np.array([s])] for s in (0.0, -np.log(2.0))]
 
 

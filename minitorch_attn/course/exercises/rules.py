@@ -96,8 +96,8 @@ def _is_main(node):
 def _changed_function(tree, model):
     """Return the name of a top-level function that differs from `model`, the original file.
 
-    Return None if there is none, or if the original has no class to edit: then functions may
-    change.
+    Return None if no function differs, or if the original has no `Function` class: then the task
+    is to change a function.
     """
     if not function_classes(model):
         return None
@@ -151,7 +151,7 @@ def _builtins(tree):
 
 
 def _backward_runs(tree):
-    """Describe the first forbidden call in a `backward`, such as x.grad(), or return None."""
+    """Describe the first forbidden call in a `backward`, such as autograd.grad(); else None."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef) or node.name != "backward":
             continue

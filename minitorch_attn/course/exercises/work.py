@@ -12,8 +12,9 @@ _DEFAULT = "exercises-work"
 class WorkFolder:
     """Folder in which the learner edits copies of the exercises.
 
-    The folder is the first of these that applies: `path`; the environment variable MTA_WORK; an
-    existing `exercises-work` in the working directory; `last`; a new `exercises-work`.
+    The folder is `path`, or else the value of the environment variable MTA_WORK. If neither is set,
+    it is `exercises-work` in the working directory if that exists, or else `last` if that exists,
+    or else a new `exercises-work`.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ class WorkFolder:
         return True
 
     def reset(self, exercise):
-        """Restore the original, and keep the learner's copy under another name.
+        """Restore the original exercise file, and keep the learner's copy under another name.
 
         Returns
         -------

@@ -22,7 +22,7 @@ _SHIFT = 32  # a pair is one integer: first << 32 | second
 
 
 def count_words(path, segmenter):
-    """Count the words of a text file: GPT-2's pre-tokens, as bytes, without special tokens.
+    """Count how often each word (GPT-2 pre-token) occurs in a text file, without special tokens.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def _distinct(arrays):
 class _Corpus:
     """All words as one linked list of tokens, with the counts of adjacent pairs.
 
-    Merging a pair visits only the positions of this pair, in one vectorized step.
+    A merge visits only the positions of its pair, in one vectorized step.
 
     Attributes
     ----------
@@ -151,7 +151,10 @@ class _Corpus:
         self._add(places)
 
     def merge(self, code, new):
-        """Merge a pair everywhere. Return the pairs whose counts increased."""
+        """Replace every occurrence of a pair with the token `new`.
+
+        Return the codes of the pairs that contain `new`.
+        """
         first, second = _pair(code)
         places = _distinct(self._where.pop(code))
         still = self._token[places] == first
@@ -176,7 +179,7 @@ class _Corpus:
         return (number - np.maximum.accumulate(np.where(starts_run, number, 0))) % 2 == 0
 
     def _add(self, places):
-        """Count the pairs that start at these positions. Return their codes."""
+        """Add the pairs that start at these positions to the counts, and return their codes."""
         codes = []
         for code, weight, where in self._grouped(places):
             self.counts[code] = self.counts.get(code, 0) + weight

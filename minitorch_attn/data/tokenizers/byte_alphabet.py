@@ -2,8 +2,8 @@
 
 The tokens in `vocab.json` and `merges.txt` are bytes, which are not always valid text. In this
 alphabet, a byte that is printable in Latin-1 is written as that character. The other 68 bytes
-(controls, the space, the soft hyphen) are written as the characters from U+0100 on. A space
-becomes "Ġ".
+(control characters, the space, the no-break space and the soft hyphen) are written as the
+characters from U+0100 on. A space becomes "Ġ".
 """
 
 __all__ = ["from_printable", "to_printable"]
@@ -28,7 +28,7 @@ def to_printable(token):
 
 
 def from_printable(text):
-    """Convert printable characters to bytes. Return None if a character is not in the alphabet.
+    """Convert characters of the byte alphabet to bytes. Return None if another character occurs.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Checks for token ids, shared by all tokenizers that have a list of tokens."""
+"""Checks of texts and token ids, shared by the character tokenizer and the word tokenizer."""
 
 import numpy as np
 

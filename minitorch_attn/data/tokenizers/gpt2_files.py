@@ -26,7 +26,7 @@ def read_vocab(path):
 
 
 def token_bytes(text):
-    """Return a token's bytes. Special tokens are not in GPT-2's alphabet; encode them as UTF-8."""
+    """Convert a token from GPT-2's byte alphabet to bytes. Encode any other text as UTF-8."""
     token = from_printable(text)
     return text.encode() if token is None else token
 

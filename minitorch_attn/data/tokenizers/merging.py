@@ -10,7 +10,7 @@ _NONE = (-1, -1)
 
 
 def merge_tokens(ids, ranks):
-    """Apply BPE merges to a word until none applies: the lowest rank first, then the leftmost pair.
+    """Repeatedly apply the BPE merge of lowest rank to a word, leftmost first, until none applies.
 
     Time: O(n log n). The tokens form a linked list, and a heap contains the possible merges. A
     merge whose tokens have changed since it was pushed is skipped.

@@ -46,13 +46,13 @@ def _ranges(text):
 
 
 def pretokens(text):
-    """Split text into pieces as GPT-2 does, without loss. BPE merges never cross pieces.
+    """Split text into pieces as GPT-2 does, without loss. BPE merges never cross piece boundaries.
 
     The patterns are tried in this order: an English contraction ('s, 'd, 'm, 't, 'll, 've, 're), a
-    run of letters, of numbers, of other visible characters, and of whitespace. The runs of visible
-    characters include one space before them. The last character of whitespace before a visible
-    character is split off. If it is a space, it joins the next piece. Otherwise, it is its own
-    piece.
+    run of letters, a run of numbers, a run of other visible characters, and a run of whitespace. A
+    run of visible characters includes one space before it. The last character of whitespace before
+    a visible character is split off. If it is a space, it joins the next piece. Otherwise, it is
+    its own piece.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Segmenter:
         self._reach = len(longest_first[0]) - 1 if longest_first else 0
 
     def whole(self, text):
-        """Yield pairs (pre-tokens, next special token). The last pair is (pre-tokens, None)."""
+        """Split a text: yield (pre-tokens, next special token), and finally (pre-tokens, None)."""
         self._check(text)
         start = 0
         for match in self._specials.finditer(text):
@@ -110,7 +110,7 @@ class Segmenter:
         yield pretokens(text[start:]), None
 
     def stream(self, chunks):
-        """Split the concatenated chunks as the method `whole` does. Keep few chunks in memory.
+        """Split the concatenated chunks as the method `whole` does, with few chunks in memory.
 
         Further text can change only the pre-tokens that end in the last few characters (the length
         of a special token plus at most two). All earlier pre-tokens are yielded immediately.

@@ -130,7 +130,7 @@ class WordTokenizer(NamedErrors):
 
 
 def _words(text, whole):
-    """Split at whitespace, then between words and punctuation. Strings in `whole` stay whole."""
+    """Split at whitespace, then split parts that are not in `whole` into words and punctuation."""
     check_text(text, "WordTokenizer")
     words = []
     for part in text.split():

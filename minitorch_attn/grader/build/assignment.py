@@ -155,7 +155,7 @@ class Assignment:
         return read_utf8(self.folder / "prose.md")
 
     def checks_by_name(self, seed, hidden=None):
-        """Draw the inputs of all entries, and compute the expected values.
+        """Make the checks of all entries: draw their inputs and compute the expected values.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class Assignment:
         }
 
     def draw(self, entry, rng):
-        """Draw the inputs of one entry and compute the expected values.
+        """Make the checks of one entry: draw their inputs and compute the expected values.
 
         Parameters
         ----------
@@ -314,7 +314,7 @@ class _Reader:
         raise DataError(f"{self.where}: {message}", **more)
 
     def keys(self, table, kind, label):
-        """Raise an error for unknown or missing keys."""
+        """Raise an error if a table has unknown keys or lacks required keys."""
         needed, optional = _KEYS[kind]
         if wrong := sorted(set(table) - needed - optional):
             self.refuse(
@@ -349,7 +349,7 @@ class _Reader:
         return ToWrite(target, points, entry["order"], entry.get("name", target.name))
 
     def groups(self, table, written):
-        """Collect the functions that [[group]] entries or `@computes` declarations remove."""
+        """Return a Group for each function to remove due to a [[group]] entry or `@computes`."""
         groups = [
             Group(self.target(e["function"]), e["why"], e.get("body"))
             for e in self.entries(table, "group")

@@ -1,7 +1,7 @@
 """Blank out functions: remove their bodies from the source text of a module.
 
-Signature, decorators, docstring and shape comments stay. The comments keep their order, as a guide
-for writing the body.
+The signature, decorators, docstring and shape comments are kept. The comments stay in order, as a
+guide for writing the body.
 """
 
 import ast
@@ -116,7 +116,7 @@ def replace_body(source, name, body):
 
 
 def code_lines(source, name):
-    """Return the lines of a function's body without docstring, comments and indentation.
+    """Return the lines of a function's body without docstring, comments or indentation.
 
     Returns
     -------

@@ -14,7 +14,7 @@ def operation(inputs, settings):
 
     The settings are:
 
-    * `operation`: a "module:Class"
+    * `operation`: the operation's class, as "module:Class"
     * `arguments`: for each argument of `forward`, the name of an input, or None
     * `keywords`: the keyword arguments of `forward`
     * `needs`: names of the inputs whose gradients are wanted
@@ -69,7 +69,7 @@ def call(inputs, settings):
 
     The settings are:
 
-    * `function`: a "module:name"
+    * `function`: the function, as "module:name"
     * `arguments`: for each argument, the name of an input, or None
     * `keywords`: the keyword arguments
     """
@@ -98,7 +98,7 @@ def layer(inputs, settings):
 
     The settings are:
 
-    * `layer`: a "module:Class"
+    * `layer`: the class of the layer or model, as "module:Class"
     * `make`: the keyword arguments of its constructor
     * `method`: the name of the method to call
     * `arguments`: for each argument of the method, the name of an input, or None

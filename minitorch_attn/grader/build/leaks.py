@@ -26,7 +26,7 @@ _ENDLESS = 50_000_000  # limit in bytes; every file in a release is smaller
 
 
 def telling_lines(assignment):
-    """Return the solution's lines that must not occur in a release, each with its function.
+    """Map each line of the solution that must not occur in a release to its function.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def telling_lines(assignment):
 
 
 def _library():
-    """Return the text of all files that a release could contain, by path."""
+    """Return {path: text} for all Python files of the package that a release could contain."""
     root = package_root()
     paths = sorted((root / "minitorch_attn").rglob("*.py"))
     names = [path.relative_to(root) for path in paths]
@@ -57,7 +57,7 @@ def _library():
 
 
 def leaks(assignment, folder):
-    """Find everything in a release that reveals the solution.
+    """Find lines and compiled code in a release that reveal the solution.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def _opened(name, data, depth=3):
 
 
 def _packed(git, name):
-    """If a repository has pack files, yield all its git objects, decompressed."""
+    """Yield (name, content of all git objects) if a repository has pack files."""
     if not list(git.glob("objects/pack/*.pack")):
         return
     command = ["git", f"--git-dir={git}", "cat-file", "--batch-all-objects", "--batch"]
@@ -122,7 +122,7 @@ def _packed(git, name):
 
 
 def _lines(name, data):
-    """Yield (number, line) for the lines of a text or of a notebook's strings; see `bare`."""
+    """Yield (number, line) for each line of a text file, or of all strings in a notebook."""
     text = data.decode("utf-8", errors="replace")
     if name.endswith(".ipynb"):
         try:
@@ -138,7 +138,7 @@ def _bare_lines(text):
 
 
 def _strings(value):
-    """Yield all text in a JSON document: cells, outputs, metadata. Lists of lines are joined."""
+    """Yield all strings in a JSON document, including the keys. Lists of lines are joined."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -154,7 +154,7 @@ def _strings(value):
 
 
 def _code_of(assignment):
-    """Map (bytecode, names that the bytecode uses) of each removed function to its name."""
+    """Return a dict that maps each removed function's (bytecode, names in it) to its name."""
     found = {}
     for part in (*assignment.blanks, *assignment.groups):
         source = (package_root() / part.target.path).read_text(encoding="utf-8")

@@ -115,7 +115,8 @@ def changed_files(assignment, stripped=False):
 def _differentiating(engine):
     """List the functions to remove from a stripped package, because they compute gradients.
 
-    If `engine`, checks need the backward passes, so only the finite differences are removed.
+    If `engine` is True, the checks run the library's backward passes. Then only the finite
+    differences are removed.
     """
     found = [Target.parse(text) for text in ((STEPS,) if engine else (STEPS, ENGINE))]
     if engine:

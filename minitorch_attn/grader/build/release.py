@@ -26,7 +26,7 @@ _OWN = ("assignment.toml", "prose.md", "checks.py", "reward.py")
 
 
 def write_release(assignment, folder, seed=PUBLIC_SEED):
-    """Write the release of an assignment.
+    """Write the release of an assignment: the folder that students get.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def write_release(assignment, folder, seed=PUBLIC_SEED):
 
 
 def _write_public(assignment, folder, seed):
-    """Write the public checks with their inputs and expected values, as data."""
+    """Write the public checks, their inputs and expected values to JSON and .npz files."""
     folder.mkdir()
     entries = {entry.name: entry for entry in assignment.checks}
     functions_of = {blank.name: str(blank.target) for blank in assignment.blanks}
@@ -215,14 +215,14 @@ def _markdown(text):
 
 
 def _function_text(source, name):
-    """Return a function's source text without decorators and indentation."""
+    """Return a function's source text without decorators or indentation."""
     node = functions(source)[name]
     lines = source.splitlines()[node.lineno - 1 : node.end_lineno]
     return textwrap.dedent("\n".join(lines))
 
 
 def write_zip(folder, path):
-    """Write a release to a zip archive. Identical files always give an identical archive.
+    """Write a folder to a zip archive. Identical files always give an identical archive.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ _PACKAGE = sys.modules[__name__.partition(".")[0]]
 
 
 def task_of(assignment, folder):
-    """Write the package that submissions complete, and create its grader task.
+    """Write the stripped package for submissions, and return the task for the grader.
 
     Parameters
     ----------

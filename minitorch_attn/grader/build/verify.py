@@ -58,7 +58,7 @@ class Proof:
 
 
 def verify(assignment, level=None, seed=SEED, reward=True, place=0):
-    """Verify an assignment, step by step.
+    """Verify an assignment, and yield the result of each verification when it is done.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ class _Prover:
             yield self.script("the reward", folder, "reward.py", 0, "")
 
     def script(self, what, folder, name, code, said):
-        """Run a program of the release, and check its exit status and output."""
+        """Run a script of the release, and check its exit status and output."""
         start, used = time.monotonic(), _used_by_children()
         environment = {**os.environ, "MPLBACKEND": "Agg", "PYTHONDONTWRITEBYTECODE": "1"}
         environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -196,7 +196,7 @@ class _Prover:
 
 
 def _used_by_children():
-    """Return the CPU time of finished child processes in seconds. On Windows: wall-clock time."""
+    """Return the CPU seconds of finished child processes, or a clock reading on Windows."""
     try:
         import resource
     except ImportError:

@@ -1,4 +1,4 @@
-"""Archives and folders with submissions: read the files that an assignment asks for.
+"""Submitted archives and folders: read the files that an assignment asks for.
 
 Nothing is unpacked to disk. The requested files are found by name, and read into memory if they are
 regular files and not larger than the limit. Everything else in a submission is ignored, such as
@@ -63,7 +63,7 @@ class Submission:
 
 
 def submissions_in(folder):
-    """List the submissions of a class: all folders and archives, sorted by name.
+    """List the submissions of a class: folders, archives and .py files, sorted by name.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def passed_over(folder):
 
 
 def _why_not(path):
-    """Return why a path is not a submission, or None if it is one."""
+    """Return the reason why a path is not a submission, or None if it is one."""
     if path.name.startswith("."):
         return "the name begins with a dot"
     if path.is_symlink():
@@ -135,7 +135,7 @@ def read_submission(path, wanted):
 
 
 def name_of(path):
-    """Return the student's name: the name of the folder or archive, without its suffix.
+    """Return the student's name: the name of the submission, without an archive's suffix.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def name_of(path):
 
 
 def shown(name):
-    """Replace characters of a file name that are not valid in Unicode text (surrogates).
+    """Replace surrogates, which UTF-8 cannot encode, with question marks in a file name.
 
     Parameters
     ----------
@@ -309,7 +309,7 @@ _COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.o
 
 
 def _uncompressed(path):
-    """Decompress a tar archive up to a size limit, because even a member's name can be huge."""
+    """Decompress a tar archive. Raise a ValueError if it has more than ARCHIVE_BYTES."""
     with open(path, "rb") as file:
         start = file.read(6)
     opened = next((how for mark, how in _COMPRESSED.items() if start.startswith(mark)), open)

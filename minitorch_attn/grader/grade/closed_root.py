@@ -55,7 +55,7 @@ def add_libraries(root, folders, link):
 
 
 def _linked(folders):
-    """Return {name: path} of the required shared libraries. The dynamic loader has the name ""."""
+    """Return {name: path} of the shared libraries to load. The dynamic loader is named ""."""
     files = [str(path) for folder in folders for path in folder.rglob("*.so*")]
     files += [str(path) for folder in folders for path in folder.glob("bin/*")]
     done = subprocess.run(

@@ -71,7 +71,7 @@ def read_document(path):
 
 
 def checked(document, where="the document"):
-    """Check the version and the fields of a document.
+    """Check the version, the fields and the points of a document, and return it.
 
     Parameters
     ----------
@@ -116,8 +116,8 @@ def checked(document, where="the document"):
 def hidden_part(line):
     """Remove from a check's result what must be hidden until grades are published.
 
-    A hidden check keeps its name, its points and its status. Its message is removed, because it
-    can contain the inputs.
+    A hidden check keeps its name, its points and its status. Its message and explanations are
+    removed, because they can contain the inputs.
 
     Parameters
     ----------

@@ -3,16 +3,16 @@
 A failed check runs a second time in the submission's process, and `Steps` records its steps. The
 library's steps are recorded in the grader's process, only once for all students. A step can contain
 steps, so both recordings are trees. The search starts at the check's calls and descends to the
-lines of the student's file. It finds the first call that matches a library call (as in
-`trace_diff`) but has a different result. Forward passes run first, so they are compared before
-backward passes.
+lines of the student's file. It pairs the submission's calls with the library's calls (as in
+`trace_diff`), and finds the first call whose result differs. Forward passes run first, so they are
+compared before backward passes.
 
 The search never decides whether a check passes. If a submission sends false data, the worst outcome
 is a missing or wrong message about that submission. All lines shown are from the submitted files.
 
-The feedback reveals one entry of one result of the solution. The submission computes this result,
-too, because it is a result of a function to be written, or of a package function that the student's
-file calls. The name, line and number of a step that only the solution has are never shown.
+The feedback reveals one entry of one result of the solution: a result of a function to be written,
+or of a package function that the student's file calls, so the submission computes it, too. The
+name, line and number of a step that only the solution has are never shown.
 """
 
 import math
@@ -58,7 +58,7 @@ def first_step(mine, library, rtol, texts):
         * The earlier steps: `before` (how many agree), `all_before` (whether all agree), and
           `forward` (whether the matching forward pass agrees).
     """
-    level, inside, found = (mine, library), None, None
+    level, inside, found, same = (mine, library), None, None, True
     agreed, clean, forward, until = 0, True, False, None
     while True:
         comparison = _Level(*level, rtol, found[0].inputs if found else ())
@@ -72,7 +72,8 @@ def first_step(mine, library, rtol, texts):
         if not given and found is not None and pair[0].called is None:
             break  # different values reach a layer that calls the student's function
         forward = forward or comparison.forward_agrees(pair[0])
-        found, names, until = pair, _names(pair[1], level[1]), comparison.until(pair[0])
+        found, same = pair, given
+        names, until = _names(pair[1], level[1]), comparison.until(pair[0])
         if not given:
             break  # the mistake is not inside this step
         if pair[0].defined:
@@ -81,15 +82,15 @@ def first_step(mine, library, rtol, texts):
     if found is None:
         return None
     return {
-        **_where(found[0], pair is None, texts, mine), **_what(found, names, rtol),
-        **_function(found[0], inside, rtol), "given": "same" if pair is None else "other",
+        **_where(found[0], same, texts, mine), **_what(found, names, rtol),
+        **_function(found[0], inside, rtol), "given": "same" if same else "other",
         "left": found[1].left, "before": agreed, "all_before": clean, "until": until,
         "forward": forward,
     }  # fmt: skip
 
 
 class _Level:
-    """Steps of the submission and of the library at one level of nesting within a check."""
+    """Comparison of the submission's steps with the library's steps at one level of nesting."""
 
     def __init__(self, mine, library, rtol, given=()):
         self.mine, self.rtol = mine, rtol
@@ -123,11 +124,11 @@ class _Level:
         return not _differences(step, other, self.rtol)
 
     def first(self):
-        """Return the step with the mistake and the library's matching step, or None if unsure.
+        """Return the faulty step and the library's matching step, or None if there is no clear one.
 
-        The mistake is in a step that gets correct values and returns wrong values. A step that gets
-        different values may compute the same result in a different way. Such a step counts as the
-        mistake only if no later step that may depend on it agrees with the library.
+        A step is faulty if it gets correct values and returns wrong values. A step that gets
+        different values may compute the same result in a different way. Such a step counts as
+        faulty only if no later step that may depend on it agrees with the library.
         """
         paired = {step.number for step, _ in self.pairs}
         loose = {step.number for step in self.mine} - paired - self.agreeing
@@ -139,7 +140,7 @@ class _Level:
         return next((pair for pair in pairs if not self._heals(pair[0])), None)
 
     def _heals(self, step):
-        """Return whether any later step that may depend on `step` agrees with the library."""
+        """Return whether a later step agrees with the library although it may depend on `step`."""
         known = set(self.keys)  # arrays that existed before the step
         for other in self.mine:
             if other.number < step.number:
@@ -166,7 +167,7 @@ class _Level:
         )
 
     def until(self, step):
-        """Return the last line up to which all calls agree with the library, or None.
+        """Return the line of the last call before the first call that differs, or None.
 
         If `step` is given, consider only the calls before `step`.
         """
@@ -207,7 +208,7 @@ def _same(mine, library, rtol):
 
 
 def _far(mine, library, rtol):
-    """Return whether the sums of two arrays show that the arrays differ by more than `rtol`."""
+    """Return True if two arrays must differ by more than `rtol`, because their sums do."""
     most = _allowed(library, rtol) * max(mine.scale, library.scale) * (library.array.size + 1)
     return abs(mine.total - library.total) > most + _ATOL  # False if a sum is NaN
 
@@ -232,7 +233,7 @@ def _unlike(mine, library, rtol):
 
 
 def _where(step, same, texts, top):
-    """Locate a step: the definition if the step's own code is wrong, otherwise the call."""
+    """Return where a step is: its definition if its own code is wrong, otherwise its call."""
     steps = list(_by_end(top))
     own = step.defined is not None and (same or step.called is None)
     file, line = step.defined if own else step.called
@@ -291,7 +292,7 @@ def _what(pair, names, rtol):
 
 
 def _function(step, inside, rtol):
-    """Return a dict: the function with the mistake, and its results that differ and agree."""
+    """Return the name of the function with the mistake, and which of its results are wrong."""
     name = step.name if inside and step is inside[0][0] else step.by
     found = {"in": name, "differ": [], "agree": []}
     if inside and inside[0][0].name == name:

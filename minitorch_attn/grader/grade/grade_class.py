@@ -50,7 +50,7 @@ class Stopped(Exception):
 def grade_class(
     task, folder, out, *, level=None, jobs=1, limits=None, report=None, shard=None, run=None
 ):  # fmt: skip
-    """Grade every submission in a folder, or those of one shard.
+    """Grade every submission in a folder, or only the submissions in one shard.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def grade_class(
 
     Notes
     -----
-    After any other exception, such as Ctrl-C or a full disk, the finished results are kept.
+    If grading is interrupted, for example by Ctrl-C or a full disk, the finished results are kept.
     """
     level = Sandbox.best() if level is None else level
     why = Sandbox(level).works()
@@ -163,7 +163,7 @@ def _checks(task, seed):
 
 
 def _kept(task, checks, path, out, run, sandbox, stop):
-    """Return (document, how) for a submission, stored or new. See `grade_class` for `how`."""
+    """Return a submission's stored or new document, and `how` as defined in `grade_class`."""
     submission = read_submission(path, task.files)
     place = out / "state" / f"{slug(path.name)}.json"
     known, how = _stored(place, task), "new"
@@ -190,8 +190,8 @@ def _kept(task, checks, path, out, run, sandbox, stop):
 def _stored(place, task):
     """Return the document of an earlier run, or None if there is none that can be used.
 
-    A document cannot be used if it is unreadable, if its submission was not graded, or if it has
-    the task's digest but not its entries, so the grader cannot have written it.
+    A document cannot be used if it is unreadable, or if its submission was not graded. It also
+    cannot be used if it has the task's digest but other entries: then the grader did not write it.
     """
     try:
         document = read_document(place)
@@ -365,7 +365,7 @@ def _starter(task):
 def slug(name):
     """Make a short, plain and unique folder name from the file name of a submission.
 
-    The hash is long, so that nobody can find another name with the same hash.
+    The 12 hex digits of the hash distinguish names that become equal in plain form.
 
     Examples
     --------

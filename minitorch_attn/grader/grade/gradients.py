@@ -1,4 +1,4 @@
-"""Explain wrong gradients of a submission, as a gradient check does."""
+"""Explain the wrong gradients of a submission with the hints of a gradient check."""
 
 import numpy as np
 

@@ -158,7 +158,7 @@ def _judge_one(name, found, expected, rtol):
 
 
 def _same(a, b):
-    """Return True where entries are equal or both NaN."""
+    """Return a mask that is True where two entries are equal or both NaN."""
     return (a == b) | ((a != a) & (b != b))
 
 

@@ -78,7 +78,7 @@ def _indirect(tree):
 
 
 def _names(node):
-    """Return the names in a syntax tree node: variable, attribute, import or dtype (a string)."""
+    """Return the names in a syntax tree node: variables, attributes, imports and strings."""
     if isinstance(node, ast.Name):
         return [node.id]
     if isinstance(node, ast.Attribute):

@@ -92,7 +92,7 @@ class Sandbox:
 
     @staticmethod
     def best():
-        """Return the highest level that works on this machine."""
+        """Return the highest sandbox level that works on this machine."""
         return Sandbox.probe()[0]
 
     @staticmethod
@@ -183,7 +183,7 @@ class Sandbox:
 
 
 def _bubble(work, prefix, mounted):
-    """Return the bubblewrap command with options for all folders visible in the sandbox."""
+    """Return the bubblewrap command, with options that mount the folders of the sandbox."""
     words = [
         shutil.which("bwrap"), "--unshare-all", *_no_userns(), "--die-with-parent", "--new-session",
         "--cap-drop", "ALL", "--uid", str(FIRST), "--gid", str(FIRST),
@@ -225,7 +225,7 @@ def _no_userns():
 
 
 def _become(user):
-    """Return a command prefix that gives up root permanently."""
+    """Return a command prefix that permanently drops root privileges."""
     return [
         shutil.which("setpriv") or "setpriv", f"--reuid={user}", f"--regid={user}",
         "--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--",
@@ -234,7 +234,7 @@ def _become(user):
 
 @lru_cache(maxsize=1)
 def _isolate():
-    """Return the command prefix that isolates the network and processes, if permitted."""
+    """Return a command prefix for separate network, IPC and PID namespaces, if permitted."""
     words = (shutil.which("setpriv") or "setpriv", "--pdeathsig", "KILL", "--",
              shutil.which("unshare") or "unshare", "--net", "--ipc", "--pid", "--fork",
              "--kill-child", "--")  # fmt: skip

@@ -37,14 +37,14 @@ def new_folder(user=None, place=None):
 
 
 def _places(for_all):
-    """Return the system's temporary folders, or only those that all users can enter."""
+    """Return the system's temporary folders; if `for_all`, only those all users can enter."""
     found = dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp"))
     return [Path(place) for place in found if not for_all or _enterable(Path(place))]
 
 
 @lru_cache(maxsize=2)
 def _home(for_all):
-    """Make the temporary folder of this grader, and lock it until the grader ends."""
+    """Make the temporary folder of this grader, and keep it locked until the grader ends."""
     place = next(iter(_places(for_all)), None)
     new = Path(tempfile.mkdtemp(prefix=".minitorch-attn-new-", dir=place))
     new.chmod(0o711)  # other users cannot list it
@@ -71,7 +71,7 @@ def _enterable(folder):
 
 
 def populate(root, level, user, package_folder=None, files=()):
-    """Populate `root/work` with the files a process may read: its program, the package, NumPy.
+    """Populate `root/work` with what the process may read: worker program, package, NumPy.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def populate(root, level, user, package_folder=None, files=()):
 
 
 def _replace(path, data):
-    """Write a file in place of a linked file, and remove the bytecode of the linked file."""
+    """Replace a file (maybe a hard link) with a new one, and remove the old file's bytecode."""
     path.unlink(missing_ok=True)
     path.write_bytes(data)
     for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):

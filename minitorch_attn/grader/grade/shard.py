@@ -49,7 +49,7 @@ _LISTED = record({
 
 @dataclass(frozen=True)
 class Shard:
-    """One of several parts of a class of students, each graded on its own machine.
+    """Part of a class of students. Each part is graded on its own machine.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Shard:
 
     @classmethod
     def of_submission(cls, folder, of):
-        """Return which of `of` shards grades a submission, given the name of its report folder."""
+        """Return a submission's shard, given its report folder and the number of shards `of`."""
         return cls(int(folder[-12:], 16) % of + 1, of)
 
     def contains(self, folder):
@@ -96,7 +96,9 @@ class Shard:
 
 
 def begin_shard(out, shard):
-    """Check that a folder may contain the results of a shard. Reserve a new folder for the shard.
+    """Check that a results folder is unused or belongs to `shard`, and mark an unused folder.
+
+    The mark is an unfinished `shard.json`. A run for the whole class does not write one.
 
     Parameters
     ----------
@@ -127,7 +129,7 @@ def begin_shard(out, shard):
 
 
 def write_shard(out, shard, *, listed, **fields):
-    """Write `shard.json`, which lists what a shard has graded.
+    """Write `shard.json`: the number of a shard and, once it is graded, its results.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ class BadSteps(Exception):
 
 
 class Kept:
-    """Stored part of an array, like `tracing.values.Values` but flattened to one axis."""
+    """Stored values of an array: all or a sample. Like `tracing.values.Values`, but flat."""
 
     def __init__(self, numbers, shape, dtype, every):
         self.shape, self.dtype, self.every = shape, dtype, every
@@ -40,12 +40,12 @@ class Kept:
             self.total, self.scale = float(self.array.sum()), float(abs(self.array).max(initial=0))
 
     def place(self, index):
-        """Convert an index in `self.array` to an index in the complete array."""
+        """Convert an index in `self.array` (possibly a sample) to an index in the whole array."""
         return tuple(int(i) for i in np.unravel_index(int(index[0]) * self.every, self.shape))
 
 
 class Step:
-    """One step of the submission or the library. Steps are aligned by `kind`, `op`, `module`."""
+    """One step of the submission or the library. Steps are matched by `kind`, `op`, `module`."""
 
     def __init__(self, number, found):
         self.number, self.kind, self.added = number, "forward", ()
@@ -58,7 +58,7 @@ class Step:
 
 
 def library_steps(check, files):
-    """Record the steps of the library, once for each check.
+    """Return the steps of a check in the library. The first call records them.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def library_steps(check, files):
 
 
 def read_steps(found, numbers, files):
-    """Read the steps of a message as a tree.
+    """Check the untrusted steps in a message, and return them as a tree.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def read_steps(found, numbers, files):
 def _with_results(steps):
     """Remove steps without a result, unless a step inside them has one.
 
-    A function that returns nothing may store its results where they are not compared. Therefore,
+    A function that returns None may store its results where they are not compared. Therefore,
     the steps inside such a function are moved out of it, into the list that contains its own step.
     """
     found = []

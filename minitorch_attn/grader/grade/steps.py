@@ -1,4 +1,7 @@
-"""Record the steps of a computation in a student's files, both in a submission and in the library.
+"""Record the steps of a computation in the files that a student writes.
+
+The grader records the steps of a submission and, for comparison, those of the library, where the
+same files contain the solution.
 
 A step is a call of a function in the student's files, or a call from one of their lines to the
 package: `self.norm1(x)`, `a + b`, `matmul(a, b)`. Calls inside the package are not steps. A step
@@ -56,12 +59,12 @@ class Steps:
         * "by": name of the calling function, or ""
         * "parent": number of the enclosing step, or None
         * "given", "made": arrays that the step gets and returns
-        * "left": True if the step returned nothing; "made" then contains the arguments after the
-          call
+        * "left": True if a student's function returned None; "made" then contains its arguments
+          after the call
 
         Each array in "given" and "made" is a dict with the keys:
 
-        * "at", "count": its part of `numbers`
+        * "at", "count": start and length of its part of the concatenated `numbers`
         * "place": its position among the arguments or results
         * "shape", "dtype"
         * "every": stride of the stored sample
@@ -174,7 +177,7 @@ class Steps:
         step["made"] = self._arrays(_placed(value, numbers), KEPT, made=True)
 
     def _module(self, arguments):
-        """Return the path of the argument `self` in its model, or None if it is not a module."""
+        """Return the path of the layer `self` in its model, or None if `self` is not a module."""
         module = arguments.get("self")
         if not hasattr(type(module), "named_modules"):
             return None
@@ -212,7 +215,7 @@ class Steps:
         }  # fmt: skip
 
     def _key(self, array, new):
-        """Return the number that identifies an array. With `new`, assign a new number."""
+        """Return the number that identifies an array. With `new`, always assign a new number."""
         place = id(array)
         if new or place not in self._keys:
             gone = weakref.ref(array, lambda _: self._keys.pop(place, None))
@@ -237,7 +240,7 @@ def _function(frame):
 
 
 def _arguments(frame):
-    """Return a dict from the argument names of a call to their current values."""
+    """Return a dict that maps the argument names of a call to their current values."""
     code = frame.f_code
     extra = sum(bool(code.co_flags & flag) for flag in _STARS)
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + extra]
@@ -246,7 +249,7 @@ def _arguments(frame):
 
 
 def _inside(value):
-    """Return an object's attributes as a dict, or a tensor together with its gradient."""
+    """Return what a call can change in `value`: attributes, or a tensor and its gradient."""
     if isinstance(value, np.ndarray):
         return value
     if any(hasattr(value, name) for name in _OF_ARRAYS):
@@ -255,9 +258,10 @@ def _inside(value):
 
 
 def _placed(value, numbers=False):
-    """Yield (i, array) for each array in a value.
+    """Yield (i, array) for each array in a value, where i is the array's position.
 
     In a tuple or list, i is the index of the entry that contains the array. Otherwise, i is 0.
+    With `numbers`, each number is also yielded, as a 0-d array.
     """
     parts = value if isinstance(value, (tuple, list)) else [value]
     for place, part in enumerate(parts):

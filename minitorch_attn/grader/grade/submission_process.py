@@ -152,7 +152,7 @@ class Worker:
         return answer
 
     def start(self):
-        """Wait until the process answers, before any code of the submission runs."""
+        """Wait until the process is ready. It has not run any code of the submission yet."""
         self.ask(_NOTHING, {}, self.sandbox.limits.start_seconds, 4096)
         self._watched = watched(self.process.pid)
 
@@ -194,7 +194,7 @@ class Worker:
             _kill_user(self.sandbox.user)
 
     def _kill_namespace(self):
-        """Kill the first process of a namespace, which ends all processes in it.
+        """Kill the first process of the sandbox's PID namespace, which ends all processes in it.
 
         The parent of the first process must not be killed earlier, because process 1 of the system
         would then inherit the processes of the namespace. In a container, process 1 may not wait

@@ -1,8 +1,8 @@
 """Time limit for a submission: count the time in which its process computes or sleeps.
 
-On an overloaded machine a process may wait for a processor, although it is ready to run. This
-waiting time does not count if `/proc` shows it. The process must also have a single thread and no
-children, because other threads or children could compute while it waits. All other time counts, so
+On an overloaded machine, a process may be ready to run and still wait for a processor or a disk.
+This waiting time does not count if `/proc` shows that the process is ready or waits for a disk, and
+has a single thread and no children (which could compute while it waits). All other time counts, so
 a sleeping process reaches its limit like a computing process. If the grader itself did not run, for
 example because the machine was suspended, only a fraction of a second counts. The process is always
 stopped when the wall-clock time exceeds `PATIENCE` times the limit. Without `/proc`, the wall-clock
@@ -25,7 +25,7 @@ _READY = "RD"  # running or ready to run; waiting for a disk
 
 @dataclass(frozen=True)
 class Watched:
-    """Process whose time is measured.
+    """Process whose time a `Clock` measures.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Clock:
     root : int
         Id of the process that the grader started.
     process : Watched, optional
-        Process whose time is measured. By default, the newest descendant of `root`.
+        Process whose time is measured. By default, the descendant that `watched(root)` finds.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Clock:
         self._last, self._used = time.monotonic(), self._look()[0]
 
     def wait(self, descriptor, writing=False):
-        """Wait until a descriptor is ready.
+        """Wait until a descriptor is ready for reading or, with `writing`, for writing.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class Clock:
         self.counted += computed if excused else passed
 
     def _look(self):
-        """Return the CPU time so far in seconds, and whether the process waits for a processor."""
+        """Return the CPU time so far in seconds, and whether only CPU time counts at present."""
         process = self.process or watched(self.root)
         found = _stat(process.worker)
         if found is None:

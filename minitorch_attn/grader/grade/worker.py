@@ -71,7 +71,7 @@ def run(header, inputs):
 
 
 def traced(header, inputs):
-    """Record the steps of the driver until it ends or raises an error."""
+    """Run the driver code of a request. Return its steps, even if it raises an error."""
     from steps import Steps
 
     driver, recorder = _driver(header), Steps(FOLDER, header["steps"])
@@ -90,7 +90,10 @@ def _driver(header):
 
 
 def _error_text():
-    """Return the error message, then the last traceback entries for other files in this folder."""
+    """Return the current error's message and the last entries of its traceback.
+
+    Entries for this file, and for files outside its folder, are left out.
+    """
     error = sys.exc_info()[1]
     raised = traceback.format_exception_only(error)
     if isinstance(error, SyntaxError):

@@ -1,4 +1,4 @@
-"""GitHub Actions workflow that grades a repository with the assignment's files."""
+"""GitHub Actions workflow that grades the assignment in a student's repository."""
 
 import re
 

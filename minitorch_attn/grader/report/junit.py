@@ -9,7 +9,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(results):
-    """Make JUnit results for a class, with a suite per submission and a case per check.
+    """Make JUnit XML for a class, with a test suite per submission and a test case per check.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def junit(results):
 
 
 def _properties(suite, document):
-    """Add the score and the sandbox level."""
+    """Add the score, the status and the sandbox level to a test suite."""
     table = ET.SubElement(suite, "properties")
     facts = {
         "score": document["score"], "max_score": document["max_score"],

@@ -43,7 +43,7 @@ class Merged(Outcome):
 
 @dataclass
 class _Part:
-    """Folder of one shard: its number, the lists in `shard.json`, its run and its documents."""
+    """One shard to merge: its folder, `shard.json`, `run.json` and result documents."""
 
     folder: Path
     shard: Shard
@@ -99,7 +99,7 @@ def merge_shards(folders, out):
 
 
 def _part(folder):
-    """Read `shard.json` and `run.json` of a folder."""
+    """Read `shard.json` and `run.json` in the results folder of a shard."""
     folder = Path(folder)
     path = folder / SHARD_FILE
     if not path.exists():
@@ -127,7 +127,11 @@ def _check_numbers(parts):
 
 
 def _common_lists(parts):
-    """Check that all shards have the same assignment, seed and lists, and return the lists."""
+    """Check that the shards belong together. Return the `shard.json` of a finished shard.
+
+    All shards must have the same assignment and seed. All finished shards must also have the same
+    checks, grader, submissions, skipped entries and roster.
+    """
     known = [part for part in parts if part.lists["listed"]]
     if not known:
         raise ArgumentError(
@@ -191,7 +195,7 @@ def _task(lists):
 
 
 def _read_documents(part, task):
-    """Read a shard's documents, and check that they are unchanged and fit the task."""
+    """Read a shard's result documents. Check that they are unchanged and match the task."""
     for name, digest in part.lists.get("results", {}).items():
         path = part.folder / "state" / f"{name}.json"
         try:
@@ -225,7 +229,7 @@ def _differences(parts):
 
 
 def _reasons(parts):
-    """Return a function that maps a submission to the reason why it is not graded."""
+    """Return a function that gives the reason why a submission is not graded."""
     given = {part.shard: part for part in parts}
 
     def why(entry):

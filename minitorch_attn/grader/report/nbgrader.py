@@ -35,7 +35,7 @@ def nbgrader(made):
 
 
 def _graded(entry):
-    """Return a graded cell that is worth one check's points, and fails if the check fails."""
+    """Return a graded cell that runs one check and is worth its points."""
     code = "\n".join((
         f"# {entry.name}: {entry.what}",
         "import json, subprocess, sys",

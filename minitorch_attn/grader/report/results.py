@@ -41,7 +41,7 @@ _RESULTS = record({
 
 
 def collect(task, folder, out, why="not graded yet", roster=(), shard=None):
-    """Collect all documents in the results folder, and write `results.json`.
+    """Collect the results of all submissions in `results.json`.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def listed(folder):
 
 
 def write_results(task, found, out, why, shard=None):
-    """Write `results.json` from all documents in the results folder.
+    """Write `results.json` from the JSON documents in the results folder, one per submission.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def described(task):
 
 
 def _compared(found, submissions):
-    """Return the students without a submission, and the submissions without a student."""
+    """Return the students without a submission, and the names that are not on the roster."""
     names, roster = {document["submission"]["name"] for document in submissions}, found["roster"]
     names |= {entry["name"] for entry in found["submissions"]}
     return {
@@ -224,7 +224,7 @@ def forget_others(folder, out):
 
 
 def read_results(folder):
-    """Read `results.json` in a folder.
+    """Read `results.json` from a results folder.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Sample class of students for trying out the grader: correct, wrong and hostile submissions."""
+"""Sample submissions for trying out the grader: correct, wrong and hostile ones."""
 
 import io
 import tarfile
@@ -29,7 +29,7 @@ os._exit(0)
 
 
 def sample_class(assignment, folder, count=10):
-    """Write submissions of imaginary students.
+    """Write the submissions of a class of imaginary students.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def sample_class(assignment, folder, count=10):
 
 
 def _handed_in(assignment, place, solution, bugs):
-    """Return (kind, files) of a submission.
+    """Return the kind and the files of one sample submission.
 
     `place`, from 0 to 9, is the position of the submission in a group of ten.
     """

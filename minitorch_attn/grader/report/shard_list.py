@@ -1,4 +1,4 @@
-"""List the results of a shard in `shard.json`, each with its hash, for `mta course merge`."""
+"""`shard.json`: list the results of a shard, each with its hash, for `mta course merge`."""
 
 from hashlib import sha256
 from pathlib import Path

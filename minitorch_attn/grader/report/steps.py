@@ -74,7 +74,7 @@ def _called(step):
 
 
 def _plain(name):
-    """Return a name as the student would write it in code.
+    """Shorten the qualified name of a call to the name that the student knows.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def step_text(step):
 
 
 def beginnings(results):
-    """Count the submissions that have the same first wrong step, most frequent step first.
+    """Return the most frequent first wrong steps, each with its number of submissions.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ def distribution(scores, points):
 
 
 def hardest(found):
-    """Return rows for the checks, starting with those that the fewest submissions passed."""
+    """Return a table row for each check, lowest pass rate first."""
     ranked = sorted(found["entries"], key=lambda entry: (entry["reached"] or 0, entry["name"]))
     return [
         (
@@ -58,7 +58,7 @@ def hardest(found):
 
 
 def failures(results, limit=ROWS):
-    """Return rows for submissions that a person should look at, such as unreadable or missing ones.
+    """Return table rows for submissions to look at, such as unreadable or missing ones.
 
     Parameters
     ----------

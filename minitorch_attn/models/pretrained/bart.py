@@ -120,7 +120,11 @@ class BartForSequenceClassification(BartPreTrainedModel):
         decoder_inputs_embeds=None, labels=None, use_cache=None, output_attentions=None,
         output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Same as `BartModel.forward`, but requires `input_ids`, to find the end of each text."""
+        """Run the model. `input_ids` is required, to find the last end token of each text.
+
+        For `labels`, see `losses.classification_loss`. The other arguments are the same as those of
+        `BartModel.forward`.
+        """
         if input_ids is None:
             raise ArgumentError(
                 "BartForSequenceClassification: input_ids must be given to find the end of a text",
@@ -143,7 +147,7 @@ class BartForSequenceClassification(BartPreTrainedModel):
 def _last_place(ids, token_id):
     """Return the last position of `token_id` in each row.
 
-    All rows must contain the token the same number of times.
+    All rows must contain the token the same number of times, at least once.
     """
     found = ids == token_id  # (batch, token)
     counts = set(found.sum(1).tolist())
@@ -173,7 +177,10 @@ class BartForQuestionAnswering(BartPreTrainedModel):
         end_positions=None, inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Same as `BartModel.forward`, plus the loss for `start_positions` and `end_positions`."""
+        """Run the model; compute the loss if `start_positions` and `end_positions` are given.
+
+        The other arguments are the same as those of `BartModel.forward`.
+        """
         answered = start_positions is not None and end_positions is not None
         decoder_input_ids = self.target_ids(input_ids, decoder_input_ids, decoder_inputs_embeds)
         x, more = self.run(

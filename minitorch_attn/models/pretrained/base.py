@@ -275,7 +275,7 @@ def _stored_dtype(arrays):
 
 
 def _lenient(folder, name, arrays, expected):
-    """Drop the extra tensors. Warn about extra and missing tensors."""
+    """Return the arrays without the extra tensors. Warn about extra and missing tensors."""
     missing = [key for key in expected if key not in arrays]
     extra = [key for key in arrays if key not in expected]
     arrays = {key: array for key, array in arrays.items() if key in expected}
@@ -290,7 +290,7 @@ def _lenient(folder, name, arrays, expected):
 
 
 def class_of(fields, find):
-    """Look up a model's class: return `find(name)` for its class name in `config.json`.
+    """Look up a model's class: pass the class name in `config.json` to `find`.
 
     Parameters
     ----------

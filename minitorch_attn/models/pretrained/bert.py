@@ -82,7 +82,9 @@ class BertForPreTraining(BertPreTrainedModel):
         self, input_ids=None, attention_mask=None, token_type_ids=None, position_ids=None,
         inputs_embeds=None, labels=None, next_sentence_label=None, return_dict=None, **options
     ):  # fmt: skip
-        """Same as `BertModel.forward`. The loss requires both labels.
+        """Run the model. See `BertModel.forward` for the arguments that are not listed here.
+
+        The loss is computed only if both `labels` and `next_sentence_label` are given.
 
         Parameters
         ----------
@@ -123,7 +125,7 @@ class BertForMaskedLM(BertPreTrainedModel):
         inputs_embeds=None, encoder_hidden_states=None, encoder_attention_mask=None, labels=None,
         return_dict=None, **options
     ):  # fmt: skip
-        """Same as `BertModel.forward`.
+        """Run the model. See `BertModel.forward` for the arguments that are not listed here.
 
         Parameters
         ----------
@@ -150,7 +152,7 @@ class BertLMHeadModel(BertPreTrainedModel):
         inputs_embeds=None, encoder_hidden_states=None, encoder_attention_mask=None, labels=None,
         past_key_values=None, use_cache=None, logits_to_keep=0, return_dict=None, **options
     ):  # fmt: skip
-        """Same as `BertModel.forward`.
+        """Run the model. See `BertModel.forward` for the arguments that are not listed here.
 
         Parameters
         ----------
@@ -194,7 +196,7 @@ class _Classes(BertPreTrainedModel):
         self, input_ids=None, attention_mask=None, token_type_ids=None, position_ids=None,
         inputs_embeds=None, labels=None, return_dict=None, **options
     ):  # fmt: skip
-        """Same as `BertModel.forward`.
+        """Run the model. See `BertModel.forward` for the arguments that are not listed here.
 
         Parameters
         ----------
@@ -245,7 +247,9 @@ class BertForMultipleChoice(_Classes):
         self, input_ids=None, attention_mask=None, token_type_ids=None, position_ids=None,
         inputs_embeds=None, labels=None, return_dict=None, **options
     ):  # fmt: skip
-        """Same as `BertModel.forward`, with an additional axis for the choices.
+        """Run the model on each choice. The inputs have an additional axis for the choices.
+
+        See `BertModel.forward` for the arguments that are not listed here.
 
         Parameters
         ----------
@@ -294,7 +298,7 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         self, input_ids=None, attention_mask=None, token_type_ids=None, position_ids=None,
         inputs_embeds=None, start_positions=None, end_positions=None, return_dict=None, **options
     ):  # fmt: skip
-        """Same as `BertModel.forward`.
+        """Run the model. See `BertModel.forward` for the arguments that are not listed here.
 
         Parameters
         ----------
@@ -313,5 +317,5 @@ class BertForQuestionAnswering(BertPreTrainedModel):
 
 
 def _seen(more):
-    """Return the hidden states and attentions, without the cache."""
+    """Return the hidden states and the attention weights from `more`, without the cache."""
     return {name: more[name] for name in ("hidden_states", "attentions")}

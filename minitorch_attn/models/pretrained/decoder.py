@@ -77,9 +77,10 @@ def attention_mask_of(attention_mask, position_ids, x, past):
 
 
 def _same_text(position_ids):
-    """Return a mask that is True if query and key are in the same text.
+    """Return a mask that is True where the query and the key are in the same text.
 
-    On a CPU, return None if every row contains a single text.
+    A position that is not the previous position plus 1 starts a new text. On a CPU, return None if
+    every row contains a single text.
     """
     starts = position_ids[:, 1:] - position_ids[:, :-1] != 1  # (batch, token - 1)
     if _readable(starts) and not starts.any().item():

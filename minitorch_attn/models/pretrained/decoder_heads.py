@@ -88,7 +88,7 @@ class NextToken(DecoderModel):
         inputs_embeds=None, labels=None, use_cache=None, logits_to_keep=0,
         output_attentions=None, output_hidden_states=None, return_dict=None, **inputs,
     ):  # fmt: skip
-        """Same as `TokenVectors.forward`, with these additional arguments.
+        """Run the model. See `TokenVectors.forward` for the arguments that are not listed here.
 
         Parameters
         ----------
@@ -115,7 +115,7 @@ class _Classes(DecoderModel):
         inputs_embeds=None, labels=None, use_cache=None, output_attentions=None,
         output_hidden_states=None, return_dict=None, **inputs,
     ):  # fmt: skip
-        """Same as `TokenVectors.forward`, with these additional arguments.
+        """Run the model. See `TokenVectors.forward` for the arguments that are not listed here.
 
         Parameters
         ----------
@@ -193,7 +193,10 @@ class Span(DecoderModel):
         inputs_embeds=None, start_positions=None, end_positions=None, output_attentions=None,
         output_hidden_states=None, return_dict=None, **inputs,
     ):  # fmt: skip
-        """Same as `TokenVectors.forward`, with `start_positions` and `end_positions` (batch,)."""
+        """Run the model; compute the loss if `start_positions` and `end_positions` are given.
+
+        These have shape (batch,). See `TokenVectors.forward` for the other arguments.
+        """
         x, more = self.run(
             input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, None,
             output_attentions, output_hidden_states, **inputs,

@@ -113,7 +113,7 @@ class DetrPreTrainedModel(PretrainedModel):
     def backbone_features(self, pixel_values, pixel_mask=None):
         """Return the last feature map (batch, channel, row, column), and its mask.
 
-        The mask (batch, row, column) is True at the pixels of the image and False at padding.
+        The mask (batch, row, column) is True inside the image and False at padding.
         """
         features, mask = self.detr.backbone_features(pixel_values, pixel_mask)
         if mask is None:

@@ -10,7 +10,7 @@ from minitorch_attn.grader.build.verify import with_bug
 from minitorch_attn.grader.grade.first_step import first_step
 from minitorch_attn.grader.grade.sandbox import Sandbox
 from minitorch_attn.grader.grade.session import Session
-from minitorch_attn.grader.grade.step_list import library_steps
+from minitorch_attn.grader.grade.step_list import library_steps, read_steps
 from minitorch_attn.grader.report.steps import step_text
 
 SEED = 11
@@ -225,6 +225,26 @@ STEP = {
     "made": [{"at": 0, "count": 6, "shape": [2, 3], "dtype": "float64", "every": 1, "place": 0,
               "key": 0}],
 }  # fmt: skip
+
+
+def test_a_layer_that_gets_the_correct_values_is_not_said_to_get_others():
+    """The layer calls the student's function with other values; only its settings can be wrong."""
+    file = STEP["defined"][0]
+
+    def recorded(*numbers):
+        arrays = [
+            {**STEP["made"][0], "at": k, "key": k, "count": 1, "shape": [1]} for k in range(3)
+        ]
+        x, inner, result = arrays
+        layer = {**STEP, "name": "Layer.forward", "defined": None, "called": [file, 2],
+                 "given": [x], "made": [result]}  # fmt: skip
+        function = {**STEP, "parent": 0, "given": [inner], "made": [result]}
+        return read_steps([layer, function], np.array(numbers), [file])
+
+    text = "def forward(self, x):\n    return self.layer(x, causal=False)\n"
+    step = first_step(recorded(1.0, 3.0, 5.0), recorded(1.0, 2.0, 4.0), 1e-9, {file: text})
+    assert (step["name"], step["given"], step["own"]) == ("Layer.forward", "same", False)
+    assert "look at its other arguments" in step_text(step)
 
 
 @pytest.mark.parametrize(

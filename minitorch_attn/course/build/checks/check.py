@@ -1,4 +1,4 @@
-"""Check: one call of a function in the learner's file, to compare with the library's."""
+"""Check: a call of a learner's function, and the library's call to compare it with."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ __all__ = ["Check", "normal", "same", "with_ids"]
 
 @dataclass(frozen=True)
 class Check:
-    """One call of one function.
+    """A call of a learner's function, and the same call to the library.
 
     Parameters
     ----------
@@ -59,5 +59,5 @@ def with_ids(draw, below, shape):
 
 
 def same(function, draw, call, what):
-    """Return a Check that makes the same call with the learner's and with the library's tensors."""
+    """Return a Check that makes the same call with the learner's tensors and the library's."""
     return Check(function, "tensor", draw, lambda m, **inputs: call(**inputs), call, what)

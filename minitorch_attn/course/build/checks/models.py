@@ -1,4 +1,4 @@
-"""Checks of steps 4 to 7: from the bigram model to the GPT."""
+"""Checks of steps 4 to 7 of `mta build`: from the bigram model to the GPT."""
 
 import itertools
 import math
@@ -96,7 +96,7 @@ def _windows_seen(m):
 
 
 def _once(table, ids, cotangent):
-    """Return what `grad[ids] += g` computes: of the rows for one id, only the last counts."""
+    """Return what `grad[ids] += g` computes: if an id is repeated, only its last row counts."""
     grad = np.zeros_like(table)
     grad[ids] = cotangent
     return grad
@@ -180,7 +180,7 @@ def _attention_module():
 
 
 def drawn(build, **inputs):
-    """Return a function that draws inputs, and values for all parameters of a module."""
+    """Return a function that draws inputs, and parameters of the module that `build()` returns."""
 
     def draw(rng):
         state = {name: rng.normal(size=p.shape) * 0.5 for name, p in build().named_parameters()}
@@ -227,7 +227,7 @@ def small_gpt():
 
 
 def _initialized(m):
-    """Describe every parameter in words."""
+    """Describe each parameter that `initialize` returns: name, shape, dtype and spread."""
     p, lines = m.initialize(11, 13, 64, 2, np.random.default_rng(0)), []
     _refuse_shared(p)
     for name, t in flat(p):
@@ -240,7 +240,7 @@ def _initialized(m):
 
 
 def _refuse_shared(p):
-    """Raise an error if two blocks, two Tensors or two arrays are the same object."""
+    """Raise an error if the parameters p contain a block, a Tensor or an array twice."""
     blocks = p["blocks"]
     pairs = itertools.combinations(range(len(blocks)), 2)
     for i, j in pairs:

@@ -1,4 +1,4 @@
-"""Checks of steps 1 to 3: values, tensors, softmax and cross-entropy."""
+"""Checks of steps 1 to 3 of `mta build`: values, tensors, softmax and cross-entropy."""
 
 import numpy as np
 
@@ -138,14 +138,15 @@ def _far(rng):
 def _far_from_targets(rng):
     """Draw targets that are not the class with the largest logit.
 
-    With that class as the target, the gradient p - 1 may be only a rounding error.
+    If that class is the target, its probability p is almost 1, and the gradient p - 1 may be only a
+    rounding error.
     """
     x = _far(rng)["x"]
     return {"x": x, "ids": (x.argmax(1) + rng.integers(1, 5, 3)) % 5}
 
 
 def _over(axis, largest):
-    """Return a softmax that sums over one axis but takes the maximum over a different one."""
+    """Return a softmax that sums over `axis`, and subtracts the maximum over the axis `largest`."""
 
     def library(x):
         e = (x - tensor(x.detach().numpy().max(axis=largest, keepdims=True))).exp()

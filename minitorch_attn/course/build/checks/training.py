@@ -1,4 +1,4 @@
-"""Checks of step 8: clipping, Adam and the training loop."""
+"""Checks of step 8 of `mta build`: clipping, Adam and the training loop."""
 
 from types import SimpleNamespace
 
@@ -84,7 +84,10 @@ _COARSE = (
 
 
 def _tensors_of(m):
-    """Return the first number of each Tensor in `parameters`; raise an error for other types."""
+    """Return the first number of each Tensor that the learner's `parameters` returns.
+
+    Raise an error if one of the returned objects is not a Tensor.
+    """
     found = m.parameters(_tree(m))
     for i, t in enumerate(found):
         if not isinstance(t, m.Tensor):
