@@ -77,7 +77,7 @@ def main(args):
 
 
 def _with_stored(path, results):
-    """Add the stored results of other workloads, if machine and thread count are the same."""
+    """Add stored results of the other workloads, if machine and thread count are the same."""
     new = {found["workload"]: found for found in results["workloads"]}
     stored = json.loads(path.read_text()) if path.exists() else {}
     if all(stored.get(key) == results[key] for key in ("machine", "torch_threads")):

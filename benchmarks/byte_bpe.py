@@ -17,7 +17,7 @@ VOCAB_SIZE = 1000
 
 
 def library_sources():
-    """Return the joined source files of Python's standard library, sorted by path."""
+    """Return the first CHARACTERS characters of the standard library's source files, by path."""
     parts, length = [], 0
     for path in sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")):
         if "site-packages" not in path.parts:
@@ -36,7 +36,7 @@ def timed(action):
 
 
 def main():
-    """Measure training, encoding and decoding, and print the times."""
+    """Time the training of a tokenizer, encoding and decoding, and print the times."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "text.txt")
         text = Path(sys.argv[1]).read_text("utf-8") if len(sys.argv) > 1 else library_sources()

@@ -16,7 +16,7 @@ TOP = 2.5  # upper limit of the vertical axis; longer bars are labeled with thei
 
 
 def draw(results, path):
-    """Write a PNG with two panels, time and memory.
+    """Write a PNG with two panels: step time and peak memory, relative to PyTorch.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def draw(results, path):
 
 
 def _bars(axes, workloads, quantity, label):
-    """Draw a group of bars for each workload and, for time ratios, their range over rounds."""
+    """Draw a group of bars for each workload and, for time ratios, their range over the rounds."""
     found = _rows_by_engine(workloads)
     width = 0.8 / len(found)
     for number, (engine, rows) in enumerate(found.items()):
@@ -62,7 +62,7 @@ def _bars(axes, workloads, quantity, label):
 
 
 def _rows_by_engine(workloads):
-    """Return {engine: [(position of the workload, row), ...]} for the measured engines."""
+    """Return {engine: [(index of the workload, the engine's row in it), ...]}."""
     found = {engine: [] for engine in ENGINES}
     for place, workload in enumerate(workloads):
         for row in workload["engines"]:

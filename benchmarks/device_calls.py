@@ -1,7 +1,7 @@
 """`python -m benchmarks device-calls`: count the device calls of a step on a simulated GPU.
 
 A device call is a kernel launch, a matrix product by cuBLAS, a copy within the device or a memset.
-From Python, each takes 5 to 10 microseconds, longer than the arithmetic of a small model. The
+From Python, each takes 5 to 10 microseconds, longer than its arithmetic takes in a small model. The
 counts are exact and do not depend on the batch size. Counting needs `cupysim`, a version of CuPy
 that runs on a CPU. The command writes tables of the counts and of the estimated times on a GPU into
 `docs/devices.md`, and draws a picture. With `--draw`, it uses the stored counts and does not need
@@ -28,7 +28,7 @@ HOST_COPIES = ("memcpy HtoD", "memcpy DtoH", "memcpy HtoH")
 
 @dataclass(frozen=True)
 class Calls:
-    """Device calls of one step.
+    """Numbers of device calls in one step.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Calls:
 
 
 def count(name, **changes):
-    """Count the device calls of one step of a workload, after a first step that warms up.
+    """Count the device calls of one step of a workload, after a warm-up step.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def count(name, **changes):
 
 
 def _w1(batch=1):
-    """Return the training step of W1: forward, backward and AdamW."""
+    """Return a function that runs a training step of W1: forward, backward and AdamW."""
     import minitorch_attn as mt
     from minitorch_attn.nn import functional as F
 
@@ -101,7 +101,7 @@ def _w1(batch=1):
 
 
 def _w4b(batch=1):
-    """Return a step with the forward and backward pass of W4b."""
+    """Return a function that runs the forward and backward pass of W4b."""
     import minitorch_attn as mt
     from minitorch_attn.models.vit_sizes import vit_ti_16
     from minitorch_attn.nn import functional as F
@@ -119,7 +119,7 @@ def _w4b(batch=1):
 
 
 def _w5(batch=1):
-    """Return a step with the forward and backward pass of W5."""
+    """Return a function that runs the forward and backward pass of W5."""
     import minitorch_attn as mt
 
     from .workloads import w5
@@ -137,7 +137,7 @@ def _w5(batch=1):
 
 
 def _w7():
-    """Return a step that decodes one token of W7."""
+    """Return a function that decodes one token in workload W7."""
     import minitorch_attn as mt
 
     from .workloads import gpt_step, w7
@@ -165,7 +165,7 @@ AIM = {"w1": 220, "w4b": 522, "w5": 101, "w7": 100}
 
 
 def rows_of(composed, now):
-    """Return the counts and the goals of each workload, to be stored and plotted.
+    """Return each workload's counts and the goals for its total, to be stored and plotted.
 
     Parameters
     ----------

@@ -18,9 +18,9 @@ def draw(titles, rows, estimates, path):
     titles : dict of str to str
         Title of each workload.
     rows : dict of str to dict
-        Result of `device_calls.rows_of`. For each workload, it has the earlier total (`before`),
-        the required and the desired upper bound (`must` and `aim`), and the number of calls of
-        each kind without the library's kernels (`composed`) and with them (`now`).
+        Result of `device_calls.rows_of`. The row of a workload has the keys `before` (earlier total
+        number of calls), `must` and `aim` (required and desired upper bounds of the total), and
+        `composed` and `now` (calls of each kind, without and with the library's kernels).
     estimates : dict of str to Estimate
     path : path
     """

@@ -2,9 +2,10 @@
 
     time of a step >= max(FLOPs / peak, bytes / bandwidth, device calls * time of a call)
 
-Williams, Waterman and Patterson 2009, "Roofline: An Insightful Visual Performance Model for
-Multicore Architectures", CACM 52(4). These are estimates, not measurements. Real kernels reach only
-a part of the peak, and how much the three times overlap depends on the order of the kernels.
+The model is from Williams, Waterman and Patterson 2009, "Roofline: An Insightful Visual Performance
+Model for Multicore Architectures", CACM 52(4). It gives estimates, not measurements. Real kernels
+reach only a part of the peak, and how much the three times overlap depends on the order of the
+kernels.
 """
 
 import importlib
@@ -66,12 +67,12 @@ class Estimate:
 
     @property
     def launching(self):
-        """Minimum and typical maximum time of the device calls, in seconds."""
+        """Minimum and typical maximum time to launch all device calls, in seconds."""
         return tuple(self.calls * seconds for seconds in CALL_SECONDS)
 
     @property
     def bound(self):
-        """Name of the longest of the three times: "launches", "memory" or "arithmetic"."""
+        """What takes longest and so bounds the step: "launches", "memory" or "arithmetic"."""
         times = {
             "launches": self.launching[0], "memory": self.memory, "arithmetic": self.arithmetic
         }  # fmt: skip
@@ -125,5 +126,5 @@ def table(titles, estimates):
 
 
 def _short(number):
-    """Format a number with three significant digits, or from 1,000 on as an integer."""
+    """Format a number: three significant digits below 1,000, otherwise an integer."""
     return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"

@@ -60,8 +60,8 @@ def _blas_kernels():
 def peak_memory_mb():
     """Return the peak resident memory of this process and its forked workers so far, in MiB.
 
-    The peaks of all processes are added, except for the memory that a worker still shares. The peak
-    of the process that it was forked from already includes this memory.
+    The result is the sum of the peaks of all processes, without the memory that a worker still
+    shares with the process it was forked from: the peak of that process already includes it.
 
     On Linux, the function reads VmHWM, because `ru_maxrss` starts with the value of the parent
     process.
@@ -98,7 +98,7 @@ def _command(pid):
 
 
 def processor_seconds():
-    """Return the processor time of this process and its forked workers so far, in seconds."""
+    """Return the CPU time of this process and its forked workers so far, in seconds."""
     ticks = 0
     for pid in _forked_workers() if os.path.exists("/proc/self/task") else ():
         with open(f"/proc/{pid}/stat") as file:

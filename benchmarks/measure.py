@@ -65,7 +65,7 @@ def compare(engines):
     Raises
     ------
     RuntimeError
-        If the results of an engine that is not optional differ from the reference.
+        If the results of an engine that is not optional differ from those of the reference.
     """
     worst = 0.0
     with tempfile.TemporaryDirectory() as folder:
@@ -97,7 +97,7 @@ def write_arrays(path, arrays):
 
 
 def read_arrays(path):
-    """Return the arrays that `write_arrays` has written, {name: ndarray}."""
+    """Return the arrays that `write_arrays` has written, as {name: ndarray}."""
     arrays, size = {}, os.path.getsize(path)
     with open(path, "rb") as file:
         while file.tell() < size:
@@ -107,7 +107,7 @@ def read_arrays(path):
 
 
 def difference(found, expected):
-    """Return the largest relative difference between arrays of the same name, and that name.
+    """Return the largest relative difference between arrays of the same name, and their name.
 
     Parameters
     ----------
@@ -116,9 +116,11 @@ def difference(found, expected):
     Returns
     -------
     error : float
-        Root mean square of the difference, divided by the root mean square of the expected array.
-        Infinite if the names or the shapes differ, or if a number is not finite.
+        Root mean square (RMS) of the difference, divided by the RMS of the expected array, or by
+        `FLOOR` times the largest RMS of all expected arrays if that is greater. Infinite if the
+        names or the shapes differ, or if a number is not finite.
     name : str
+        Name of the array with this difference. If the names differ, a text that lists them.
     """
     if set(found) != set(expected):
         return math.inf, f"its names {sorted(set(found) ^ set(expected))[:5]}"
@@ -193,7 +195,7 @@ def run_workload(name, module, *, rounds, seconds, threads, leave_out=(), conten
 
 
 def _steps_of_a_turn(engine, seconds):
-    """Return the number of steps that take about `seconds`, measured after a warm-up.
+    """Return how many steps together take about `seconds`, measured after a warm-up.
 
     For 0 seconds, return one step without a warm-up.
     """
@@ -210,7 +212,7 @@ def reference_of(turns):
 
 
 def _one_round(engines, steps):
-    """Run each engine once. Return the answers, and True if other programs were idle."""
+    """Give each engine one turn. Return the answers, and whether other programs were idle."""
     turn, quiet = {}, True
     for engine in engines:
         time.sleep(0.3)  # let the threads of the previous engine go to sleep

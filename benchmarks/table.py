@@ -30,14 +30,18 @@ def plain(found):
 
 
 def geometric_mean(workloads, engine="minitorch_attn_plain", otherwise="minitorch_attn"):
-    """Return the geometric mean of an engine's ratios over W1 to W7, or None if some are missing.
+    """Return the geometric mean of an engine's times relative to PyTorch's over W1 to W7.
+
+    If a workload has neither engine, or if no workload has `engine`, return None.
 
     Parameters
     ----------
     workloads : list of dict
         Results of the workloads.
-    engine, otherwise : str
-        Name of the engine, and of the engine to use instead in workloads without it.
+    engine : str
+        Name of the engine.
+    otherwise : str
+        Name of the engine to use instead in workloads that were not run with `engine`.
     """
     stored = {found["workload"]: found["engines"] for found in workloads}
     ratios = []

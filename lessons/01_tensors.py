@@ -189,7 +189,7 @@ with fails(mt.errors.ShapeError):
 # (0, 1, 0).
 #
 # *Hint:* Align the shapes on the right. There are three kinds of axes in `new_shape`: those that
-# `x` does not have, those that are repeated, and those that stay.
+# `x` does not have, those that are repeated, and those that stay as they are.
 
 
 # %% tags=["answer"]
@@ -411,5 +411,6 @@ where(
 #    along a row moves by 4 cells.
 # 2. Four numbers are summed, along axis 1. The printed line for `b (3, 1)` says "repeated along
 #    axes (1,)", and that axis has size 4.
-# 3. Every prediction is compared with all 20 targets, so the best constant is their mean. The mean
-#    is 1, the true bias, because the inputs are centered at 0. The slope that the fit finds is 0.
+# 3. Every prediction is compared with all 20 targets, so the best prediction is the same for every
+#    input: the mean of the targets. Therefore the fit finds the slope 0, and its bias is this mean.
+#    The mean is 1, the true bias, because the inputs are centered at 0.

@@ -254,7 +254,7 @@ def train_step(network, examples, rate):
 
 
 # %% [markdown]
-# That is all of the code. The next cell counts its lines, not including empty lines.
+# That is all of the code. The next cell counts its non-empty lines.
 
 
 # %%
@@ -429,10 +429,11 @@ assert per_operation > 100
 # ## Predict, then run
 #
 # A small GPT has 0.8 million weights. In one training step, each weight is used once for each of
-# the 12 x 64 characters of a batch, with one multiplication and one addition. (You do not have to
-# add the backward pass: the speeds above count only forward operations, but the measured time
-# includes both passes.) How long does **one** training step take with Values: a second, a minute,
-# an hour? How much memory does it need? Write down both, then run the next cell.
+# the 12 x 64 characters of a batch, with one multiplication and one addition. (Count only these
+# operations of the forward pass. The speeds above are forward operations divided by the time of
+# **both** passes, so the time of the backward pass is already included.) How long does **one**
+# training step take with Values: a second, a minute, an hour? How much memory does it need? Write
+# down both, then run the next cell.
 
 # %%
 operations = 2 * 814_720 * 12 * 64
@@ -545,7 +546,7 @@ where(mt.autograd.Function, mt.autograd.engine.run_backward, mt.Tensor.backward)
 # ## Three questions
 #
 # 1. With `=` instead of `+=` in `backward`, the gradient of `b` is correct and the gradient of `a`
-#    is wrong. What must a test contain to notice this?
+#    is wrong. What must a test contain to detect this mistake?
 # 2. On a 1 x 1 matrix the array library is slower than our few lines. What does the library spend
 #    its time on, and why does that not matter at 256 x 256?
 # 3. If a `Value` needed only half the bytes, you could still not train the small GPT on a laptop.
@@ -557,7 +558,7 @@ where(mt.autograd.Function, mt.autograd.engine.run_backward, mt.Tensor.backward)
 # 1. The test must contain a number that is used at least twice. `b` is used once, so its printed
 #    gradient is the same in both versions. Residual connections and shared weights use a number
 #    twice.
-# 2. It spends its time on the work that is done once for each operation: creating the tensor,
+# 2. The library spends its time on work that is done once for each operation: creating the tensor,
 #    checking shapes, recording the graph. At 256 x 256 one operation performs $2 \cdot 256^3$
 #    multiplications and additions, which NumPy does in one call. The last row of the table shows
 #    the effect.

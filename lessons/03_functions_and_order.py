@@ -85,7 +85,7 @@ def library_gradients(f, grad_y, *arrays):
 # Let $y = a\,b$ with $a$ of shape $(n, k)$ and $b$ of shape $(k, m)$, so
 # $y_{ij} = \sum_l a_{il} b_{lj}$. Write `matmul_backward(grad_y, a, b)`. It takes NumPy arrays and
 # returns the pair $\partial L/\partial a$, $\partial L/\partial b$. It must also work for arrays
-# with more axes in front, such as (batch, n, k) and (batch, k, m): use `swapaxes(-1, -2)` to
+# with additional leading axes, such as (batch, n, k) and (batch, k, m): use `swapaxes(-1, -2)` to
 # transpose.
 #
 # *Hint:* $g = \partial L/\partial y$ has the shape $(n, m)$. Which product of $g$ and $b$ has the
@@ -274,16 +274,16 @@ show(
 # ## What goes wrong without a topological order or a context
 #
 # A breadth-first search from $L$ visits the nodes in the order that the lower picture shows. It
-# reaches $h$ through $s$ very early.
+# reaches $h$ through $s$, before it has visited $z$ and $a$.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
 # The correct gradient is $\partial L/\partial x = w\,\partial L/\partial h$ with
 # $\partial L/\partial h = 1 + a + h\,(1 - a^2)$: one term for each use of $h$, by $s$, $z$ and $a$.
-# In the lower picture, $h$ is processed right after $s$. Is there an error? If not, which formula
-# does $\partial L/\partial x$ now follow, and is the gradient at $h$ itself correct in the end?
-# Write down your answers, then run the next cell.
+# In the lower picture, $h$ is processed right after $s$. Does this raise an error? If not, which
+# formula does $\partial L/\partial x$ now follow, and is the gradient at $h$ itself correct in the
+# end? Write down your answers, then run the next cell.
 
 # %%
 wrong = backward(loss.grad_fn, breadth_first)
@@ -351,7 +351,7 @@ show(figure, "each block doubles the calls on the dashed curve, and adds only tw
 
 # %% [markdown]
 # How many paths are there? The next cell describes a graph by a list, `inputs`. Its entry
-# `inputs[i]` contains the numbers of the nodes that node `i` reads. Inputs come before outputs, so
+# `inputs[i]` lists the indices of the nodes that node `i` reads. Inputs come before outputs, so
 # the last node is the end. `visits_by_walking` follows every path from the end and counts how often
 # it reaches each node.
 
@@ -410,7 +410,7 @@ check(
 # %% [markdown]
 # `count_paths` is a backward pass in which every slope is 1. For 50 blocks there are $2^{50}$ paths
 # from the end to $x$, about $10^{15}$. Try `count_paths(residual_graph(50))[0]`: a pass in
-# topological order adds them all up in 101 steps.
+# topological order counts them all in 101 steps.
 #
 # **Why store arrays in a context, and not in the Function itself?** The same Function is called
 # many times. The class below remembers only its latest call, so backward uses the wrong numbers for
@@ -487,9 +487,9 @@ with fails(mt.errors.GraphError):
     y.backward()
 
 # %% [markdown]
-# `Tanh.backward` uses only operators, so it also runs on tensors. Recording these operations gives
-# a graph of the backward pass. Differentiating that graph gives the second derivative,
-# $\tanh'' = -2 y (1 - y^2)$.
+# `Tanh.backward` uses only arithmetic operators, so it also runs on tensors. Recording these
+# operations gives a graph of the backward pass. Differentiating that graph gives the second
+# derivative, $\tanh'' = -2 y (1 - y^2)$.
 
 # %%
 y = Tanh.apply(x)

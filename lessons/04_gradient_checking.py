@@ -204,8 +204,8 @@ def gradient_errors(fn, inputs, h=1e-5, plain_sum=False):
 # entry, and the inner sum runs over all entries.
 #
 # Write `slope_along(f, inputs, directions, h)`. `inputs` and `directions` are two lists of NumPy
-# arrays, and `f(*inputs)` is one number. Return the central difference of `f` if every input moves
-# by `h` times its direction. Your function may call `f` only twice.
+# arrays, and `f(*inputs)` is one number. Return the central difference of `f` when every input
+# moves by `h` times its direction. Your function may call `f` only twice.
 #
 # *Hint:* Use the formula for one number, $(f(x + h) - f(x - h)) / 2h$, with lists in place of
 # $x + h$ and $x - h$.
@@ -358,8 +358,8 @@ def block_with(bug):
 # %% [markdown]
 # ## Test each planted mistake with each setup of the gradient check
 #
-# The careful setup follows the rule above, with a batch of 2, a random cotangent and a random
-# gain. Each of the other setups is careless in one respect.
+# The careful setup follows the rule above. It also uses a batch of 2, a random cotangent and a
+# random gain. Each of the other setups is careless in one respect.
 
 # %%
 BUGS = ["none", "bias of item 0 only", "roll not undone", "gain forgotten"]
@@ -408,10 +408,10 @@ show(
 # ## What goes wrong with a careless setup of the gradient check
 #
 # Each column of the table is a setup. **A batch of 1** hides the missing sum over the batch,
-# because there is nothing to sum. **A plain sum** as the loss gives every output the gradient 1,
-# and a tensor of ones does not change when it is rolled. **A gain of 1**, the initial value in
-# every layer norm, hides that the gain was forgotten. In **float32** everything fails, even the
-# correct code.
+# because there is nothing to sum. **A plain sum** as the loss hides that the roll was not undone:
+# it gives every output the gradient 1, and a tensor of ones does not change when it is rolled.
+# **A gain of 1**, the initial value in every layer norm, hides that the gain was forgotten. In
+# **float32** everything fails, even the correct code.
 
 # %%
 verdicts = dict(zip(BUGS, passes.tolist(), strict=True))
@@ -441,10 +441,11 @@ class ZeroSoftmax(mt.autograd.Function):
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# The next cell computes the slopes of this softmax by finite differences and prints the largest,
-# once with the plain sum of the outputs as the loss, once with a random cotangent. Its backward
-# claims that all slopes are 0. Which of the two setups accepts this backward? Write down your
-# answer and a reason, then run the next cell.
+# The next cell uses two losses: first the plain sum of the softmax outputs, then their sum
+# weighted by a random cotangent. For each loss it computes the slopes with respect to the scores
+# by finite differences and prints the largest one. `ZeroSoftmax.backward` returns 0 for all these
+# slopes. With which of the two losses does this backward pass the check? Write down your answer
+# and a reason, then run the next cell.
 
 # %%
 scores = mt.randn(2, 5, dtype=mt.float64, requires_grad=True)
@@ -458,18 +459,18 @@ for plain_sum in (True, False):
     assert (abs(slopes).max() < 1e-9) == plain_sum
 
 # %% [markdown]
-# The plain sum accepts the zeros. Each row of a softmax sums to 1 for any scores, so the sum of all
-# outputs never changes, and its slopes really are 0. The random cotangent weights the outputs
-# differently, and exposes the zeros.
+# With the plain sum, the zeros pass. Each row of a softmax sums to 1 for any scores, so the sum of
+# all outputs never changes, and its slopes really are 0. The random cotangent gives the outputs
+# different weights, so the check detects that the zeros are wrong.
 #
 # ## What no gradient check can find
 #
-# No gradient check finds the two mistakes in the forward pass, the last two rows of the table: they
-# pass wherever the correct code passes. The check tests whether backward is the derivative of
-# forward, not whether forward computes attention. To test the forward pass, you need **properties**
-# and one small case **worked out by hand**:
+# The last two rows of the table are the mistakes in the forward pass. No gradient check finds them:
+# in every setup in which the correct code passes, these two blocks pass as well. The check tests
+# whether backward is the derivative of forward, not whether forward computes attention. To test the
+# forward pass, you need **properties** and one small case **worked out by hand**:
 #
-# * If all values are equal, the output must equal them, because the weights sum to 1.
+# * If all value vectors are the same, the output must be this vector, because the weights sum to 1.
 # * For the query (2, 0, 0, 0) and the keys (log 3, 0, 0, 0) and (0, 0, 0, 0), the scores are
 #   $2 \log 3/\sqrt 4 = \log 3$ and $0$, so the weights are $3/4$ and $1/4$.
 
@@ -492,8 +493,10 @@ for bug in BUGS:
 # %% [markdown]
 # ## The library's checker
 #
-# The library's checker compares in the same way and uses the careful setup. It also reports which
-# input and which entry are wrong, and suggests what may be missing.
+# The library's checker also compares entry by entry, in float64 with a step of 1e-5, a random
+# cotangent and a limit of 1e-6. (You choose the inputs, so you must choose a batch of 2 and a
+# random gain yourself.) It reports which input and which entry are wrong, and suggests what may be
+# missing.
 
 # %%
 x = mt.randn(2, 5, 4, dtype=mt.float64, requires_grad=True)
@@ -533,7 +536,7 @@ where(
 #
 # 1. A student checks in float32 with a step of 1e-5, sees an error of 4e-2, and spends hours
 #    looking for a mistake in backward. Which two printed numbers would have saved her that time?
-# 2. Why does a smaller step than 1e-5 make the float64 check worse?
+# 2. Why does a step smaller than 1e-5 make the float64 check worse?
 # 3. "The gradient check passes, so my attention is correct." Which rows of the table refute this,
 #    and what found the mistakes in the end?
 
@@ -541,7 +544,8 @@ where(
 # ## Answers
 #
 # 1. One is in the row `none` of the table: the correct code fails in the column float32. The other
-#    is in the row 1e-05 of the attention table: float64 agrees to ten digits, float32 to one.
+#    is in the row 1e-05 of the attention table: in float64 the gradient agrees with the finite
+#    differences to ten digits, in float32 only to one.
 # 2. The two values of the function agree in more and more digits, so their difference consists
 #    mostly of rounding errors. In the figure, the curves rise toward smaller steps.
 # 3. "forward: no scale" and "forward: softmax over queries" pass in every column in which the

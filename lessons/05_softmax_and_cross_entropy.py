@@ -192,8 +192,9 @@ check(
 #
 # Here $t$ is the label and $x$ are the scores, which are also called **logits**. If all $C$ classes
 # get the same score, the loss is $\log C$. An untrained classifier should start near this value.
-# The right-hand side does not contain $p$. It is minus the **log-softmax** of the label,
-# $x_t - \log\sum_j e^{x_j}$. Compute it after subtracting the largest score.
+# The right-hand side is minus the **log-softmax** of the label, $x_t - \log\sum_j e^{x_j}$. It does
+# not contain $p$, so a probability that underflows to 0 cannot make the loss infinite. Subtract the
+# largest score before you compute it.
 
 
 # %%
@@ -216,14 +217,14 @@ print(f"random scores: by hand {cross_entropy(logits, labels):.6f}, library {lib
 assert np.isclose(cross_entropy(logits, labels), library)
 
 # %% [markdown]
-# The gradient of cross-entropy is short because the derivative of the logarithm cancels the
-# division by the sum:
+# The gradient of cross-entropy has a short formula, because the derivative of the logarithm cancels
+# the division by the sum:
 #
 # $$\frac{\partial L}{\partial x_i} = -\delta_{it} + \frac{e^{x_i}}{\sum_j e^{x_j}}
 # = p_i - [i = t].$$
 #
-# Here $[i = t]$ is 1 if $i = t$, and 0 otherwise. As a vector over all classes, these numbers are
-# called the **one-hot** vector of the label. The chain rule gives the same result: multiply
+# Here $[i = t]$ is 1 if $i = t$, and 0 otherwise. For all classes $i$ together, these numbers form
+# the **one-hot** vector of the label. The chain rule gives the same result: multiply
 # $\partial L/\partial p_i = -[i = t]/p_t$ by softmax's Jacobian $J$, and $1/p_t$ cancels. This
 # is true on paper, but not always in floating point (see below).
 
@@ -275,8 +276,8 @@ show(figure, "a descent step raises the score of class 1 and lowers the others i
 # and `labels`, integers of shape (row,). Return the gradient of the loss with respect to `logits`.
 # Rows with the label -1 get the gradient 0. You may use `softmax` from above.
 #
-# *Hint:* Start with `p`. From which entries must 1 be subtracted? By which number does the mean
-# divide, and which rows are set to 0?
+# *Hint:* Start with `p = softmax(logits)`. From which entries must 1 be subtracted? By which number
+# does the mean divide, and which rows are set to 0?
 
 
 # %% tags=["answer"]

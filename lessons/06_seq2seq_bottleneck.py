@@ -310,12 +310,13 @@ for gate in (0.5, 0.8, 0.95):
     assert weights.argmax() == 11 and weights[0] < weights[-1]
 
 # %% [markdown]
-# The last state is a **weighted mean of all candidates**, and the weights decrease toward the past.
-# To keep an early digit in one number of the state, all its later gates $z$ must stay near 1. But
-# then this number cannot store anything new. Attention, in lesson 7, also computes a weighted mean,
-# but with new weights at each step of the decoder, so that an early digit can have a large weight
-# when it is needed. (Deck COMP541, "Side-note: gated recurrent units to attention", follows the
-# same path.)
+# The last state is a **weighted mean of all candidates** (and of the start, 0). Each later step
+# multiplies a candidate's weight by the gate $z$ of that step, so old candidates tend to have small
+# weights. To keep an early digit in one number of the state, all its later gates $z$ must stay
+# near 1. But then this number cannot store anything new. Attention, in lesson 7, also computes a
+# weighted mean, but with new weights at each step of the decoder, so that an early digit can have a
+# large weight when it is needed. (Deck COMP541, "Side-note: gated recurrent units to attention",
+# follows the same path.)
 #
 # Is the vector too small? Count the bits. The numbers in $c$ could store the source many times
 # over. But every step of the recurrence overwrites the same sixteen numbers, and a network of this
@@ -367,7 +368,7 @@ where(nn.GRU, mt.ops.gru.GruSequence, mt.models.seq2seq.Seq2Seq, digit_batch, tr
 # 1. It is correct most often at the last position. The change of $c$ is also largest for the last
 #    digit. The model remembers this digit best for two reasons: nothing is read afterwards that
 #    could overwrite it, and it is written first, before the decoder's own steps can overwrite it.
-#    (The exercise separates the two.)
+#    (The exercise separates these two reasons.)
 # 2. Each state has to hold only one digit, the one just read, instead of all twelve. In the table,
 #    this model's row is near 100 % for every length.
 # 3. A wider vector helps, but it only delays the fall: with 64 numbers accuracy also drops, but for

@@ -137,7 +137,8 @@ def draw_weights(*shape):
 # * `h`, the states $h_i$, of shape (batch, source, features).
 #
 # *Hint:* First compute all $g \cdot h_i$; `grad_context[:, None]` has the shape (batch, 1,
-# features). Then subtract their mean, weighted by $a$, from each of them.
+# features). Then subtract their mean, weighted by $a$, from each of them. Which factor is still
+# missing?
 
 
 # %% tags=["answer"]
@@ -331,9 +332,10 @@ for name, net, rows in (("c_t", model, weights), ("s_t and c_t", ahead, weights_
 assert right > 0.85 and weight < 0.5
 
 # %% [markdown]
-# Does every state with a large weight affect the output? Test it: change digit 5 of the source,
-# **patch** one state $h_j$ (replace it with the state $h_j$ of the changed source), and count how
-# often the digit written for place 5 changes.
+# Does every state with a large weight affect the output? To test it, encode the source twice, the
+# second time with another digit at place 5. Then decode the states of the original source, but
+# **patch** one of them: replace $h_j$ with the $h_j$ of the changed source. Count how often the
+# patch changes the digit that the model writes for place 5.
 
 
 # %%
@@ -363,11 +365,11 @@ for name, net, rows in (("c_t", model, weights), ("s_t and c_t", ahead, weights_
 assert looks[4] < 0.5 < shares[4]
 
 # %% [markdown]
-# In both models, the state at place 5 determines what this step writes. In the second model, the
-# weight of this state is less than one half, and often not even the largest. (If you train with a
-# different seed, the attention weights change, but the effects of the patches hardly do.) The
-# weights correctly show what was averaged. But a large weight does not imply a large influence:
-# that depends on what the model does with the average.
+# In both models, the state at place 5 determines which digit is written for place 5. In the second
+# model, the weight of this state is less than one half, and often not even the largest. (Training
+# with a different seed changes the attention weights, but hardly changes the effects of the
+# patches.) The weights correctly show what was averaged. But a large weight does not imply a large
+# influence: that depends on what the model does with the average.
 
 # %% tags=["plot"]
 figure = new_figure(8, 3.3)
@@ -399,9 +401,9 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, mt.models.seq2seq.Recur
 #
 # Replace the score by a product, $e_{t,i} = (W s_{t-1})^\top (U h_i)$, with the same $W$ and $U$
 # and without $v$ and tanh. (Why do the weights now depend on the decoder even without a tanh?)
-# Train with the same settings. You are done when the second value of `on_antidiagonal` is 1 at
-# length 10. Then count: how many multiplications does each of the two scores need for a source of
-# $n$ digits and a target of $m$ digits, once `h @ U.T` is computed?
+# Train with the same settings. You are done when the second value that `on_antidiagonal` returns is
+# 1 at length 10. Then count: how many multiplications does each of the two scores need for a source
+# of $n$ digits and a target of $m$ digits, once `h @ U.T` is computed?
 #
 # Then practice:
 #

@@ -49,7 +49,7 @@ assert abs(result - 20) < 1e-9
 # %% [markdown]
 # ## Four words: queries, keys and values
 #
-# In self-attention, every word is a query, a key and a value. Three matrices compute them from the
+# In self-attention, every word has a query, a key and a value. Three matrices compute them from the
 # word's vector. A model learns these matrices. Here they are chosen by hand, with small numbers, so
 # that you can follow each step on paper. The first three numbers of a word say whether it is an
 # adjective, a noun or a verb. The fourth says how dark it is.
@@ -141,13 +141,13 @@ show(figure, "the darkest cell in each row marks the word that the query looks f
 # ## Your turn: attention
 #
 # Write `attention(query, key, value)` for tensors: scores, scale, softmax, context. A model
-# processes many sentences and many heads at once, so the tensors may have more axes in front:
+# processes many sentences and many heads at once, so the tensors may have additional leading axes:
 # `query` has the shape (..., query, d_k), `key` has the shape (..., key, d_k), and `value` has the
 # shape (..., key, features). Return the context, of shape (..., query, features).
 # `mt.softmax(scores, -1)` is the softmax along the last axis.
 #
-# *Hint:* `key.transpose(-1, -2)` swaps the last two axes, whatever is in front. Which axis is
-# $d_k$?
+# *Hint:* `key.transpose(-1, -2)` swaps the last two axes, whatever the leading axes are. Which
+# axis is $d_k$?
 
 
 # %% tags=["answer"]
@@ -269,7 +269,7 @@ boxes = BlackBox(lambda scores: mt.softmax(scores, -1)), BlackBox(causal_softmax
 #
 # *Hint:* The context is $\sum_j w_j v_j$. For which vectors $v_j$ can you read all the $w_j$ from
 # this sum? `mt.eye(n, dtype=key.dtype)` is the identity matrix, and `expand` repeats it along the
-# axes in front.
+# leading axes.
 
 
 # %% tags=["answer"]
@@ -329,9 +329,9 @@ assert (GRID == GRID.T).all() and not np.allclose(scores, scores.T)
 
 # %% [markdown]
 # First finding: **the grid is symmetric.** The score of "Hi" for "you" equals that of "you" for
-# "Hi". Two separately learned matrices would hardly produce such a grid, but $W^K = W^Q$ does. So
-# it is an unfortunate example: it hides which axis belongs to the query, and a softmax along the
-# wrong axis gives the same numbers, transposed.
+# "Hi". Two separately learned matrices would hardly produce such a grid, but equal matrices,
+# $W^K = W^Q$, always do. So it is an unfortunate example: it hides which axis belongs to the query,
+# and a softmax along the wrong axis gives the same numbers, transposed.
 #
 # **The softmax.** The deck does not give $d_k$, and its grid of scaled scores is empty. With
 # $d_k = 64$, the size of a head in "Attention Is All You Need" (arXiv:1706.03762v7, section 3.2.2),
@@ -552,9 +552,9 @@ where(
 # Repeat the example with three separate matrices: draw $W^Q$, $W^K$ and $W^V$ (64 x 64, entries of
 # variance 1/64) and four word vectors of 64 standard normal numbers. Compute scores, scaled scores,
 # weights and contexts step by step, with words as rows. You are done when your contexts equal
-# `mt.nn.functional.scaled_dot_product_attention(...)` to six digits, your grid is not symmetric,
-# and a softmax along the wrong axis gives different contexts. (What does a softmax along the wrong
-# axis give for the deck's grid?)
+# `mt.nn.functional.scaled_dot_product_attention(...)` to six digits, your grid of scores is not
+# symmetric, and a softmax along the wrong axis gives different contexts. (What does a softmax along
+# the wrong axis give for the deck's grid?)
 #
 # Then practice:
 #

@@ -4,7 +4,8 @@
 # Attention divides its scores by the square root of the width of queries and keys. What happens
 # without this division, and why do we divide by the square root and not by $d$ itself?
 #
-# *Prerequisites:* the softmax and its backward pass (lesson 5), query, key, value (lesson 8).
+# *Prerequisites:* the softmax and its backward pass (lesson 5), queries, keys and values (lesson
+# 8).
 
 # %%
 import numpy as np
@@ -142,7 +143,8 @@ check(
 )
 
 # %% [markdown]
-# The next cell computes the three measures for random queries and keys, with three divisors.
+# The next cell computes the three measures (largest weight, effective number of keys, norm of the
+# Jacobian) for random queries and keys, with three divisors.
 
 
 # %%
@@ -286,8 +288,9 @@ assert spreads["1"] > 1e6 and spreads["sqrt(d)"] < 10
 # ## What goes wrong without dividing by $\sqrt d$
 #
 # In the following task, each of 64 queries must find one given key among 32 fixed keys. Only the
-# queries are trained, each one separately, by gradient descent on the squared error of the weights.
-# To be fair to every divisor, we train each with several learning rates and report the best result.
+# queries are trained, each one separately, by gradient descent on the squared error of the
+# attention weights. To be fair to every divisor, we try several learning rates for each one and
+# report the best result.
 
 
 # %%
@@ -335,8 +338,8 @@ assert adam["1"] < 0.3 and adam["sqrt(d)"] > 0.95
 
 # %% [markdown]
 # Dividing by $d$ does not fail here: the gradients are small, not zero, and a larger learning rate
-# compensates for that. But this rate depends on $d$, and an untrained model looks at all keys
-# equally. Dividing by the square root avoids both problems.
+# compensates for that. But this rate depends on $d$, and an untrained model attends to all keys
+# almost equally. Dividing by the square root avoids both problems.
 #
 # ## Scaling does not prevent sharp attention
 #
@@ -387,13 +390,14 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# In real attention a query is computed: $q = W^Q x$, and all queries share $W^Q$. Replace the
-# independent queries of `found` by `x @ W`, with fixed random `x` of shape (64, 32) and a trained
-# `W` of shape (32, d), whose initial entries have variance 1/32. Predict whether sharing helps the
-# variant without a divisor at $d = 256$. Then print the table's rows for this variant and for the
-# square root, with learning rates from 0.001 to 100. You are done when you can explain both rows by
-# the spread of the gradients above: what happens to `W`, whose gradient is a sum over 64 queries,
-# if the terms of a few queries are huge and most others are almost 0?
+# In real attention, a query is computed from a token, $q = W^Q x$, and all queries share $W^Q$.
+# Replace the independent queries of `found` by `x @ W`, with fixed random `x` of shape (64, 32) and
+# a trained `W` of shape (32, d), whose initial entries have variance 1/32. Predict whether the
+# shared `W` helps at $d = 256$ without a divisor. Then print two rows of the table "queries that
+# find their key" for $d = 256$, one without a divisor and one for the square root, with learning
+# rates from 0.001 to 100. You are done when you can explain both rows by the spread of the
+# gradients above: what happens to `W`, whose gradient is a sum over 64 queries, if the terms of a
+# few queries are huge and most others are almost 0?
 #
 # Then practice:
 #
@@ -420,6 +424,6 @@ where(
 #    larger.
 # 2. The scores then have the standard deviation $1/\sqrt d$ (last column of the first table), which
 #    goes to 0. All scores are nearly equal, and the effective number of keys is nearly 32.
-# 3. The columns /1 under "effective keys" and "norm of Jacobian" explain it. At $d = 16$ the weight
-#    is spread over several keys even without a divisor, and the median norm of the Jacobian is no
-#    smaller than with the square root. At $d = 256$ both numbers have collapsed.
+# 3. The columns headed /1 under "effective keys" and "norm of Jacobian" explain it. At $d = 16$ the
+#    weight is spread over several keys even without a divisor, and the median norm of the Jacobian
+#    is no smaller than with the square root. At $d = 256$ both numbers have collapsed.

@@ -5,7 +5,7 @@
 # that no information about them gets through? And why is it wrong to multiply by a mask of
 # $-\infty$, as a lecture suggests?
 #
-# *Prerequisites:* softmax (lesson 5), query, key, value (lesson 8).
+# *Prerequisites:* softmax (lesson 5), queries, keys and values (lesson 8).
 
 # %%
 import numpy as np
@@ -33,8 +33,8 @@ def softmax(x):
 # A key gets no weight if its score is $-\infty$, because $e^{-\infty} = 0$. The other keys share
 # the total weight of 1. So the mask is **added** to the scores. It is 0 where the query may look
 # and $-\infty$ where it may not. For a model that writes one word after another (a decoder), the
-# mask is a triangle. The weights printed below, for equal scores, agree with the deck KROL, "Masked
-# Multi-Head attention" (`docs/decks.md` lists the decks).
+# mask is a triangle. The weights printed below, for equal scores, agree with those in the deck
+# KROL, "Masked Multi-Head attention" (`docs/decks.md` lists the decks).
 
 # %%
 n = 8
@@ -282,8 +282,8 @@ with np.errstate(invalid="ignore"):
 # * A **negative** score becomes $+\infty$: the forbidden key wins, and $\infty - \infty$ in the
 #   softmax makes the row NaN.
 # * A score of 0 becomes NaN.
-# * At allowed keys the deck's mask is 0, and multiplying by 0 sets their scores to 0. (So the
-#   factor must be 1 there.)
+# * At allowed keys the deck's mask is 0, and multiplying by 0 sets their scores to 0. (A mask that
+#   is multiplied would have to be 1 there.)
 #
 # As long as all scores are positive, masking seems to work. Real scores have both signs.
 
@@ -376,7 +376,7 @@ for row in ([0.2, 0.8, 3.0], [0.2, 0.8, 1000.0]):
     assert np.allclose(repaired, before) == (row[2] < 1000)
 
 # %% [markdown]
-# **3. A row without any key left.** If all keys of a query are masked, the softmax is undefined.
+# **3. A row with no keys left.** If all keys of a query are masked, the softmax is undefined.
 # Left padding combined with a look-ahead mask produces such rows, and so does an empty sentence.
 # The next cell compares three ways to treat a query whose three keys are all masked:
 
@@ -466,8 +466,9 @@ check(
 )
 
 # %% [markdown]
-# **4. A fill value that is not negative enough.** $-10^9$ is out of range for float16 and becomes
-# $-\infty$. Some code uses $-100$, which is enough only while scores stay small.
+# **4. A fill value of the wrong size.** In float16, $-10^9$ is out of range and becomes $-\infty$,
+# so a fully masked row is NaN again. Some code uses $-100$, which hides a key only while the scores
+# of the visible keys are much higher than $-100$.
 
 # %%
 with np.errstate(over="ignore"):
@@ -519,8 +520,8 @@ where(
 #    writes nonsense. What happens?
 # 2. Is it correct to mask the weights after the softmax and then to divide each row by its sum?
 #    (Compare with what the softmax does with $-\infty$.)
-# 3. The lesson compares three ways to treat a row without any key left. Which one stops the
-#    training at once, which one is never noticed, and which printed numbers show it?
+# 3. The lesson compares three ways to treat a row with no keys left. Which one stops the training
+#    at once, which one is never noticed, and which printed numbers show it?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -4,7 +4,7 @@
 # One row of softmax weights gives one weighted mean. What if a token needs to know two things at
 # once, from two different places? And how can one matrix produce eight heads at no extra cost?
 #
-# *Prerequisites:* query, key, value and the scale (lesson 8), masks (lesson 10).
+# *Prerequisites:* queries, keys, values and the scale (lesson 8), masks (lesson 10).
 
 # %%
 import math
@@ -170,8 +170,8 @@ assert difference < 1e-5
 # of one head.
 #
 # *Hint:* Give each query head its own copy of its key head. `mt.tensor([7, 8]).repeat(3)` is 7, 8,
-# 7, 8, 7, 8, and `mt.tensor([7, 8]).repeat_interleave(3)` is 7, 7, 7, 8, 8, 8. Which one do you
-# need? It takes `dim=`.
+# 7, 8, 7, 8, and `mt.tensor([7, 8]).repeat_interleave(3)` is 7, 7, 7, 8, 8, 8. Which of the two do
+# you need? (The one that you need has an argument `dim=`.)
 
 
 # %% tags=["answer"]
@@ -305,9 +305,9 @@ def train(heads, steps):
 # ## Predict, then run
 #
 # Both models have the same number of parameters, and both see all letters. Guessing is correct in 6
-# percent of the cases. After training, what percentage of the tokens one place before will the
-# model with **one** head get right, and what percentage of those three places before? Write down
-# two numbers, then run the next cell.
+# percent of the cases. After training, what percentage of its answers about the token one place
+# before will the model with **one** head get right, and what percentage of its answers about the
+# token three places before? Write down two numbers, then run the next cell.
 
 # %%
 ids, wanted = examples(500, np.random.default_rng(9))
@@ -327,10 +327,11 @@ assert right[1].min() < 0.5 < right[1].max()
 
 # %% [markdown]
 # The single head does not do equally badly on both answers: one answer is nearly always correct,
-# the other hardly ever. With two heads both are correct.
+# and the other is mostly wrong. With two heads both are correct.
 #
-# Where did the heads look? For each head we print the weight on the token a given number of places
-# back, averaged over 500 texts and over all positions that have such a token.
+# Where did the heads look? For each head, we print the weight on the token itself (0 places back)
+# and on the four tokens before it (1 to 4 places back). The weights are averaged over 500 texts and
+# over all positions that have four tokens before them.
 
 # %%
 maps = {}
@@ -357,9 +358,9 @@ assert weight_back(maps[1][0], known) > weight_back(maps[1][0], other)
 
 # %% [markdown]
 # The single head has learned a workaround: it gives one of the two places a little more weight. The
-# letter from this place then has the largest share in the mean, so this answer is correct. The
-# other letter is in the mean, too, but a linear map usually cannot tell which letter has the second
-# largest share. Two heads, with their two rows of weights, do not need this workaround.
+# letter from this place then has the largest share in the weighted mean, so this answer is correct.
+# The other letter is in the mean, too, but a linear map usually cannot tell which letter has the
+# second largest share. Two heads, with their two rows of weights, do not need this workaround.
 
 # %% tags=["plot"]
 figure = new_figure(9.5, 3.1)
@@ -403,9 +404,9 @@ assert not (wrong_split(x, 2) == split(x, 2)).all()
 assert (wrong_merge(wrong_split(x, 2)) == x).all()  # the round trip does not detect it
 
 # %% [markdown]
-# The gradient shows the consequence: output $t$ depends on input $s$ if and only if $\partial\,
+# The gradient reveals such mistakes: output $t$ depends on input $s$ if and only if $\partial\,
 # \mathrm{output}_t / \partial\, \mathrm{input}_s$ is not 0. The attention is causal, so this
-# derivative must be 0 for all $s > t$.
+# derivative must be 0 for all $s > t$ and nonzero for all $s \le t$.
 
 
 # %%
@@ -458,9 +459,9 @@ show(
 )
 
 # %% [markdown]
-# With either mistake, the code runs without errors and training lowers the loss. With the mistake
-# in the middle panel, the loss even falls below what is possible without seeing the future. The
-# gradient test above finds both mistakes in a second.
+# Both wrong versions (middle and right panels) run without errors, and training lowers their loss.
+# If only the split is wrong (middle), the loss even falls below what is possible without seeing the
+# future. The gradient test above finds both mistakes in a second.
 #
 # ## In the library
 
@@ -498,9 +499,9 @@ where(mt.ops.scaled_dot_product_attention, mt.viz.attention_figure)
 # 1. Neither: the number of parameters is the same in every row of the table, and so is the number
 #    of operations for the scores. Only the number of attention weights grows, because each head has
 #    its own 128 x 128 map.
-# 2. The table of places shows weight on both places, one and three back, with a little more on one
-#    of them. The mean contains both letters, as the printed mean of red and blue does. Only the
-#    small difference shows which letter was where, and it helps with only one answer.
-# 3. The assertion above shows that the wrong split and the wrong merge cancel each other. To find
-#    the mistake, take the gradient of each output with respect to each input: the wrong versions
-#    see the future, or do not see all of the past.
+# 2. The table "places back" shows weight on both places, one back and three back, with a little
+#    more on one of them. The mean contains both letters, as the printed mean of red and blue does.
+#    Only the small difference shows which letter was where, and it helps with only one answer.
+# 3. The assertion above shows that the wrong split and the wrong merge cancel each other out. To
+#    find the mistake, take the gradient of each output with respect to each input: the wrong
+#    versions see the future, or do not see all of the past.

@@ -137,9 +137,9 @@ assert max(at_distance) - min(at_distance) > 0.1
 # %% [markdown]
 # ## Learned: one row for each position
 #
-# BERT, GPT-2 and ViT learn the table. (Deck FLOW, "LEARNABLE POSITIONAL EMBEDDING", shows this form
-# and the 2-D form below; `docs/decks.md` lists the decks.) A position beyond the last row raises an
-# error.
+# BERT, GPT-2 and ViT learn the table instead of computing it. (Deck FLOW, "LEARNABLE POSITIONAL
+# EMBEDDING", shows this form and the 2-D form below; `docs/decks.md` lists the decks.) A position
+# beyond the last row raises an error.
 
 # %%
 learned = mt.nn.LearnedPositionalEmbedding(max_len=16, embed_dim=8)
@@ -203,9 +203,9 @@ print(bias(5).detach().numpy())
 # distance `-farthest`.
 #
 # *Hint:* A number that is used several times gets the **sum** of the gradients from all its uses,
-# like a row of a table that is looked up several times (lesson 3). Careful: if the same place in
-# `numbers` occurs twice in `index`, `numbers[index] += gradient` adds only one of the two gradients
-# for this place. `np.add.at(numbers, index, gradient)` adds every time.
+# like a row of a table that is looked up several times (lesson 3). Careful: if `index` contains the
+# same position twice, `numbers[index] += gradient` adds only one of the two gradients for this
+# position. `np.add.at(numbers, index, gradient)` adds both.
 
 
 # %% tags=["answer"]
@@ -407,9 +407,9 @@ print(f"guessing              {100 / LETTERS:11.1f} %{100 / LETTERS:10.1f} %")
 
 # %% [markdown]
 # Relative and rotary positions work at three times the length, because they use only distances, and
-# the distances are the same. The models with absolute positions saw only the first 16 positions in
-# training. (The model without positions is better than guessing, because it can see which letter is
-# the most frequent one.)
+# the letter to find is two places back in a text of any length. The models with absolute positions
+# saw only the first 16 positions in training. (The model without positions is better than guessing,
+# because it can see which letter is the most frequent one.)
 
 # %%
 assert min(short[kind] for kind in ("sinusoidal", "learned", "relative", "rotary")) > 0.95

@@ -65,7 +65,7 @@ assert same
 # the other. The weights have the shapes above, and the hidden width is divisible by `parts`.
 #
 # *Hint:* `w1.chunk(parts, 0)` cuts a tensor along axis 0 into a tuple of parts. Why may you apply
-# the ReLU to each part separately, and how often must $b_2$ be added?
+# the ReLU to each part separately, and how many times must $b_2$ be added?
 
 
 # %% tags=["answer"]
@@ -141,9 +141,9 @@ check(
 )
 
 # %% [markdown]
-# The check tests that a hidden feature that is 0 for every token gets no gradient. So this feature
-# cannot recover by learning. It is called dead. GELU helps, because its slope is not 0 for small
-# negative inputs.
+# The check tests that a hidden feature that is 0 for every token gets no gradient. Such a feature
+# is called dead, because its weights no longer learn. GELU helps, because its slope is not 0 for
+# small negative inputs.
 #
 # ## The feed-forward network has two thirds of the parameters
 #

@@ -25,8 +25,8 @@ mt.manual_seed(0)
 # ## The task, and the model
 #
 # The task is to read a date in one of two formats and to write it in ISO format, one character at a
-# time. The days in the test set do not occur in any training example. The encoder has three
-# layers, the decoder two.
+# time. The dates in the test set do not occur in the training examples, in either format. The
+# encoder has three layers, the decoder two.
 
 # %%
 tokenizer = PairTokenizer(characters_of_dates())
@@ -334,7 +334,7 @@ assert exact > 0.6
 #
 # The next figure shows the cross-attention weights of the last decoder layer for each character of
 # the answer, averaged over the heads. For the year, the decoder attends to the end of the source.
-# For the month, it attends to the month's name.
+# For the month, it attends mostly to the name or the number of the month.
 
 
 # %%
@@ -389,7 +389,7 @@ assert other == own[::-1]
 # %% [markdown]
 # ## What goes wrong if the decoder is connected to the encoder incorrectly
 #
-# Here are three mistakes that we make in the trained model:
+# Here are three mistakes that we build into the trained model:
 #
 # * **No memory**: the decoder receives zeros. It still writes something that looks like a date.
 # * **Layer by layer**: decoder layer $i$ receives the output of encoder layer $i$. The third

@@ -306,7 +306,8 @@ def different(written, width=12):
 #
 # The model computes the log-probability per character of two texts: its own greedy text, and 300
 # characters of the help topics, written by people. Which one does it find more likely? And what is
-# the share of different pieces in its greedy text? Write down your answers, then run the next cell.
+# the share of distinct 12-character pieces in its greedy text? Write down your answers, then run
+# the next cell.
 
 # %%
 results = {name: write("The f", 300, choose) for name, choose in ways.items()}
@@ -325,9 +326,9 @@ assert np.log(greedy_chances).mean() > np.log(real).mean()  # more likely than h
 
 # %% [markdown]
 # The greedy text is more likely (log p is about -0.5 per character) than the human text (about
-# -0.8), and yet it is useless: it repeats the same phrase, and most of its pieces are copies of
-# others. The sampled text has about the same log p as the human text, and no repetitions. People do
-# not always write the most likely character.
+# -0.8), and yet it is useless: it repeats the same phrase, and most of its 12-character pieces are
+# copies of other pieces. The sampled text has about the same log p as the human text, and no
+# repetitions. People do not always write the most likely character.
 
 # %% tags=["plot"]
 figure = new_figure(8, 4.2)
@@ -432,10 +433,10 @@ check(
 )
 
 # %% [markdown]
-# No mask is needed: all cached tokens are in the past of the new one.
+# No mask is needed: all cached tokens come before the new one.
 #
 # How much does the cache save? Without a cache, step $t$ processes $t$ tokens. We count the
-# operations of single steps and measure how long each step takes.
+# operations of individual steps, and measure how long each of them takes.
 
 # %%
 lengths = pick((32, 64, 128, 256, 480), (32, 128, 480))
@@ -526,10 +527,10 @@ where(mt.nn.KVCache, mt.nn.StaticKVCache, mt.nn.Attention.forward)
 # %% [markdown]
 # ## Exercise
 #
-# Write a `beams_of` for the counting model: keep `beams` pairs, each consisting of a text and the
-# sum of its log-probabilities, and start from "The f". You are done when your function returns the
-# greedy text with 1 beam, and when the log p per character of its text with 20 beams is not lower
-# than that of the greedy text. Is the more likely text better, according to `different`?
+# Write a version of `beams_of` for the counting model: keep `beams` pairs, each consisting of a
+# text and the sum of its log-probabilities, and start from "The f". You are done when your function
+# returns the greedy text with 1 beam, and when the log p per character of its text with 20 beams is
+# not lower than that of the greedy text. Is the more likely text better, according to `different`?
 #
 # ## Three questions
 #
@@ -545,9 +546,9 @@ where(mt.nn.KVCache, mt.nn.StaticKVCache, mt.nn.Attention.forward)
 # 1. Choosing "nice" instead of "dog" was wrong. "nice" is the more likely first word (0.5 against
 #    0.4). Greedy search sees the words after "dog" only one step later, when it has already dropped
 #    "dog". Beam search with two beams still keeps it.
-# 2. Greedy text repeats itself: it has far fewer different pieces than the sampled text, and the
-#    curve in the figure's upper panel repeats, too. Repetition is an easy way to reach a high
-#    probability.
+# 2. Greedy text repeats itself: it has far fewer distinct 12-character pieces than the sampled
+#    text, and the curve in the figure's upper panel repeats, too. Repetition is an easy way to
+#    reach a high probability.
 # 3. The causal mask makes this possible: the printed comparison shows that changing the last token
 #    does not change any earlier key. In the encoder, one more token changes the outputs of all
 #    others, and the next layer computes its keys from these outputs.

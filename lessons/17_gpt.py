@@ -53,8 +53,8 @@ assert (inputs[1:] == targets[:-1]).all()
 # For the text 0, 1, 2, 3, 4, 5, 6, 7 and a context of 3, the inputs are 0, 1, 2 and 3, 4, 5, and
 # the targets are 1, 2, 3 and 4, 5, 6.
 #
-# *Hint:* How many windows are there? The last target needs one token more than the inputs. Then
-# each result is a slice of `ids`, reshaped.
+# *Hint:* How many windows are there? The last target is the token after the last input. Then each
+# result is a slice of `ids`, reshaped.
 
 
 # %% tags=["answer"]
@@ -112,8 +112,8 @@ assert (difference[5:] > 1e-4).all()
 # for a vocabulary of $V$ characters, the loss of uniform guessing. An initial loss far from this
 # value points to a bug. The exponential of a loss is the **perplexity**: a uniform guess among that
 # many characters would have the same loss. Counting gives two baselines: the unigram model knows
-# how often each character occurs, and the bigram model knows how often it occurs after the previous
-# one.
+# how often each character occurs, and the bigram model knows how often each character follows a
+# given one.
 
 
 # %%

@@ -240,8 +240,8 @@ assert plural > 0.9
 #
 # Write `pseudo_log_likelihood(predict, ids)`. The ids of one sentence have shape (token,). The
 # function `predict(rows)` returns logits of shape (row, token, word) for ids of shape (row, token).
-# Call it once, with one row for each word. In that row, only this word is replaced by `MASK`. The
-# first and the last token are `[CLS]` and `[SEP]`. They are not words, and stay visible.
+# Call it once, with one row per word, in which only this word is replaced by `MASK`. The first and
+# the last token are `[CLS]` and `[SEP]`. They are not words, and stay visible.
 #
 # *Hint:* For `places = mt.arange(1, len(ids) - 1)`, comparing `places.unsqueeze(1)` with all
 # positions gives a boolean tensor of shape (row, token) for `mt.where`. From the result you need

@@ -134,8 +134,8 @@ assert "".join(encode("zoo", merges)) == "zoo"
 # they were learned. Return the lengths of the tokens as an array: `[3, 3]` for `low·est`. You may
 # use `join` and `pairwise`.
 #
-# *Hint:* Make a dictionary from each pair to its place in `merges`. Then `min(..., key=...)` finds
-# the pair to join next.
+# *Hint:* Make a dictionary that maps each pair to its index in `merges`. Then `min(..., key=...)`
+# finds the pair to join next.
 
 
 # %% tags=["answer"]
@@ -311,8 +311,8 @@ assert (patches[15].reshape(3, 16, 16) == image[:, 16:32, 16:32]).all()  # row 1
 #
 # A model that predicts patches (lesson 27) must turn them into an image again. Write
 # `image_of(patches, side, height, width)`, the inverse of `patches_of`. It turns patches
-# (patch, channel * side * side) into an image (channel, height, width). Height and width may
-# differ.
+# of shape (patch, channel * side * side) into an image of shape (channel, height, width). Height
+# and width may differ.
 #
 # *Hint:* Undo the three lines of `patches_of` from the last to the first. The reshape before the
 # `permute` needs five axes: row, column, channel, side, side. In what order must `permute` put
@@ -427,8 +427,8 @@ where(mt.models.VisionTransformer)
 # ## Exercise
 #
 # Find the seventh and eighth merges by hand, on paper, starting from the last printed line. Then
-# let the loop run to 8. You are done when the loop and `learn_merges(..., 264)` find the same two
-# merges. Which word do they turn into one token?
+# let the loop run for 8 steps. You are done when the loop and `learn_merges(..., 264)` find the
+# same two merges. Which word do they turn into one token?
 #
 # Then practice:
 #

@@ -197,8 +197,8 @@ check(
 # %% [markdown]
 # ## The rest of ViT is a standard Transformer encoder
 #
-# The paper describes the model, with pre-norm blocks, in four equations (arXiv:2010.11929, Eq. 1 to
-# 4):
+# The paper describes the model, with pre-norm blocks, in four equations (arXiv:2010.11929, Eqs. 1
+# to 4):
 #
 # $$z_0 = [x_{class};\ x_1 E;\ \dots;\ x_N E] + E_{pos}$$
 # $$z'_l = MSA(LN(z_{l-1})) + z_{l-1}, \qquad z_l = MLP(LN(z'_l)) + z'_l, \qquad y = LN(z_L)^0$$
@@ -531,4 +531,4 @@ where(
 # 3. First, after this reshape, word 1 covers rows 0 to 3 and all columns of one channel, instead of
 #    16 x 16 pixels in three channels. Second, when the image moves by one patch, the contents of
 #    the reshaped words change, while correct patches only move in the grid. The trained model also
-#    reads fewer digits from strips.
+#    reads fewer digits correctly when its words are strips.

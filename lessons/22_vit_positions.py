@@ -2,7 +2,8 @@
 # # Position embeddings in ViT: an ablation
 #
 # The blocks of a ViT treat their tokens as a set. How does the model know that one patch is above
-# another, how much does this information help, and what happens to it when the image size changes?
+# another, how much does this information help, and what happens to the positions when the image
+# size changes?
 #
 # *Prerequisites:* positions (lesson 12), ViT (lesson 21).
 #
@@ -478,9 +479,9 @@ show(
 )
 
 # %% [markdown]
-# If the table is stretched along the sequence, a row of six new patches covers fewer than three old
-# ones, although an old row has four. So the second new row begins in the middle of the first old
-# row, and the rows are no longer aligned.
+# If the table is stretched along the sequence, the 36 new patches share 16 old positions, so a row
+# of six new patches covers only 6 x 16 / 36 = 2.7 old ones. But an old row has four. So the second
+# new row already begins within the first old row, and the rows are no longer aligned.
 #
 # ## In the library
 
@@ -506,8 +507,8 @@ where(
 #    shows this?
 # 2. A friend shows the crosses of a trained 2-D table as proof that the network discovered rows and
 #    columns. What do you answer?
-# 3. To use a model at 12 x 12 pixels, its table of 16 positions was stretched to 36 by linear
-#    interpolation along the sequence. The code runs. Why does the model fail?
+# 3. So that a model can read images of 12 x 12 pixels, its table of 16 positions was stretched to
+#    36 by linear interpolation along the sequence. The code runs. Why does the model fail?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
@@ -516,7 +517,7 @@ where(
 #    logit after shuffling is round-off, while with positions it is thousands of times larger.
 # 2. An untrained 2-D table has such crosses, too. The table of mean similarities shows a much
 #    higher value for patches in the same row or column than for other patches, as they share half
-#    of their vector.
+#    of their vectors.
 # 3. The new patches get positions from the wrong parts of the table: the last figure shows that the
-#    rows of the new image are no longer aligned in the old grid. The printed accuracy is far below
-#    the one for the table that was enlarged like an image.
+#    rows of the new image no longer line up with the rows of the old grid. The printed accuracy is
+#    far below the one for the table that was enlarged like an image.

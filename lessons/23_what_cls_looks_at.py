@@ -207,12 +207,13 @@ assert share["rollout"] > 100 * has_ink.mean() + 20
 # ## Your turn: erase what a map ranks first
 #
 # Write `erase(parts, values, count, noise)` with NumPy, for all images at once. `parts` and `noise`
-# have shape (image, patch, side, side), and `values` has shape (image, patch). In each image,
-# replace the `count` patches with the largest values by the same patches of `noise`. Return a new
-# array.
+# have shape (image, patch, side, side), and `values` has shape (image, patch). In each image, find
+# the `count` patches that have the largest values, and replace them with the patches of `noise` at
+# the same positions. Return a new array.
 #
 # *Hint:* `np.argsort(-values, axis=1)` lists each image's patches, the largest value first. To
-# index each image with its own list of patches, index the images with a column of shape (image, 1).
+# index each image with its own list of patches, use a column of image numbers, of shape (image, 1),
+# as the first index.
 
 
 # %% tags=["answer"]
@@ -296,10 +297,10 @@ assert curves["last layer"][two] > curves["random, with ink"][two] - 5  # no bet
 assert curves["least by rollout"][two] > whole - 5
 
 # %% [markdown]
-# Rollout passes the test: erasing its first two patches makes most pictures unreadable. The raw map
-# of the last layer does no better than random patches with ink. At that depth the token at position
-# $j$ already contains information from other patches, so a large weight on it does not mean that
-# the model looks at patch $j$.
+# Rollout passes the test: erasing the two patches that it ranks first makes most pictures
+# unreadable. The raw map of the last layer does no better than random patches with ink. At that
+# depth the token at position $j$ already contains information from other patches, so a large weight
+# on it does not mean that the model looks at patch $j$.
 
 # %% tags=["plot"]
 looks = {
@@ -324,8 +325,8 @@ def draw(curves):
 show(draw(curves), "The lower a curve is, the better its order finds the patches that matter.")
 
 # %% [markdown]
-# An attention map is not the only candidate. The derivative of a logit shows directly how much the
-# prediction depends on each pixel, at least for small changes.
+# Such a map does not have to come from attention. The derivative of a logit shows directly how much
+# the prediction depends on each pixel, at least for small changes.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: a map from gradients
@@ -375,7 +376,7 @@ check(
 # ## What goes wrong if you only look at the map
 #
 # A network with random weights has attention maps, too: their rows sum to 1, and the pictures look
-# just as meaningful. Only the erasing test shows which network has been trained.
+# just as meaningful. Only the erasing test tells such maps from those of a trained network.
 
 # %%
 untrained = weights_of(new_model(7), test_pictures)
@@ -426,7 +427,7 @@ where(mt.nn.watch_attention, mt.viz.attention_rollout, mt.viz.class_attention_fi
 # value vector (`v_proj` of `model.blocks[-1].attention`, on the normalized tokens). Plot its curve
 # with the others. Use the same test as above: the map is better than the plain last layer if fewer
 # pictures are read correctly with two patches erased. You are done when your table has a row for
-# this map and shows whether it is better; it may not be.
+# this map and shows whether it is better. (It may not be.)
 #
 # ## Three questions
 #

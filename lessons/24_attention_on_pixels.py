@@ -6,7 +6,7 @@
 # attention: each pixel attends only to its neighborhood. How do you implement local attention, and
 # what goes wrong at the border of the image?
 #
-# *Prerequisites:* query, key, value (lesson 8), masks (lesson 10), ViT (lesson 21).
+# *Prerequisites:* queries, keys and values (lesson 8), masks (lesson 10), ViT (lesson 21).
 
 # %%
 import matplotlib.pyplot as plt
@@ -285,8 +285,8 @@ show(
 )
 
 # %% [markdown]
-# Patches shift the curve; only local attention changes its slope. At 128 px, full attention on
-# pixels already exceeds the memory of a GPU.
+# In the plot, using patches lowers the curve but does not change its slope; only local attention
+# does. At 128 px, full attention on pixels already exceeds the memory of a GPU.
 #
 # ## How far does local attention see?
 #
@@ -371,8 +371,8 @@ where(F.unfold, F.scaled_dot_product_attention, window_partition, mt.memory.trac
 # Add a learned bias for each of the neighborhood's $k^2$ positions to the scores in
 # `local_attention`, as Ramachandran et al. 2019 do with relative positions. You are done when you
 # have shown two things: if query and key are zero, local attention is a convolution whose weights
-# are the softmax of the bias (inner pixels agree with `F.conv2d` to within `1e-6`), and rolling the
-# image rolls the result for inner pixels.
+# are the softmax of the bias (inner pixels agree with `F.conv2d` to within `1e-6`), and if the
+# image is rolled, the results of the inner pixels are rolled with it.
 #
 # ## Three questions
 #

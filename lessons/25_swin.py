@@ -147,9 +147,9 @@ show(
 # rule, write `allowed_pairs(size, m, s)` for a map of `size` x `size` tokens that is rolled by $s$.
 # Return a bool array (window, query, key). You may use `mt.roll` and `partition`.
 #
-# *Hint:* Let each entry of a map be its own position, as in `places`. Roll and partition that map:
-# now every window lists the original positions of its tokens. `np.divmod` gives their rows and
-# columns.
+# *Hint:* Make a map in which each entry is the number of its own position, like `places`. Roll and
+# partition this map: now every window lists the original positions of its tokens. `np.divmod` gives
+# their rows and columns.
 
 
 # %% tags=["answer"]
@@ -328,9 +328,9 @@ assert (mine - library).abs().max().item() < 1e-5
 # %% [markdown]
 # ## Which tokens affect which?
 #
-# Change one token and see which outputs change after two blocks without a shift, and after a block
-# without a shift followed by one with a shift. (The output calls a block W if it has plain windows,
-# and SW if its windows are shifted.) A map of 12 x 12 has 3 x 3 windows.
+# Change one token, and see which outputs change. Compare two pairs of blocks: two blocks without a
+# shift (printed as W W), and one without a shift followed by one with a shift (W SW). The map of
+# 12 x 12 tokens is divided into 9 windows of 4 x 4.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run

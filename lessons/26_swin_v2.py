@@ -81,8 +81,8 @@ assert abs(growth["V2", 4][-1] / growth["V2", 1][-1] - 1) < 0.3  # independent o
 
 # %% [markdown]
 # The weights are four times as large, but V1's standard deviation grows by a far larger factor,
-# because each branch multiplies by several matrices in a row. V2 hardly changes: its branch ends in
-# a norm, so the branch adds a vector of fixed length, whatever its weights are.
+# because each branch multiplies its input by several matrices in a row. V2 hardly changes: its
+# branch ends in a norm, so the branch adds a vector of fixed length, whatever its weights are.
 
 # %% tags=["plot"]
 figure, axis = plt.subplots(figsize=(7, 3.4), layout="constrained")
@@ -116,7 +116,7 @@ assert 0.6 * bound < growth["V2", 4][-1] < 1.5 * bound
 #
 # A dot product grows with the lengths of query and key. Large activations produce large scores, the
 # softmax saturates, and a few pairs get all the weight. V2 uses the *angle*:
-# $s_{ij} = \cos(q_i, k_j)/\tau + B_{ij}$, with a learned $\tau$ of at least 0.01 per head.
+# $s_{ij} = \cos(q_i, k_j)/\tau + B_{ij}$. Each head learns its own $\tau$, which is at least 0.01.
 
 # %%
 query, key = mt.randn(16, 8), mt.randn(16, 8)
@@ -193,14 +193,14 @@ check(
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the gradient does not change the length
 #
-# If the length of a query has no influence, the gradient of the query must be perpendicular to the
-# query. To show this, write the backward pass of $y = x / |x|$ by hand.
+# If the length of a query does not influence the loss, the gradient of the query must be
+# perpendicular to the query. To show this, write the backward pass of $y = x / |x|$ by hand.
 # `normalize_gradient(x, grad)` gets NumPy arrays of shape (token, dim), where `grad` is
 # $\partial L / \partial y$, and returns $\partial L / \partial x$ for each row. The check tests
-# that each row is perpendicular to its $x$.
+# that each row of the result is perpendicular to the same row of $x$.
 #
-# *Hint:* The result is $(g - c\,y)/|x|$ with one number $c$ for each row, which removes from $g$
-# the part along $y$. Which dot product is $c$?
+# *Hint:* The result is $(g - c\,y)/|x|$ with one number $c$ for each row. Subtracting $c\,y$
+# removes from $g$ the part along $y$. Which dot product is $c$?
 
 
 # %% tags=["answer"]
@@ -247,8 +247,8 @@ assert most < 0.34 and coolest > 0.999
 # with windows of 8 x 8 ends at 7. V2 learns a small *function* of the offset, so that every offset
 # has a value: $B(\Delta y, \Delta x) = 16\,\sigma(MLP(\widehat{\Delta y}, \widehat{\Delta x}))$.
 # Its inputs are coordinates on a log scale, $\widehat{\Delta} = sign(\Delta)\,\log_2(1 + |\Delta|)$
-# up to a constant. (As in the authors' code, the largest trained offset is first scaled to 8, and
-# the result is divided by $\log_2 8 = 3$.)
+# up to two constants. (As in the authors' code, the largest trained offset is first scaled to 8,
+# and the result is divided by $\log_2 8 = 3$.)
 #
 # To see why V2 uses the logarithm, compute how far the function must extrapolate:
 
@@ -271,7 +271,7 @@ assert round(linear, 2) == 1.14 and round(logarithmic, 2) == 0.33
 # $sign(\Delta)\,\log_2(1 + |\Delta|)$ and divide by 3.
 #
 # *Hint:* A model trained with windows of 8 has seen the scaled offsets from -8 to 8. In windows of
-# 16, the scaled offsets must be larger than 8, not squeezed into the same range.
+# 16, the largest scaled offset must be above 8: do not squeeze the offsets into the same range.
 
 
 # %% tags=["answer"]
@@ -415,10 +415,10 @@ where(
 # Repeat the transfer with *linear* coordinates: subclass `ContinuousPositionBias` and give it a
 # `coordinates` method that returns the offsets divided by the trained size minus one, without the
 # logarithm. Train it in the same way. You are done when its error in windows of 8 is as small as
-# the original's and you have compared the errors in windows of 16 over several seeds. The logarithm
-# needs a shorter extrapolation. Does it give a smaller error here? Look at the values at offset 15:
-# the bias is nearly 0 there, and a sigmoid approaches 0 by itself. For which kind of bias would the
-# logarithm matter more?
+# the original's and you have compared the errors in windows of 16 over several seeds. With the
+# logarithm, the network does not have to extrapolate as far. Is its error smaller here, too? Look
+# at the values at offset 15: the bias is nearly 0 there, and a sigmoid approaches 0 by itself. For
+# which kind of bias would the logarithm matter more?
 #
 # ## Three questions
 #
@@ -436,6 +436,6 @@ where(
 #    printed next to the measured values.
 # 2. Dot-product attention becomes nearly one-hot: the printed mean of the largest weight is more
 #    than 0.99. A cosine divides by both lengths, so the factor cancels.
-# 3. It gets about the bias of distance 1. In the last table, the values in the row "size forgotten"
-#    at offsets 2, 4 and 8 are close to those in the row "log-spaced" at 1, 2 and 4: the bias is
-#    stretched by a factor of 2.
+# 3. The neighbor gets about the bias of distance 1. In the last table, the values in the row "size
+#    forgotten" at offsets 2, 4 and 8 are close to those in the row "log-spaced" at 1, 2 and 4: the
+#    bias is stretched by a factor of 2.

@@ -57,8 +57,8 @@ assert (kept.numpy()[0] == order[:2]).all() and (where_to.numpy()[0] == restore)
 # permutation. Return `restore` of the same shape.
 #
 # *Hint:* In each row, `restore[order[p]]` must be `p`. This is an assignment: which array is
-# indexed, and which values does it get? To index each row separately, index the images with a
-# column of shape (image, 1).
+# indexed, and which values does it get? To index each row separately, use a column of image
+# numbers, of shape (image, 1), as the first index.
 
 
 # %% tags=["answer"]
@@ -236,7 +236,7 @@ for name in ("mean image", "best linear"):
 # Write `hidden_loss(predicted, patches, hidden)`. Return the mean squared error between the
 # prediction and the normalized patches over all pixels of all *hidden* patches. `predicted` and
 # `patches` have shape (batch, patch, pixel), and `hidden` is a bool tensor of shape (batch, patch).
-# Use `patches.var(-1, keepdim=True)` and add 1e-6 to it before you take the root.
+# Use `patches.var(-1, keepdim=True)` and add 1e-6 to it before you take the square root.
 #
 # *Hint:* Compute the error of every patch first, with shape (batch, patch). Then take the mean over
 # the hidden ones: by which number do you divide?
@@ -276,8 +276,8 @@ check(
 
 # %% [markdown]
 # Here the targets are the pixels themselves, because we compare errors in pixels. Later we also
-# train with a loss on the visible patches, so an argument, `counted`, selects which patches the
-# loss includes.
+# train with a loss on the visible patches, so the argument `counted` of `train` selects which
+# patches the loss includes.
 
 
 # %%
@@ -433,10 +433,11 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Hide a quarter, a half and three quarters (`mask_ratio`; the numbers 4 and 12 in `forward` change
-# with it). For each ratio, compare the model with the mean image and the best linear prediction for
-# the same hidden pixels. You are done when you have a table of three rows and can say at which
-# ratio a hidden patch's visible neighbors reveal most about it.
+# Hide a quarter, a half and three quarters of the patches: set `mask_ratio` in `new_model`, and
+# change the numbers 4 and 12 in `forward` to match. For each ratio, compare the model with the mean
+# image and the best linear prediction for the same hidden pixels. You are done when you have a
+# table of three rows and can say at which ratio a hidden patch's visible neighbors reveal most
+# about it.
 #
 # ## Three questions
 #

@@ -4,7 +4,7 @@
 # The scores of $N$ tokens are $N^2$ numbers, but the result has only $N$ rows. Can you compute the
 # result exactly without ever storing all scores?
 #
-# *Prerequisites:* softmax (lesson 5), query, key, value (lesson 8).
+# *Prerequisites:* softmax (lesson 5), queries, keys and values (lesson 8).
 
 # %%
 import math
@@ -28,8 +28,9 @@ mt.manual_seed(0)
 # whole row of scores and read it twice.
 #
 # But one pass is enough if the sums can be *corrected*. Suppose the keys so far gave a maximum $m$,
-# a sum $l$ and a weighted sum of values $o$, both computed with $m$. The next keys have a larger
-# maximum $m'$. With $m'$ every old term would have been $e^{s - m'} = e^{s - m}\,e^{m - m'}$, so
+# a sum of exponentials $l$ and a weighted sum of values $o$. Both sums were computed with $m$. The
+# next keys have a larger maximum $m'$. With $m'$ every old term would have been
+# $e^{s - m'} = e^{s - m}\,e^{m - m'}$, so
 #
 # $$l' = e^{m - m'}\, l + \sum_{j\ new} e^{s_j - m'}, \qquad
 #   o' = e^{m - m'}\, o + \sum_{j\ new} e^{s_j - m'} v_j .$$
@@ -63,8 +64,8 @@ assert abs(o / total - weights @ values) < 1e-12
 # ## Your turn: join two parts
 #
 # Two machines have read different keys for the same queries. Each machine has three results: its
-# own maximum `top` and the sum `total`, both of shape (query, 1), and the weighted sum of values
-# `o`, of shape (query, dim). Both sums are computed with this maximum. Write
+# own maximum `top` and the sum of exponentials `total`, both of shape (query, 1), and the weighted
+# sum of values `o`, of shape (query, dim). Both sums are computed with this maximum. Write
 # `join_parts(top1, total1, o1, top2, total2, o2)`, which returns `top, total, o` for all keys
 # together. The result must not depend on which machine comes first. With this function, a long
 # context can be spread over several GPUs (lesson 53).
@@ -181,7 +182,8 @@ assert (safe - full_attention(huge, key, value)).abs().max().item() < 1e-10
 # (vocabulary, dim), `target` (token,).
 #
 # *Hint:* The loss of a token is $m + \log l$ minus the logit of its target. Compute $m$ and $l$ as
-# in `online_attention`, without values. The logit of the target is a dot product of two rows.
+# in `online_attention`; there are no values here. The logit of the target is a dot product of two
+# rows.
 
 
 # %% tags=["answer"]

@@ -5,8 +5,8 @@
 # What breaks, what becomes slow without an error, and how can you find out on a machine without a
 # GPU?
 #
-# *Prerequisites:* query, key, value (lesson 8). This lesson does not need a GPU, but uses one if
-# available.
+# *Prerequisites:* queries, keys and values (lesson 8). This lesson does not need a GPU, but uses
+# one if available.
 
 # %%
 import math
@@ -445,7 +445,7 @@ where(
 # 1. `np.exp` belongs to NumPy and cannot read an array on the device, as the error says. Change
 #    this line to use `xp.exp`, with `xp = array_module(query)`.
 # 2. `np.sqrt(64)` is a float64 scalar, which turns float32 scores into float64. The printed dtypes
-#    show this, and so does the memory, which is twice as large for equal values.
+#    show this, and so does the memory: the same values take twice as much.
 # 3. The host waits until the device is done, and the device then waits for new work. The host waits
 #    12 times in 12 steps, but only once if the loss is read every 12 steps. In the figure, the
 #    white gaps are the times at which the device has no work.

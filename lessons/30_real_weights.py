@@ -110,15 +110,15 @@ for name, array in tensors.items():
 print(f"{len(tensors)} tensors, {sum(array.size for array in tensors.values()):,} numbers")
 
 # %% [markdown] tags=["your-turn"]
-# ## Your turn: numbers of two bytes
+# ## Your turn: two-byte numbers
 #
 # Most large models are published in `BF16` (bfloat16), a type that NumPy does not have. A bfloat16
 # is simply the upper half of a float32: the same sign, the same 8 bits of exponent, but 7 bits of
 # fraction instead of 23. Write `from_bfloat16(data, shape)`: `data` are the bytes of a tensor, two
 # per number, in little-endian order. Return a float32 array of the given shape.
 #
-# *Hint:* Read the bytes as unsigned integers of 16 bits (`"<u2"`), convert them to 32 bits, and
-# move the bits to the upper half. `view` then reads the same bits as a different type.
+# *Hint:* Read the bytes as unsigned 16-bit integers (`"<u2"`), convert them to 32 bits, and shift
+# the bits to the upper half. `view` then reads the same bits as a different type.
 
 
 # %% tags=["answer"]
@@ -333,9 +333,9 @@ assert 1e-4 < errors["GELU with erf, not tanh"] < 0.1
 #
 # The wrong GELU, in the last line of the table, is the most dangerous mistake: the loss hardly
 # changes, so you cannot find the mistake by looking at the loss or at samples. Only a comparison of
-# logits with the original finds it. That is why the library's tests compare every model family with
-# recorded logits from Hugging Face's transformers, to within round-off, and do not rely on the
-# loss.
+# the logits with those of the original finds it. That is why the library's tests compare every
+# model family with recorded logits from Hugging Face's transformers, to within round-off, and do
+# not rely on the loss.
 
 # %% tags=["plot"]
 figure, axes = plt.subplots(1, 3, figsize=(8.5, 2.7), layout="constrained", sharey=True)
@@ -391,8 +391,8 @@ check(
 )  # fmt: skip
 
 # %% [markdown]
-# Code that reads a file can prevent some silent mistakes by checking everything. The library raises
-# an error if the tensors in a folder are not exactly the tensors of the model.
+# Code that reads a file can turn some silent mistakes into errors if it checks what it reads. The
+# library raises an error if the tensors in a folder are not exactly the tensors of the model.
 
 # %%
 from minitorch_attn.serialization import read_safetensors as library_read
@@ -441,9 +441,9 @@ where(
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. `c_attn.weight` is (32, 96), and its transpose cannot be multiplied with 32 features.
-#    `attn.c_proj.weight` is (32, 32): its transpose has the same shape, the logits are finite, and
-#    the loss is far higher.
+# 1. `c_attn.weight` is (32, 96). Its transpose is (96, 32), which does not fit an input of 32
+#    features. `attn.c_proj.weight` is (32, 32): its transpose has the same shape, the logits are
+#    finite, and the loss is far higher.
 # 2. The logits come from the transposed token embeddings, `wte.weight`: input and output are tied,
 #    and the list of tensors does not contain `lm_head`.
 # 3. Your code may still use the wrong one of the two formulas for GELU. Its loss is then correct to

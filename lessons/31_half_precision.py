@@ -55,7 +55,7 @@ assert x.half().tolist()[1] == math.inf and x.half().tolist()[3] == 0.0
 # `x` to the next larger float16 number. Between $2^e$ and $2^{e+1}$ there are $2^{10}$ numbers at
 # equal distances. Below $2^{-14}$ the distance does not shrink any further.
 #
-# *Hint:* First find the exponent $e$ of each number: round the logarithm to base 2 down. Which
+# *Hint:* First find the exponent $e$ of each number: round the base-2 logarithm down. Which
 # value must it not fall below?
 
 
@@ -223,10 +223,10 @@ show(
 # %% [markdown]
 # ## How wrong is the gradient?
 #
-# `mt.autocast` runs the products in float16, and functions with a large range, such as softmax and
-# the loss, in float32. The parameters and their gradients remain float32. Now we compute the
-# gradient of all parameters with autocast, for many scales, and compare it with the float32
-# gradient.
+# `mt.autocast` runs matrix products in float16. It runs sums, and functions whose results can be
+# very large or very small, in float32: for example softmax and the loss. The parameters and their
+# gradients remain float32. Now we compute the gradient of all parameters with autocast, for many
+# scales, and compare it with the float32 gradient.
 
 
 # %%
@@ -278,9 +278,9 @@ show(
 # ## Your turn: find the scale
 #
 # Write `adapt(scale, good, infinite, interval)`, the rule of `GradScaler` after each step. `good`
-# counts consecutive steps without an infinity, and `infinite` says whether this step had one. After
-# an infinity, the scale is halved and the count starts again at 0. Otherwise the count grows by 1;
-# when it reaches `interval`, the scale is doubled and the count starts again at 0. Return the new
+# counts consecutive steps without an infinity, and `infinite` says whether this step produced one.
+# After an infinity, the scale is halved and the count is reset to 0. Otherwise the count grows by
+# 1; when it reaches `interval`, the scale is doubled and the count is reset to 0. Return the new
 # scale and the new count.
 #
 # *Hint:* There are three cases, and each of them returns a pair.
@@ -319,8 +319,8 @@ check(
 #
 # Four lines of the training loop change. `scaler.step` divides the gradients by the scale, in
 # float32, and calls the optimizer only if all of them are finite. PyTorch doubles the scale after
-# 2,000 good steps. Here we use 10 steps, so that you can see the changes, and the first scale is
-# much too large.
+# 2,000 good steps. Here we use 10 steps, so that you can see the changes, and the initial scale
+# is much too large.
 
 # %%
 student = copy.deepcopy(model)
@@ -358,7 +358,8 @@ show(
 # %% [markdown]
 # ## Sums
 #
-# Why does autocast not run everything in float16? Sums are the second difficulty.
+# Why does autocast not run everything in float16? Small gradients are one difficulty, and sums are
+# another.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
@@ -389,9 +390,10 @@ assert total == 2048 and weight == 1 and ones.sum().item() == 4096
 #
 # ## What goes wrong without master weights
 #
-# So far the parameters were float32, and autocast converted copies of them. Float32 parameters that
-# are rounded for the products are called *master weights*. What if the model itself is converted,
-# to save memory? We repeat 20 steps with the same small gradient and see how far the weights move.
+# So far the parameters were float32, and autocast converted copies of them to float16 for the
+# matrix products. Float32 parameters that the optimizer updates, while the products use float16
+# copies, are called *master weights*. What if the model itself is converted, to save memory?
+# We repeat 20 steps with the same small gradient and see how far the weights move.
 
 
 # %%
@@ -428,9 +430,9 @@ assert error["float16, master weights"] < 0.5 * error["float16"]
 # %% [markdown]
 # Without master weights, the steps of most weights are lost. The gradient is not 0, so a scale
 # cannot help here. With master weights, a float16 weight also stays the same at first. But once its
-# master weight has moved far enough, the float16 weight changes by one spacing. So half precision
-# needs three things: products in float16 and sums in float32, a scale for the gradients, and
-# float32 weights for the updates (Micikevicius et al. 2018, arXiv:1710.03740v3, section 3).
+# master weight has moved far enough, the float16 weight moves to the next float16 number. So half
+# precision needs three things: products in float16 and sums in float32, a scale for the gradients,
+# and float32 weights for the updates (Micikevicius et al. 2018, arXiv:1710.03740v3, section 3).
 #
 # ## In the library
 
@@ -449,8 +451,8 @@ print("in float32:", " ".join(op_lists.OPERATIONS["float32"].split()[:9]), "..."
 # same curve for each parameter of the model separately: `model.named_parameters()` gives their
 # names. You are done when you can name two parameters: the one whose gradients are lost first when
 # the scale decreases, and the one whose gradients become infinite first when it increases. Then
-# divide the loss by 1,024. (In a mean over 1,024 times as many tokens, the loss of each token is
-# divided in this way.) Predict how the curves move before you run it.
+# divide the loss by 1,024, and predict how the curves move before you run it. (This imitates a
+# batch of 1,024 times as many tokens, because the mean loss divides by the number of tokens.)
 #
 # ## Three questions
 #
@@ -467,8 +469,8 @@ print("in float32:", " ".join(op_lists.OPERATIONS["float32"].split()[:9]), "..."
 #    limit is meant for the gradient of the loss itself. With a scale of 65,536, for example, nearly
 #    every gradient would be clipped. `scaler.unscale_(optimizer)` removes the scale first.
 # 2. Bfloat16 does not need the scale: its exponent has as many bits as that of float32, so small
-#    gradients do not become 0. But its spacing next to 1 is 0.008, so sums and updates are lost
-#    even earlier.
+#    gradients do not become 0. But its spacing next to 1 is 0.008, so small updates, and small
+#    terms of a sum, are lost even earlier.
 # 3. An infinity says only that a number was too large, not how large it was. And a matrix product
 #    combines the infinity with other numbers: infinity minus infinity is NaN, so the whole gradient
 #    of a layer can be wrong.

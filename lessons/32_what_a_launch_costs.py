@@ -203,8 +203,8 @@ assert np.allclose(h.numbers, mt.gelu(mt.tensor((product + bias_values).ravel())
 
 # %% [markdown]
 # The first kernel writes `v` to memory, and the other two read it again. A kernel that computes all
-# three results keeps `v` in a *register*, a variable of the thread. Here is the fused kernel that
-# this library runs on a GPU, in CUDA C++, read from the package:
+# three results keeps `v` in a *register*, a variable of the thread. Here is the source of the fused
+# kernel that this library runs on a GPU, in CUDA C++:
 
 
 # %%
@@ -258,8 +258,8 @@ assert Memory.reads + Memory.writes < 0.55 * sum(three)
 
 # %% [markdown]
 # Threads (0, 0) and (1, 0) of block 0 have elements 0 and 1: neighboring threads have neighboring
-# elements, so 32 threads read one piece of memory at once. Threads beyond the last column or row
-# have nothing to do, such as (5, 0) of block 1.
+# elements, so 32 threads read one contiguous piece of memory at once. Threads beyond the last
+# column or row, such as (5, 0) of block 1, have nothing to do.
 #
 # Three launches became one, and more than half of the reads and writes disappeared. How much time
 # does this save for the hidden layer of the GPT above?
@@ -275,8 +275,8 @@ for launches, arrays in ((3, 6), (1, 3)):  # arrays read or written; the bias is
 # At this size, the launches take most of the time. With much larger arrays, reading and writing
 # memory does.
 #
-# An activation without a bias has its own kernel, whose threads divide the elements in a different
-# way:
+# An activation without a bias has its own kernel, which assigns the elements to its threads in a
+# different way:
 
 # %%
 print(source_of(gelu.SOURCE.code, "activation_forward"))
@@ -285,8 +285,9 @@ print(source_of(gelu.SOURCE.code, "activation_forward"))
 # ## Your turn: read a kernel
 #
 # Write `elements_of(block, thread, threads, size)` for the kernel printed above. It returns a list
-# of the elements `i` that one thread computes. `block` is `blockIdx.x`, `thread` is `threadIdx.x`,
-# and `threads` is `blockDim.x`, the number of threads of a block. (`4LL` is the number 4.)
+# of the indices `i` of the elements that one thread computes. `block` is `blockIdx.x`, `thread` is
+# `threadIdx.x`, and `threads` is `blockDim.x`, the number of threads of a block. (`4LL` is the
+# number 4 as a 64-bit integer.)
 #
 # *Hint:* Translate the kernel's two lines that contain `i` literally into Python. The loop ends
 # after four steps, or at the end of the array.
@@ -423,7 +424,7 @@ show(
 # ## How a block combines its warps
 #
 # A block has up to 32 warps. A shuffle cannot read from another warp, so lane 0 of each warp writes
-# its sum to *shared memory*, a small and fast memory of the block. `__syncthreads()` is a
+# the warp's sum to *shared memory*, a small and fast memory of the block. `__syncthreads()` is a
 # *barrier*: each thread waits there until all threads of the block have arrived. Then each thread
 # adds up the sums of all warps:
 
@@ -497,11 +498,11 @@ for length, threads in ((5, 32), (64, 64), (1000, 64), (1000, 256)):
 # ## Your turn: the maximum and the sum at once
 #
 # The kernel combines all maxima first and then all sums, in ten steps for a warp. Do both at once,
-# in five steps. Lane $i$ of 32 lanes has seen some elements of the row: `m[i]` is the largest
-# of them, and `s[i]` the sum of $e^{x - m_i}$ over them. Write `warp_max_and_sum(m, s)`, which
-# returns the maximum and the sum for all elements together, both of shape (lane,) with the same
-# number for every lane. Combine lanes with the steps 16, 8, 4, 2 and 1, as above, without `max`
-# or `sum` over the lanes. A lane without an element has a very small `m` and an `s` of 0.
+# in five steps. Lane $i$ of 32 lanes has seen some elements of the row: `m[i]` is the largest of
+# them, and `s[i]` the sum of $e^{x - m_i}$ over them. Write `warp_max_and_sum(m, s)`, which returns
+# the maximum and the sum for all elements together, both of shape (lane,) with the same number for
+# every lane. Combine lanes with the steps 16, 8, 4, 2 and 1, as above, without `max` or `sum` over
+# the lanes. A lane without an element has a large negative `m`, such as -1e30, and an `s` of 0.
 #
 # *Hint:* In each step, lane $i$ reads both numbers of lane `lanes ^ step`. The new maximum is the
 # larger one, and both sums are corrected before they are added.
@@ -557,7 +558,7 @@ def block_sum_without_barrier(values, order):
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# The sum is computed with 32, 64 and 256 threads, that is with 1, 2 and 8 warps. In each case, how
+# The sum is computed with 32, 64 and 256 threads, that is, with 1, 2 and 8 warps. In each case, how
 # many warps get the correct sum? Are they the same warps in every run? Write down your answers,
 # then run the next cell.
 
@@ -574,11 +575,11 @@ for threads in (32, 64, 256):
 assert set(correct.values()) == {1}  # the last one to arrive
 
 # %% [markdown]
-# Only the warp that arrives last is correct. A block of one warp is always correct, so tests with
-# rows of up to 32 numbers do not find the mistake. On a GPU, the order differs from run to run, and
-# the result is often correct by luck. A simulated GPU whose threads take turns does not show such a
-# *race* either. The rule is simple: between a write to shared memory and a read by another thread,
-# there must be a barrier.
+# Only the warp that arrives last gets the correct sum. In a block of one warp, the sum is always
+# correct, so tests with rows of up to 32 numbers do not find the mistake. On a GPU, the order
+# differs from run to run, and the result is often correct by luck. A simulated GPU whose threads
+# take turns does not show such a *race* either. The rule is simple: between a write to shared
+# memory and a read by another thread, there must be a barrier.
 #
 # The first `__syncthreads()` in `block_sum` prevents a race between two calls. The kernel of the
 # cross-entropy calls `block_sum` twice in a row. In the second call, a fast warp must not overwrite
@@ -603,7 +604,7 @@ where(
 # 64th element, and `block_reduce` adds up the results of the threads. You are done when the result
 # agrees with `mt.nn.functional.layer_norm` to `1e-6` for rows of 5, 64 and 1000 numbers, in
 # float32. Suppose that the layer norm is written with CuPy's functions instead. How many launches
-# does it need, and how often does it read or write the row?
+# does it need, and how many times does it read or write the row?
 #
 # ## Three questions
 #

@@ -109,8 +109,8 @@ for score in ("general", "location"):
 
 # %% [markdown]
 # How much does that matter? The task is to write digits in reverse, as in lessons 6 and 7, but now
-# the source contains as many **blanks** as digits, at random places. The content of the keys helps
-# here: a key can encode "I am the third digit from the end". The location score has only the
+# the source contains as many **blanks** as digits, at random positions. The content of the keys
+# helps here: a key can encode "I am the third digit from the end". The location score has only the
 # decoder's state, so the position of every digit must be in this single vector.
 #
 # We use the library's `RecurrentEncoder` with GRUs in both directions, and its `RecurrentDecoder`
@@ -180,9 +180,9 @@ assert min(row[0] for row in right.values()) > 0.95  # two digits fit into one v
 #
 # Local attention reads only the keys at most $D$ positions away from a center $p_t$, so a long
 # source costs no more than a short one. Where is the center? "local-m" assumes that source and
-# target run in parallel, and sets $p_t = t$. "local-p" predicts the center from the state, and
-# multiplies the weights by a Gaussian around the center (Eqs. 9 and 10, $S$ is the length of the
-# source):
+# target are in the same order, position by position, and sets $p_t = t$. "local-p" predicts the
+# center from the state, and multiplies the weights by a Gaussian around the center (Eqs. 9 and 10;
+# $S$ is the length of the source):
 #
 # $$p_t = S\, \sigma(v_p^\top \tanh(W_p h_t)), \qquad
 # a_t(s) \leftarrow a_t(s)\, \exp\!\Big(\!-\frac{(s - p_t)^2}{2 (D/2)^2}\Big) .$$
@@ -251,7 +251,8 @@ assert abs(right["local-m"][-1] - right["no attention"][-1]) < 0.15
 # the state alone. The state only needs to know roughly where to look, and the scores of the keys in
 # the window do the rest. The window of local-m, which moves with the target, is hardly better than
 # no attention: a reversed digit is close to position $t$ only in the middle of the source. (Where
-# source and target do run in parallel, as sound and text do in speech, it is a good choice.)
+# source and target are in the same order, as sound and text are in speech, a window that moves with
+# the target is a good choice.)
 
 # %% tags=["plot"]
 source, given, target = digit_batch(np.random.default_rng(8), 8, size=1, blanks=8)
@@ -405,10 +406,11 @@ where(
 #
 # ## Exercise
 #
-# Give the model without input feeding more information: as input, the **place** of the previous
-# step instead of its bit (`order` instead of `given`, with an embedding for each place and one for
-# the start). Predict the six accuracies, then train. You are done when you can say why one look at
-# the keys is not enough, and what input feeding provides that the place does not.
+# Give the model without input feeding more information: at each step, its input is the **place** of
+# the previous step instead of the bit written there (use `order` instead of `given`, with an
+# embedding for each place and one for the start). Predict the six accuracies, then train. You are
+# done when you can say why one look at the keys is not enough, and what input feeding provides that
+# the place does not.
 #
 # ## Three questions
 #
@@ -416,8 +418,8 @@ where(
 #    Bahdanau's decoder has to go step by step?
 # 2. A decoder with the score "location" was trained on sources of at most 24 positions. What
 #    happens at position 25, and why do the other scores have no such limit?
-# 3. The weights of local-p do not sum to 1. Which property in a check shows this, and what would be
-#    lost if the weights were divided by their sum?
+# 3. The weights of local-p do not sum to 1. Which property in the check of `window_weights` shows
+#    this, and what would be lost if the weights were divided by their sum?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
@@ -427,7 +429,7 @@ where(
 #    depends on the state of step $t - 1$.
 # 2. $W_a h_t$ has one number for each known position, so keys after the last of these positions get
 #    weight 0. The other scores compute a number for each key from the key itself.
-# 3. The second check has the property "no row sums to more than 1". The Gaussian makes the context
-#    small if the chosen keys are far from the predicted center, and this pulls the center toward
-#    them. If the weights were divided by their sum, a window with a single key would give the same
-#    context for every center, and $p_t$ would get no gradient.
+# 3. The property "no row sums to more than 1" shows it. The Gaussian gives small weights to keys
+#    far from the predicted center. If the model needs such keys, the gradient of the Gaussian moves
+#    the center toward them. If the weights were divided by their sum, a window with a single key
+#    would give the same context for every center, and $p_t$ would get no gradient.

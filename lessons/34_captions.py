@@ -431,16 +431,17 @@ where(SoftAttention, ShowAttendTell, caption_loss, ConvEncoder, draw_scenes)
 #
 # ## Exercise
 #
-# Train with `penalty=0` and with `penalty=3` instead of 0.1. Compare the focus, the largest weight
-# before a digit, and the share of captions without a mistake. A caption has at most 7 words, an
-# image has 9 places, and the words of a caption name at most 3 of these places. Which of the two
-# penalties do you expect to make the captions worse, and why?
+# Train with `penalty=0` and with `penalty=3` instead of 0.1. Compare three numbers: the focus, the
+# mean of the largest weight before a digit (printed above), and the share of captions without a
+# mistake. A caption has at most 7 words (counting the comma and `<end>`), an image has 9 places,
+# and the words of a caption name at most 3 of these places. Which of the two penalties do you
+# expect to make the captions worse, and why?
 #
 # ## Three questions
 #
 # 1. Why does the encoder stop before the last layers of a classifier, in which the places are lost?
 # 2. The softmax in `look` runs over the positions. What would happen if it ran over the batch, and
-#    which property in the check would fail?
+#    which property in the check of `look` would fail?
 # 3. We put all the weight on one cell, although the model was trained with soft weights. Why does
 #    it still write the correct digits?
 

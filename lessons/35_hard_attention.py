@@ -25,7 +25,7 @@ mt.manual_seed(0)
 #
 # Five places have the scores $e$ and the probabilities $\alpha = \mathrm{softmax}(e)$. We draw one
 # place $s$, look only there, and get a *reward* $R_s$: the log probability of the correct word
-# after this look, $\log p(y \mid s)$. The third place is the best one. The expected reward is a
+# given this look, $\log p(y \mid s)$. The third place is the best one. The expected reward is a
 # sum over all places (Eq. 10 of Show, attend and tell, arXiv:1502.03044):
 #
 # $$L = \sum_s \alpha_s R_s$$
@@ -184,14 +184,14 @@ assert variance(rewards, best) <= variance(rewards, average) < variance(rewards,
 assert variance(rewards, best) < min(variance(rewards, best - 0.1), variance(rewards, best + 0.1))
 
 # %% [markdown]
-# The variance is a parabola in $b$. Its lowest point is a mean of the rewards, weighted by
-# $\alpha_s |d\log\alpha_s|^2$. The plain mean is close to it and easier to compute.
+# The variance is a parabola in $b$. It is smallest where $b$ is the mean of the rewards, weighted
+# by $\alpha_s |d\log\alpha_s|^2$. The plain mean is close to this value and easier to compute.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# The caption gets ten more words that do not depend on the look. Each has a log probability of -2,
-# so every reward falls by 20. What happens to the expected gradient, to the variance without a
+# The caption gets ten more words. Each has a log probability of -2, wherever the model looks, so
+# every reward falls by 20. What happens to the expected gradient, to the variance without a
 # baseline, and to the variance with the mean reward as baseline? Write down three answers, then run
 # the next cell.
 
@@ -242,9 +242,9 @@ show(
 # %% [markdown]
 # ## A caption has many choices
 #
-# In a caption, the model looks before each word. The reward of the whole caption also contains the
-# words *before* a look. The look cannot change them, so they only add noise. The *reward to go* of
-# a look is the log probability of the words from this point on.
+# In a caption, the model looks before each word. The reward of the whole caption also includes the
+# log probabilities of the words *before* a look. The look cannot change them, so they only add
+# noise. The *reward to go* of a look is the log probability of the words after it.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the reward to go
@@ -275,8 +275,8 @@ check(
 )  # fmt: skip
 
 # %% [markdown]
-# We measure all of this on the decoder of lesson 34: three places and a caption of three words,
-# which makes 27 sequences of looks. For each of them we compute the gradient estimate of the layer
+# We measure all of this on the decoder of lesson 34: three places and a caption of three words, so
+# there are 27 sequences of looks. For each of them we compute the gradient estimate of the layer
 # that scores the places, and then the exact expectation and variance over all sequences.
 
 # %%
@@ -327,15 +327,15 @@ assert spreads[2] < spreads[0] and spreads[3] < spreads[1]  # the reward to go
 # %% [markdown]
 # All four estimators have the same expectation, to ten digits. The baseline reduces the variance
 # most. Dividing the variance by ten has the same effect as drawing ten times as many samples. The
-# reward to go reduces it only a little here, because a caption has only three words. In longer
-# captions, the reward to go helps more.
+# reward to go reduces the variance only a little here, because a caption has only three words. In
+# longer captions, the reward to go helps more.
 #
 # ## Does it matter for learning?
 #
 # Here is a small task: each of nine places holds one of six symbols, and one place is marked. The
 # model must look at the marked place and name its symbol. At the start, it does not know where to
-# look. The reward also contains five more words, each with a log probability of -1, whatever the
-# model does.
+# look. The reward also includes the log probabilities of five other words: -1 for each of them,
+# whatever the model does.
 
 
 # %%
@@ -461,8 +461,9 @@ print(f"training without the detach: log probability {worse[0]:.2f}, then {worse
 assert worse[-1] < worse[0] - 1
 
 # %% [markdown]
-# The loss has the correct *value* with and without the detach, and a gradient check of the loss
-# passes. Only the expectation over all choices shows the mistake.
+# The loss has the correct *value* with and without the detach, and without it,
+# even a gradient check of the loss passes. Only the expected gradient over all choices shows the
+# mistake.
 #
 # ## In the library
 

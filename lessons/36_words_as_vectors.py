@@ -205,13 +205,14 @@ show(
 
 # %% [markdown]
 # The word "bat" lies between the groups and is close to neither. Its vector is the best compromise
-# for two meanings, and it is the same in every sentence.
+# between two meanings, and it is the same in every sentence.
 #
 # ## ELMo: read the sentence in both directions
 #
-# ELMo trains a language model from left to right and another one from right to left. Its vectors
-# are the states of the LSTMs, so they depend on the sentence. The first layer is computed from the
-# characters of the word alone.
+# ELMo trains a language model from left to right and another one from right to left. A word gets
+# one vector from each layer. The first layer computes its vector from the characters of the word
+# alone. The vectors of the other layers are the outputs of the LSTMs, so they depend on the
+# sentence.
 
 # %%
 elmo = ELMo(
@@ -392,8 +393,8 @@ assert results["ELMo, right to left", "clue before"] < 0.7
 where(SkipGram, negative_sampling_loss, ELMo, BiLM, ScalarMix, mt.models.BERTMaskedLM)
 
 # %% [markdown]
-# `mta train words` trains word2vec and ELMo on real text, in which "class" and "import" are Python
-# keywords or English words.
+# `mta train words` trains word2vec and ELMo on real text, in which "class" and "import" occur both
+# as Python keywords and as English words.
 #
 # ## Exercise
 #

@@ -235,16 +235,16 @@ show(
 )
 
 # %% [markdown]
-# The polygons keep the directions as far apart as possible. At 72 degrees two directions have a
-# scalar product of 0.31, so a neighbor in the pentagon raises a feature's output by 0.31. The bias
-# becomes negative and, with the ReLU, removes most of that.
+# The polygons keep the directions as far apart as possible. At 72 degrees two directions have a dot
+# product of 0.31, so a neighbor in the pentagon raises a feature's output by 0.31. The bias becomes
+# negative and, with the ReLU, removes most of that.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: how much of a dimension does a feature have?
 #
 # The *dimensionality* of feature $i$ is $D_i = \|W_i\|^2 / \sum_j (u_i \cdot W_j)^2$, where $W_j$
-# are the columns of $W$ and $u_i = W_i / \|W_i\|$. Write `dimensionality(W)` for `W` of shape
-# (hidden, feature) without columns of zeros. Return a tensor of shape (feature,).
+# are the columns of $W$ and $u_i = W_i / \|W_i\|$. Write `dimensionality(W)` for a `W` of shape
+# (hidden, feature) in which no column is 0. Return a tensor of shape (feature,).
 #
 # *Hint:* All the products $W_i \cdot W_j$ together are the matrix $W^T W$. Its diagonal holds the
 # squared norms. Divide row $i$ by the norm of $W_i$ before you square.
@@ -301,7 +301,8 @@ assert counts[0] == 5 and counts[2] > 7 and counts[4] > 8
 # %% [markdown]
 # Dense features get one dimension each, so the 5 most important ones are stored. As the sparsity
 # grows, pairs appear, as they did in one dimension: with $S = 0.9$, four or five of the dimensions
-# hold a pair. At higher sparsities, features share planes and spaces, as in the pentagon.
+# hold a pair. At higher sparsities, groups of features share two or more dimensions, as in the
+# pentagon.
 
 # %% tags=["plot"]
 show(
@@ -383,8 +384,8 @@ where(ToyModel, ToyModels, feature_dimensionality, interference, phase_losses)
 # Put the features into groups: features 0 and 1 are always present together, and so are 2 and 3.
 # Train four such features in two dimensions at a sparsity of 0.9, and plot them with
 # `mt.viz.feature_directions_figure`. Before you run it, write down which features you expect at
-# right angles, and which ones opposite. You are done when you can explain the picture with the
-# table of `W = [1, -1]` above.
+# right angles, and which ones opposite each other. You are done when you can explain the picture
+# with the table of `W = [1, -1]` above.
 #
 # ## Three questions
 #

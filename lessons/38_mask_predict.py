@@ -223,10 +223,11 @@ for passes, share in shares.items():
 assert shares[1] < 0.03 and shares[2] < 0.25 and shares[8] == 1
 
 # %% [markdown]
-# One pass almost never writes one of the targets. With two passes, four tokens are written
-# independently and kept. Four passes do better than $2^{1 - k}$. Tokens from the first pass have a
-# probability of one half, so they are the first to be masked again. The model then predicts them in
-# the style of the majority of the other tokens.
+# One pass almost never writes one of the targets. With two passes, $k = 4$ tokens are written
+# independently and kept, so about one text in eight is one of the targets. With four passes, $k$ is
+# 2, and the share is larger than $2^{1 - k} = 1/2$. Tokens from the first pass have a probability
+# of one half, so they are the first to be masked again. The model then predicts them in the style
+# of the majority of the other tokens.
 
 # %% tags=["plot"]
 figure = new_figure(6, 3.4)
@@ -420,7 +421,7 @@ with mt.no_grad():
 assert (length_logits.argmax(1) == 8).all()
 
 # %% [markdown]
-# This is why Mask-Predict decodes several lengths and keeps the text with the best mean
+# This is why Mask-Predict decodes texts of several lengths and keeps the one with the best mean
 # log-probability (section 3.3). Here the length is always 8, so the model is certain about it.
 #
 # ## What the passes cost
@@ -470,8 +471,8 @@ where(
 # ## Three questions
 #
 # 1. Two equally probable targets differ in all of their 20 tokens. How large is the total
-#    correlation, and what share of the texts equals one of the targets after 10 passes of a perfect
-#    model?
+#    correlation, and what share of the generated texts equals one of the targets after 10 passes of
+#    a perfect model?
 # 2. Why does the decoder of Mask-Predict have no causal mask?
 # 3. Would one pass of a *perfect* model write dates such as "1987-07-03" correctly, if the source
 #    is "3 July 1987"?

@@ -324,14 +324,16 @@ where(NonLocalBlock, non_local.add_non_local, LocalRelation, SlidingWindowAttent
 #
 # The dot-product form uses $f = \theta_i \cdot \phi_j$ and $C = N$, the number of positions. Write
 # `dot_product_mean(theta, phi, g)` without computing the $N \times N$ weights. You are done when it
-# agrees with the product of the weights and $g$. For which $N$ is it cheaper?
+# agrees with the product of the weights and $g$. For which $N$ is this cheaper than computing the
+# weights?
 #
 # Then train the networks of the first section: `mta train nonlocal`.
 #
 # ## Three questions
 #
-# 1. Why can a non-local block be inserted into a trained network, and which parameter ensures it?
-# 2. In a local relation layer, the query and the key are one number for each group of channels. Why
+# 1. Why can a non-local block be inserted into a trained network, and which parameter makes this
+#    possible?
+# 2. In a local relation layer, the query and the key are each one number per group of channels. Why
 #    does this layer not need vectors, as attention in a Transformer does?
 # 3. The layer with 7 x 7 windows needs fewer multiply-adds than a 3 x 3 convolution. Why can it
 #    still be slower?
@@ -341,7 +343,7 @@ where(NonLocalBlock, non_local.add_non_local, LocalRelation, SlidingWindowAttent
 #
 # 1. $W_z$ starts at zero, so $z = x$ at first. The residual connection passes the input on.
 # 2. The layer compares only the positions of one window. It has many groups, and each group
-#    compares one feature. The geometry term adds what depends on the offset.
+#    compares one feature. The geometry term accounts for the offset.
 # 3. Each position has its own weights, so the weighted sums cannot be computed as one matrix
 #    product. The layer reads all the overlapping windows, so its time depends more on memory
 #    traffic than on arithmetic.

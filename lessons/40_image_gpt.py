@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Image GPT: pixels as words
 #
-# A slide asks: "Pixels as a sequence? Problem?" A GPT can read an image like a text, one pixel
-# after the other. What does it learn from images without labels, and how much computation does it
-# need?
+# A slide asks: "Pixels as a sequence? Problem?" A GPT can read an image the way it reads text, one
+# pixel after the other. What does it learn from images without labels, and how much computation
+# does it need?
 #
 # *Prerequisites:* GPT (lesson 17), BERT (lesson 18). The slide is in the deck CS7.505, 21 February
 # 2024 ("Vision Transformers"); `docs/decks.md` lists the decks. This lesson needs scikit-learn.
@@ -322,12 +322,14 @@ assert raw > max(after)
 
 # %% [markdown]
 # The raw pixels are best: on centered digits of 8 x 8 pixels, a linear classifier needs nothing
-# else. Layer 0 is a surprise. It has not compared any pixels yet: the vector of a pixel is only the
-# sum of its level embedding and its position embedding. But each sum is normalized before the mean
-# is taken, so the mean still depends on where the ink is, and training has made the embeddings
-# different enough for this. Always report a probe's result together with such baselines.
+# else. Layer 0 is a surprise: after training, it is as good as the deeper layers, although it has
+# not compared any pixels yet. In layer 0, the vector of a pixel is only the sum of its level
+# embedding and its position embedding. The mean of these sums would only show how often each level
+# occurs. But each sum is normalized before the mean is taken, and this makes a level's contribution
+# depend on its position. So the mean also shows where the ink is, and training strengthens this
+# effect. Always report a probe's result together with such baselines.
 #
-# On photographs raw pixels are useless. There, Image GPT reaches 96 % on CIFAR-10 with a linear
+# On photographs, raw pixels are useless. There, Image GPT reaches 96 % on CIFAR-10 with a linear
 # probe (Table 1 of the paper), and the best layer is in the middle: the last layers serve to
 # predict the next pixel, not to describe the whole image (section 4.2).
 
@@ -367,9 +369,9 @@ print(f"bits per pixel of this model: {seen:.3f} without the shift, {honest:.1f}
 assert seen < pick(0.3, 1.0) and honest > tables["left"]
 
 # %% [markdown]
-# The loss falls to almost nothing within seconds, because the model has learned to copy. As a model
-# of images it is worse than a table that uses a single neighbor of each pixel. If a loss is too
-# good, look for a leak from the targets to the inputs.
+# The loss falls to almost nothing within seconds, because the model has learned to copy. With the
+# correct inputs, it needs more bits per pixel than the table that uses only the left neighbor of
+# each pixel. If a loss is too good to be true, look for a leak from the targets to the inputs.
 #
 # ## In the library
 

@@ -62,8 +62,8 @@ show(
 # ## Your turn: who attends to whom?
 #
 # Write `may_attend(places, frames, scheme)`. It returns a bool array of shape (query, key) for the
-# tokens in this order: True where the query attends to the key. The scheme is "space", "time"
-# (the first half of divided attention) or "joint".
+# tokens in the order described above: True where the query attends to the key. The scheme is
+# "space", "time" (the first half of divided attention) or "joint".
 #
 # *Hint:* `np.divmod` gives the place and the frame of every token. Compare the queries' places and
 # frames with those of the keys, along two axes.
@@ -363,9 +363,9 @@ show(
 #
 # ## What goes wrong without time
 #
-# The model that attends over space alone reads each frame separately and takes the mean. If you
-# play a clip backwards, the digit moves in the opposite direction, but the mean stays the same. So
-# no training can teach this model to tell left from right.
+# The model that attends over space alone reads each frame separately and averages the results. If
+# you play a clip backwards, the digit moves in the opposite direction, but the mean stays the same.
+# So no training can teach this model to tell left from right.
 
 # %%
 clips = mt.tensor(test.frames[:50])
@@ -377,9 +377,9 @@ for kind, model in models.items():
 assert change["space"] < 1e-4 and change["divided"] > 0.1
 
 # %% [markdown]
-# Attention over time alone is not enough, either: attention treats its keys as a set. Only the time
-# positions tell it the order of the frames. Without them, divided attention cannot tell the
-# direction.
+# Attention over time also needs position embeddings: attention treats its keys as a set, so only
+# the embedding of each frame's position (`time_positions`) tells it the order of the frames.
+# Without these embeddings, divided attention cannot tell a direction from the opposite one.
 
 # %%
 models["divided"].time_positions.weight.data *= 0
@@ -399,9 +399,9 @@ assert change < 1e-4
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: a tube mask
 #
-# Write `tubes(noise, frames, hidden)`. `noise` has shape (place,). `hidden` is the number of hidden
-# places: those with the largest noise, the same in all frames. Return a bool tensor of shape
-# (frame, place), True where a patch is hidden.
+# Write `tubes(noise, frames, hidden)`. `noise` has shape (place,). Hide the `hidden` places with
+# the largest noise, the same places in all frames. Return a bool tensor of shape (frame, place),
+# True where a patch is hidden.
 #
 # *Hint:* `mt.argsort` of an argsort gives the rank of each number. Which ranks are hidden?
 
@@ -502,7 +502,7 @@ where(
 # The paper also tries *axial* attention: over time, then along the rows, then along the columns of
 # a frame. How many pairs does it compare for $F$ frames of $H \times W$ patches? Write
 # `over_rows(query, key, value, frames, width)` and compare it with masked attention, as in the
-# second task. How many blocks does a change of one patch need to reach all tokens?
+# second task. After how many blocks has a change of one patch reached all tokens?
 #
 # Then train a model that recognizes both the digit and its direction: `mta train mvit`.
 #

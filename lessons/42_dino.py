@@ -72,15 +72,15 @@ show(
 # %% [markdown]
 # ## The loss
 #
-# Both networks end in $K$ outputs that have no assigned meaning: $s$ for the student, $t$ for the
-# teacher. A softmax turns them into probabilities. The student's probabilities $q$ should match the
-# teacher's $p$ (Caron et al. 2021, arXiv:2104.14294v2, Eqs. 1 to 3):
+# Each network has $K$ outputs: $s$ for the student, $t$ for the teacher. The outputs have no
+# assigned meaning. A softmax turns them into probabilities. The student's probabilities $q$ should
+# match the teacher's $p$ (Caron et al. 2021, arXiv:2104.14294v2, Eqs. 1 to 3):
 #
 # $$\mathcal{L} = -\sum_k p_k \log q_k, \qquad p = \mathrm{softmax}\Big(\frac{t - c}{T_t}\Big),
 #   \qquad q = \mathrm{softmax}\Big(\frac{s}{T_s}\Big)$$
 #
 # *Centering* subtracts $c$, a running mean of the teacher's outputs. *Sharpening* means that the
-# teacher's temperature $T_t$ is smaller than the student's $T_s$, so its distribution has a clearer
+# teacher's temperature $T_t$ is smaller than the student's $T_s$, so its distribution has a sharper
 # peak. Only the student gets a gradient.
 
 # %% [markdown] tags=["your-turn"]
@@ -210,8 +210,8 @@ check(
 # ## A small DINO
 #
 # To be able to train many times, we start small: a network of a few linear layers, 8 x 8 digits
-# without clutter, and views that differ by a pixel and some noise. The class `DINO` holds student,
-# teacher and center.
+# without clutter, and views that show almost the whole image, with some noise. The class `DINO`
+# holds the student, the teacher and the center.
 
 # %%
 K = 32
@@ -256,15 +256,15 @@ assert both[-1, 1] - both[-1, 0] > 1
 
 # %% [markdown]
 # Each target has a clear peak, but different images have their peaks at different outputs, so the
-# mean target is broad. The network has sorted the digits into groups, without a label.
+# mean target is broad. The network has sorted the digits into groups, without any labels.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# Now we leave out one of the two operations: centering (the center stays 0), or sharpening (the
-# teacher has the student's temperature). What will the targets look like in each case, and will the
-# loss be larger or smaller than with both operations? Write down your answer, then run the next
-# cell.
+# Now we leave out one of the two operations: either centering (the center then stays 0), or
+# sharpening (the teacher then has the student's temperature). What will the targets look like in
+# each case, and will the loss be larger or smaller than with both operations? Write down your
+# answer, then run the next cell.
 
 # %%
 runs = {"both": both}
@@ -280,7 +280,7 @@ assert runs["no centering"][-1, 1] < 0.1 and losses["no centering"] < 0.1
 assert runs["no sharpening"][-1, 0] > 0.9 * np.log(K)
 
 # %% [markdown]
-# Without centering, the target of every image puts all probability on the same output: both
+# Without centering, the target of every image puts all its probability on the same output: both
 # entropies are 0. The loss is also 0, the smallest possible value. Without sharpening, every image
 # gets the uniform distribution: both entropies are $\log K$. The two operations pull in opposite
 # directions. With both, the targets can depend on the image (Figure 7 of the paper). A loss that
@@ -365,9 +365,9 @@ show(
 )
 
 # %% [markdown]
-# After a minute of training the maps are coarse. `mta train dino` trains longer and measures them.
-# Maps of real photographs need a ViT of the paper's size; `mt.models.from_pretrained` reads the
-# folders of DINOv2.
+# After a minute of training, the maps are still coarse. `mta train dino` trains longer and measures
+# them. Maps of real photographs need a ViT of the paper's size; `mt.models.from_pretrained` reads
+# the folders of DINOv2.
 #
 # ## What goes wrong if the teacher gets a gradient
 #

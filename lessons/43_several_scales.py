@@ -37,8 +37,8 @@ mt.manual_seed(0)
 # ## Your turn: pool the patches, keep the class token
 #
 # Write `pooled(tokens, height, width, m)`. `tokens` has shape (1 + height * width, dim): the class
-# token, then the map row by row. Return the class token and the means over blocks of $m \times m$
-# patches, in the same order. The result has shape (1 + height * width / m^2, dim).
+# token, then the map row by row. Return the class token, followed by the means over blocks of
+# $m \times m$ patches, row by row. The result has shape (1 + height * width / m^2, dim).
 #
 # *Hint:* Reshape the patches to (row, row in block, column, column in block, dim). Over which two
 # axes do you take the mean?
@@ -74,7 +74,7 @@ check(
 # ## Pooling attention
 #
 # A layer of MViT projects its input $X$ to queries, keys and values, and pools each of the three
-# maps with its own pooling $P$ (Eqs. 1 and 2):
+# with its own pooling $P$ (Eqs. 1 and 2):
 #
 # $$\mathrm{softmax}\Big(\frac{P_Q(XW_Q)\, P_K(XW_K)^\top}{\sqrt d}\Big) P_V(XW_V).$$
 #
@@ -143,12 +143,12 @@ assert spread[False] < 0.7 * spread[True]
 # %% [markdown]
 # ## Stages
 #
-# MViTv2-T has four stages. The first block of stages 2 to 4 pools its queries with a stride of 2:
-# the map then has a quarter of the tokens, and the numbers of channels and heads double. The stride
-# of the keys and values starts at 4 and halves from stage to stage until it is 1, so most blocks
-# have the same number of keys, 196. The first block of stages 2 to 4 still reads the larger map, so
-# it has four times as many keys as the blocks after it. Here is MViTv2-T for images of 224 x 224
-# pixels.
+# MViTv2-T has four stages. The first block of each stage from 2 to 4 pools its queries with a
+# stride of 2: the map then has a quarter of the tokens, and the numbers of channels and heads
+# double. The stride of the keys and values starts at 4 and halves from stage to stage until it is
+# 1, so most blocks have the same number of keys, 196. Each of these first blocks still reads the
+# larger map, so it has four times as many keys as the blocks after it. Here is MViTv2-T for images
+# of 224 x 224 pixels.
 
 # %%
 SIZES = {"kernel": (3, 3), "stride_q": (2, 2), "stride_kv": (4, 4)}
@@ -196,7 +196,7 @@ show(
 # %% [markdown]
 # ## MViT or Swin?
 #
-# MViT and Swin both reduce the number of scores of a large map. Swin lets a token attend to the 49
+# MViT and Swin both reduce the number of scores for a large map. Swin lets a token attend to the 49
 # tokens of its window. MViT lets it attend to the *whole* map at a coarser resolution. What does
 # that cost? The library counts operations (`mt.profile`) and memory (`mt.memory.track`) while both
 # models read an image.
@@ -351,7 +351,7 @@ assert naive[4, 1] == 3 and correct[4, 1] == 0
 # %% [markdown]
 # With this mistake, shapes and gradients are still correct, and the table even has enough rows. Two
 # other mistakes are just as hard to notice: indexing the table by key minus query, and pooling the
-# class token together with the patches. The exercises below contain both.
+# class token together with the patches. You will meet both in the exercises below.
 #
 # ## In the library
 
@@ -389,7 +389,8 @@ where(
 # ## Answers
 #
 # 1. Keys and values must be pooled in the same way: each weight belongs to one key and multiplies
-#    its value. The number of queries is free, because each query gives one row of the output.
+#    its value. The queries can be pooled differently, because each query gives one row of the
+#    output.
 # 2. Swin sees the details of its window, but nothing beyond it before the windows shift. MViT sees
 #    the whole image in its first block, but has only one key for each block of 4 x 4 positions.
 # 3. Decomposed tables cannot express patterns that, for one query, are not the sum of a row term

@@ -143,8 +143,8 @@ check(
 )  # fmt: skip
 
 # %% [markdown]
-# Start with two identical boxes of width 1, and move one of them to the right. They overlap up to a
-# shift of 1.
+# Start with two identical boxes of width 1, and move one of them to the right. They overlap as long
+# as the shift is less than 1.
 
 # %%
 shifts = np.arange(0.025, 3, 0.05)
@@ -365,17 +365,19 @@ assert difference < 1e-5
 assert np.ptp(equal.numpy(), 1).max() < 1e-6 < np.ptp(before.numpy(), 1).max()
 
 # %% [markdown]
-# Equal queries predict the same box six times: queries differ only in their learned vectors.
-# Because the queries attend to each other, they can agree on which query predicts which object.
-# This is why DETR does not need a step that removes duplicates.
+# If all queries have the same vector, they predict the same box six times: only their learned
+# vectors distinguish them. Because the queries attend to each other, they can agree on which query
+# predicts which object. This is why DETR does not need a step that removes duplicates.
 #
 # ## What goes wrong if targets are matched by order
 #
-# We train the decoder alone. In place of an image, each of the 12 scenes has four learned vectors
-# that the queries attend to. So the model can memorize the scenes, and the runs differ only in
-# their loss. An annotation has no order, so we shuffle the targets in every step. DETR also
+# We train the decoder alone, in three runs. In place of an image, each of the 12 scenes has four
+# learned vectors that the queries attend to. So the model can memorize the scenes, and the runs
+# differ only in their loss. The first run matches the targets by order, the second one with the
+# Hungarian method. An annotation has no order, so we shuffle the targets in every step. DETR also
 # computes the loss for the output of every decoder layer, each with its own matching ("auxiliary
-# decoding losses", section 3.2). The third run uses only the loss of the last layer.
+# decoding losses", section 3.2), and so do the first two runs. The third run uses the Hungarian
+# method, but only the loss of the last layer.
 
 
 # %%
@@ -482,10 +484,11 @@ show(
 # layers, the auxiliary losses help the model output the right number of objects of each class
 # (section 3.2). They also make it possible to remove the last layers of a trained model.
 #
-# AP50, the average precision at an IoU of 0.5, is a common measure of a detector. Predictions are
+# AP50, the average precision at an IoU of 0.5, is a common measure for detectors. Predictions are
 # sorted by their score. A prediction is correct if it has the right class and an IoU of at least
 # 0.5 with a target that no earlier prediction has taken. So AP50 matches greedily, in the order of
-# the scores. The loss matches with the Hungarian method, because it needs a pair for every target.
+# the scores. The loss uses the Hungarian method, because it needs a prediction for every target, at
+# the smallest total cost.
 #
 # ## In the library
 
@@ -526,7 +529,7 @@ where(
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The matching is a choice among finitely many assignments. A small change of the predictions
+# 1. The matching is a choice among finitely many assignments. A small change in the predictions
 #    almost never changes it, so its derivative is 0 where it exists.
 # 2. If two targets share a prediction, this prediction is pulled toward both, and one object is
 #    missed. If every prediction is matched with a target, no prediction has the class "no object",

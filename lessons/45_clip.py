@@ -3,7 +3,7 @@
 #
 # An image and the sentence that describes it should have similar vectors. What keeps all vectors
 # from becoming equal, why is the loss of a batch a matrix, and what does the temperature do? And
-# how does such a model name digits that it has never seen with a label?
+# how can such a model classify digits if it was trained without labels?
 #
 # *Prerequisites:* softmax and cross-entropy (lesson 5), GPT (lesson 17), ViT (lesson 21). This
 # lesson needs scikit-learn.
@@ -57,8 +57,8 @@ print(pixels(test).shape, as_ids(sentences).shape)
 # $$u_i = \frac{W_u f(\mathrm{image}_i)}{|W_u f(\mathrm{image}_i)|}, \qquad
 # v_j = \frac{W_v g(\mathrm{text}_j)}{|W_v g(\mathrm{text}_j)|}$$
 #
-# A tower never sees the tokens of the other tower. An image and a text are compared only by one
-# number, the cosine $u_i^T v_j$.
+# A tower never sees the tokens of the other tower. An image and a text are compared only through
+# one number, the cosine $u_i^T v_j$.
 
 
 # %%
@@ -94,8 +94,8 @@ print(cosines.numpy().round(2))
 # column $i$. Return a scalar, the mean of the cross-entropies over the rows and over the columns.
 # It must also work for logits of 1,000.
 #
-# *Hint:* Apply `mt.log_softmax(x, axis)` along either axis. `.diagonal()` returns the entries of
-# the diagonal.
+# *Hint:* Apply `mt.log_softmax(x, axis)` along each of the two axes. `.diagonal()` returns the
+# entries of the diagonal.
 
 
 # %% tags=["answer"]
@@ -149,7 +149,7 @@ assert logits.argmax(1).tolist() == [0, 1, 2] and logits.argmax(0).tolist() == [
 # ## The gradient of each pair
 #
 # The gradient of a cross-entropy is $p - \mathrm{onehot}$ (lesson 5). Here the gradient is a
-# matrix, like the logits. The entries of the diagonal are negative: a step makes these pairs more
+# matrix, like the logits. The entries on the diagonal are negative: a step makes these pairs more
 # similar. All other entries are positive: a step makes these wrong pairs less similar. The more
 # similar a wrong pair is, the larger its entry.
 
@@ -159,8 +159,9 @@ assert logits.argmax(1).tolist() == [0, 1, 2] and logits.argmax(0).tolist() == [
 # Write `logit_gradient(logits)`, the gradient of `pair_loss(logits)` with respect to the logits, of
 # shape (pair, pair). Do not call `backward`.
 #
-# *Hint:* Each row contributes its softmax, minus 1 on the diagonal, divided by the number of rows.
-# The columns do the same with their softmax. `mt.eye(n, dtype=logits.dtype)` is the identity.
+# *Hint:* For the rows alone, the gradient is the softmax of each row, minus 1 on the diagonal,
+# divided by the number of rows. For the columns alone, it is the same with the softmax of each
+# column. `pair_loss` is the mean of the two. `mt.eye(n, dtype=logits.dtype)` is the identity.
 
 
 # %% tags=["answer"]
@@ -185,9 +186,10 @@ check(
 # %% [markdown]
 # ## What the temperature does
 #
-# Cosines lie between -1 and 1. Suppose that the towers are perfect: the cosine of every pair is 1,
-# and the cosine of a scene and another scene's sentence is 0. With a temperature of 1, the softmax
-# of 128 logits can hardly prefer the correct one, because $e^1$ is small compared with $127 e^0$.
+# Cosines lie between -1 and 1. Suppose that the towers are perfect: the cosine of every matching
+# pair is 1, and the cosine of a scene and another scene's sentence is 0. With a temperature of 1,
+# the softmax of 128 logits can hardly prefer the correct one, because $e^1$ is small compared with
+# $127 e^0$.
 
 # %%
 perfect = mt.eye(128)
@@ -200,9 +202,9 @@ assert contrastive_loss(perfect).item() > 3.8 and contrastive_loss(perfect / 0.0
 # %% [markdown]
 # The temperature is learned with the weights. The parameter is $s = \log(1/\tau)$, called
 # `logit_scale`. It starts at $\log(1/0.07) = 2.66$. The factor $e^s$ is positive for every $s$, and
-# a step of 0.01 changes it by 1 %, whether the factor is 2 or 100. The paper limits the factor
-# to 100. A small temperature has a disadvantage: the gradient then comes only from the few most
-# similar wrong pairs. Such a pair may be wrong only by accident, because two scenes of the batch
+# a step of 0.01 changes it by 1 %, whether the factor is 2 or 100. The paper limits the factor to
+# 100. A small temperature has a disadvantage: the gradient then comes only from the few most
+# similar wrong pairs. Such a pair may count as wrong only because two scenes of the batch happen to
 # show the same digits.
 
 # %% tags=["plot"]
@@ -293,8 +295,8 @@ assert min(found) > pick(0.8, 0.08)
 # (class, prompt, width). Return the cosine of every image with every class, of shape (image,
 # class).
 #
-# *Hint:* The mean of unit vectors is shorter than 1. `F.normalize(x, dim=-1)` divides by the
-# length.
+# *Hint:* The mean of different unit vectors has a length below 1. `F.normalize(x, dim=-1)` divides
+# by the length.
 
 
 # %% tags=["answer"]
@@ -356,18 +358,18 @@ assert min(found) > 0.3 and zero_shot(other, places=True) < 0.4
 
 # %% [markdown]
 # Retrieval is good, but the classification of digits is at chance level. A model can see where the
-# ink is without recognizing the digits. The 100 scenes have so many different layouts that a model
-# finds about 60 % of the sentences if it knows the layout and guesses the digits. A model first
-# learns the features that are easiest to see. With more steps, these towers learn the digits, too.
-# So a high retrieval accuracy does not show which features a model has learned. Always ask what
-# else could distinguish the pairs.
+# ink is without recognizing the digits. The 100 scenes have so many different layouts that even a
+# model that recognizes only the layout, and guesses the digits, finds about 60 % of the sentences.
+# A model first learns the features that are easiest to see. With more steps, these towers learn the
+# digits, too. So a high retrieval accuracy does not show which features a model has learned. Always
+# ask what else could distinguish the pairs.
 #
 # ## The evidence for a word
 #
 # The class token attends to the same cells, whatever the sentence says. But the gradient of the
-# similarity with one word shows which of these attention weights should grow for this word. The
-# positive products of weights and gradients form a map for each word (Chefer et al. 2021,
-# arXiv:2103.15679v1, Eq. 5).
+# similarity with one word shows which of these attention weights would have to grow to increase
+# this similarity. The positive products of weights and gradients form a map for each word (Chefer
+# et al. 2021, arXiv:2103.15679v1, Eq. 5).
 
 # %% tags=["plot"]
 with mt.no_grad():
@@ -394,8 +396,8 @@ where(CLIP, TextTower, contrastive_loss, patch_relevance)
 # ## Exercise
 #
 # Train new towers with batches of 16 pairs for eight times as many steps, so that they see the same
-# number of scenes. Before you run it, write down whether they classify digits better or worse, and
-# why.
+# number of scenes. Before you start the training, write down whether they classify digits better or
+# worse, and why.
 #
 # Then practice:
 #
@@ -414,8 +416,8 @@ where(CLIP, TextTower, contrastive_loss, patch_relevance)
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. The loss is $\log n$, as for a guess. The softmax sees only differences, so equal vectors do
-#    not help.
+# 1. The loss is $\log n$, the loss of a uniform guess. The softmax sees only differences, so equal
+#    vectors do not help.
 # 2. The loss pushes each scene away from the other's sentence, although this sentence is true. The
 #    loss then cannot reach 0. With a very small temperature, such pairs get most of the gradient.
 # 3. To search a million images, you encode each image once, and each search then costs one matrix

@@ -5,7 +5,7 @@
 # together. No label tells it which word belongs to which object. How do words and image regions
 # become one sequence, and how can a sentence and an image be aligned without labels for the pairs?
 #
-# *Prerequisites:* cross-entropy (lesson 5), BERT (lesson 18). The deck COMP541 names UNITER;
+# *Prerequisites:* cross-entropy (lesson 5), BERT (lesson 18). The deck COMP541 mentions UNITER;
 # `docs/decks.md` lists the decks. This lesson needs scikit-learn.
 
 # %%
@@ -205,9 +205,10 @@ check(
 )
 
 # %% [markdown]
-# An example with three words and three regions shows the difference. Region 1 is the cheapest
-# region of both word 1 and word 2. If each word chooses for itself, both choose region 1. The plan
-# gives region 1 to the word for which another region would cost much more.
+# An example with three words and three regions shows how the plan differs from a separate choice
+# for each word. Region 1 is the cheapest region for both word 1 and word 2. If each word chooses
+# for itself, both choose region 1. The plan gives region 1 to the word for which another region
+# would cost much more.
 
 # %%
 example = mt.tensor([[0.1, 0.3, 0.9], [0.2, 0.9, 0.8], [0.6, 0.5, 0.1]])
@@ -223,7 +224,7 @@ assert (plan.argmax(1) == mt.tensor([1, 0, 2])).all()
 # costs, too. Must we backpropagate through all the iterations that compute it? No: the plan is
 # optimal, so a small change of the plan does not change the sum to first order. What remains is
 # $\partial D / \partial c_{ij} = T_{ij}$, so we can treat the plan as a constant. We check this
-# with finite differences of $D$, for which we compute the plan again at each point.
+# with finite differences of $D$. For these, we compute a new plan at each of the two points.
 
 # %%
 rng = np.random.default_rng(3)
@@ -409,7 +410,7 @@ with fails(ArgumentError):
 # ## Exercise
 #
 # The paper's detector finds 10 to 100 regions, and the caption does not mention most of them.
-# Change `learn` so that all words of a caption take part, not only its digits, and measure
+# Change `learn` so that all words of a caption take part, not only its digit words, and measure
 # `aligned` again. How much mass do the words "left of" send, and to which regions? Then try
 # `fewest=4` for training: why does the model learn more from a scene with few digits than from one
 # with many?

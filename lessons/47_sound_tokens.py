@@ -29,10 +29,10 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## The waveform
 #
-# A microphone measures the pressure of the air, here 8,000 times per second. The speech of this
-# lesson is synthetic: `spoken_digits.py` excites a model of the mouth with pulses (vowels) and
-# noise (consonants), and each synthetic speaker has their own pitch, tempo and timbre. No download
-# is needed, and the time of each word is known.
+# A microphone measures the air pressure, here 8,000 times per second. The speech in this lesson is
+# synthetic: `spoken_digits.py` excites a model of the mouth with pulses (vowels) and noise
+# (consonants), and each synthetic speaker has their own pitch, tempo and timbre. No download is
+# needed, and the time of each word is known.
 
 # %%
 RATE = 8000
@@ -277,8 +277,8 @@ assert right["log-mel"] > right["mel"] > right["power"]
 # ordered by time, and those at the same time from low to high bands. Within a patch, all bands of
 # its first frame come first. Leave out frames and bands that do not fill a patch.
 #
-# *Hint:* After cutting off the rest, reshape to (patch, frame, patch, band). Which two axes must be
-# swapped?
+# *Hint:* Drop the frames and bands that do not fill a patch, then reshape to (patch, frame, patch,
+# band). Which two axes must be swapped?
 
 
 # %% tags=["answer"]
@@ -340,14 +340,15 @@ assert correlation(one, late) < 0.7 < 0.95 < correlation(mel_bands(one), mel_ban
 
 # %% [markdown]
 # A token of raw samples changes with every shift, and a network has to learn to ignore this change.
-# It can do so from a lot of data. The power spectrum ignores small shifts by construction: a shift
-# changes only the phase of each frequency, and the squared magnitude does not depend on the phase.
+# With enough data, it can learn this. The power spectrum ignores small shifts by construction: a
+# shift changes only the phase of each frequency, and the squared magnitude does not depend on the
+# phase.
 #
 # ## What goes wrong without a window
 #
 # A frame that is cut out without a window ends in the middle of a wave. The Fourier transform sees
 # the jump, and spreads the tone over all frequencies ("leakage"). A second tone, 60 dB weaker than
-# the first, disappears under it.
+# the first, disappears in this leakage.
 
 # %%
 tones = np.sin(2 * np.pi * 1015 * time) + 0.001 * np.sin(2 * np.pi * 2500 * time)

@@ -172,7 +172,8 @@ for sense, n in counts.items():
 # (batch, token). For each row, return the indices of the `max(1, int(token * (1 - rate)))` tokens
 # with the smallest noise, in ascending order.
 #
-# *Hint:* `argsort` sorts by noise. Sort again after the cut, because the tokens keep their order.
+# *Hint:* `argsort` sorts by noise. Keep the first indices of each row, and sort these, because the
+# tokens keep their order.
 
 
 # %% tags=["answer"]
@@ -194,8 +195,8 @@ check(
 # ## Predict, then run
 #
 # DropToken with a rate of 0.5 halves the number of tokens. By how much does it reduce the
-# multiply-adds of a layer for video: by less than half, by half, or by more than half? And the
-# parameters? Write down your answer, then run the next cell.
+# multiply-adds of a layer that processes video: by less than half, by half, or by more than half?
+# And the parameters? Write down your answer, then run the next cell.
 
 # %%
 full, half = sum(layer_cost(1 + counts["video"])), sum(layer_cost(1 + counts["video"] // 2))
@@ -230,8 +231,9 @@ assert half < full / 2
 # ## Your turn: MIL-NCE
 #
 # Write `mil_nce(video, text, T)` for embeddings (batch, d) and (batch, sentence, d). It returns the
-# mean over the clips of -log(A / B). A is the sum of `exp(video text / T)` over the clip's own
-# sentences, and B the sum over all sentences. The products may be so large that `exp` overflows.
+# mean over the clips of -log(A / B). A is the sum of $\exp(v \cdot t / T)$ over the vectors $t$ of
+# the clip's own sentences, where $v$ is the clip's vector. B is the same sum over the sentences of
+# all clips. The products may be so large that `exp` overflows.
 #
 # *Hint:* The logarithm of a quotient is a difference of two `mt.logsumexp`.
 
@@ -345,11 +347,11 @@ show(
 )
 
 # %% [markdown]
-# No label told the network what a direction is, or which sound means which key. The network found
-# the directions because a clip, its sound and its sentence have the direction in common. Other
-# properties, such as the voice or the place of the square, do not help to lower the loss. Each
-# direction is also most similar to its two neighbors, so the network has arranged the directions on
-# a circle.
+# No label told the network what a direction is, or which direction a spoken digit stands for. The
+# network found the directions because a clip, its sound and its sentence have the direction in
+# common. Other properties, such as the voice or the place of the square, do not help to lower the
+# loss. Each direction is also most similar to its two neighbors, so the network has arranged the
+# directions on a circle.
 #
 # ## What goes wrong if the tokens lose their positions
 #

@@ -69,8 +69,8 @@ check(
 )
 
 # %% [markdown]
-# How many alignments of $T$ frames give a target of $L$ labels without repeats? We count them for
-# small sizes and compare the count with a formula, $\binom{T + L}{2L}$.
+# How many alignments of $T$ frames collapse to a target of $L$ labels without repeats? We count
+# them for small sizes and compare the count with a formula, $\binom{T + L}{2L}$.
 
 
 # %%
@@ -87,7 +87,7 @@ print(f"100 frames, 4 labels: {comb(104, 8):,} alignments")
 # %% [markdown]
 # The network treats the frames as independent: the probability of an alignment is the product of
 # its classes' probabilities, $p(\pi \mid x) = \prod_t y_t(\pi_t)$. The probability of a target $l$
-# is the sum over all alignments that are read as $l$.
+# is the sum over all alignments that collapse to $l$.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
@@ -202,9 +202,10 @@ assert abs(alpha[-1, -2:].sum() - brute) < 1e-15
 # $$\sum_s \alpha_t(s)\,\beta_t(s) = p(l \mid x).$$
 #
 # Now we compute the derivative. $p$ is a sum of products, one for each alignment, and $y_t(k)$ is a
-# factor of the alignments that have class $k$ in frame $t$. Multiplying one factor of a product by
-# $1 + \varepsilon$ adds $\varepsilon$ times the product. So $\partial p / \partial \log y_t(k)$ is
-# the sum of exactly these products:
+# factor of the alignments that have class $k$ in frame $t$. Adding a small $\varepsilon$ to
+# $\log y_t(k)$ multiplies this factor by about $1 + \varepsilon$, and so adds $\varepsilon$ times
+# each product that contains it. So $\partial p / \partial \log y_t(k)$ is the sum of exactly these
+# products:
 #
 # $$\frac{\partial(-\log p)}{\partial \log y_t(k)} = -\frac{1}{p} \sum_{s:\, l'_s = k} \alpha_t(s)\,
 # \beta_t(s).$$
@@ -224,12 +225,12 @@ assert ((alpha * beta).sum(1) - brute).abs().max() < 1e-15
 # ## Your turn: the posterior of the classes
 #
 # Write `posterior(alpha, beta, states, classes)`. `alpha` and `beta` have shape (frame, state), and
-# `states` of shape (state,) has the class of each state. Return the posterior probabilities, of
-# shape (frame, class). Several states have the same class: the blanks, and repeated labels.
+# `states`, of shape (state,), contains the class of each state. Return the posterior probabilities,
+# of shape (frame, class). Several states have the same class: the blanks, and repeated labels.
 #
 # *Hint:* Normalize $\alpha\beta$ in each frame. Multiply by a matrix of shape (state, class) that
-# has a 1 at the class of each state. This sums the states of each class. `mt.eye(classes)[states]`
-# is that matrix.
+# has a 1 at the class of each state. This adds up the states of each class.
+# `mt.eye(classes)[states]` is that matrix.
 
 
 # %% tags=["answer"]
@@ -289,7 +290,8 @@ assert 0 < first < 100 and 200 < loss < 1000
 # %% [markdown]
 # Something else can go wrong. The target `[5, 5]` needs three frames, because a blank has to keep
 # the two labels apart. In two frames it has no alignment: $p = 0$, and the loss is infinite. One
-# such example destroys the gradient of the whole batch, so recognizers set `zero_infinity=True`.
+# such example destroys the gradient of the whole batch, so speech recognizers are trained with
+# `zero_infinity=True`.
 
 # %%
 pair = mt.log_softmax(mt.randn(3, 11), -1)
@@ -316,11 +318,12 @@ for name, part in block.named_children():
 
 # %% [markdown]
 # The Conformer's attention uses **relative positions**: a score depends on the distance $i - j$
-# between query and key (Dai et al. 2019, arXiv:1901.02860v3). The product of all queries with all
-# distances has rows in which the distances run from $T - 1$ down to $-(T - 1)$. Key $j$ of query
-# $i$ is in column $T - 1 - i + j$, so each row has to move by one more than the row below it.
-# `relative_shift` does this with one padding and two reshapes. To test it, we fill the table with
-# the distances themselves. The result must be $i - j$:
+# between query and key (Dai et al. 2019, arXiv:1901.02860v3). Each distance is encoded as a vector.
+# The products of all queries with all these vectors form a table with one row for each query. In
+# each row, the distances run from $T - 1$ down to $-(T - 1)$. The product for query $i$ and key $j$
+# is in column $T - 1 - i + j$, so each row has to move to the left, by one column more than the row
+# below it. `relative_shift` does this with one padding and two reshapes. To test it, we fill the
+# table with the distances themselves. The result must be $i - j$:
 
 # %%
 distances = mt.arange(3, -4, -1).expand(4, 7)
@@ -381,7 +384,8 @@ assert wrong < 0.2 or steps < 100
 
 # %% [markdown]
 # What does the network output in each frame? We plot the network's probabilities for one recording,
-# and the posterior probabilities. The gradient of CTC pulls the first toward the second.
+# and the posterior probabilities, given the words. The gradient of CTC pulls the first toward the
+# second.
 
 # %%
 features, lengths, labels = (part[:1] for part in test)
@@ -437,7 +441,7 @@ where(F.ctc_loss, mt.ctc_decode, ConformerBlock, RelativeAttention, relative_shi
 # Write `backward_step`, which runs the recursion of `forward_step` from the last frame to the
 # first, and compute $\beta$ with it. Then write both passes with logarithms and `mt.logsumexp`, and
 # compute the loss of the 200 frames above. Where a blank may not be skipped, add $-\infty$ to the
-# logarithm. What does your gradient become where all three terms are $-\infty$?
+# logarithm of the third term. What does your gradient become where all three terms are $-\infty$?
 #
 # Then practice:
 #

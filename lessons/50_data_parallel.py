@@ -94,8 +94,8 @@ check(
 # ## The naive way: all ranks send to rank 0
 #
 # From here on, the ranks are real: `run_ranks(4, function, ...)` starts four processes, which call
-# the function and exchange messages by MPI. Each rank knows its number `dist.get_rank()` and the
-# number of ranks, `dist.get_world_size()`. The result has one entry for each rank, and its
+# the function and exchange messages through MPI. Each rank knows its number `dist.get_rank()` and
+# the number of ranks, `dist.get_world_size()`. The result has one entry for each rank, and its
 # attribute `messages` lists all messages.
 #
 # So that we can see which ranks have contributed to a sum, rank $k$ has the numbers $10^k, 2 \cdot
@@ -181,7 +181,7 @@ show(
 
 # %% [markdown]
 # The ranks recorded their operations, too. Here are the operations of rank 2. It cut its tensor
-# into parts, and added a received part three times.
+# into parts, and three times it added a part that it had received.
 
 # %%
 print(ringed[2]["table"])
@@ -251,7 +251,7 @@ check(
 # times the bytes of the tensor. If the tensor cannot be divided evenly, the sizes of the parts
 # differ by one number. In the reduce-scatter, rank $r$ sends all parts except part $r$, whose sum
 # ends at this rank. In the all-gather, rank $r$ sends all parts except part $r + 1$, because the
-# next rank has had this part from the start.
+# next rank already had this part when the all-gather started.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: count the bytes
@@ -391,9 +391,10 @@ show(
 )
 
 # %% [markdown]
-# A bucket of 0.02 MiB has room for one and a half of these layers, so it takes two layers to fill
-# one. `backward()` waits for the messages only at its very end, when all buckets are on their way.
-# PyTorch's buckets hold 25 MiB (Li et al. 2020, arXiv:2006.15704v1, section 3.2).
+# The gradients of one of these layers have 16,640 bytes. A bucket of 0.02 MiB, or 20,971 bytes, is
+# therefore full only when it has the gradients of two layers. `backward()` waits for the messages
+# only at its very end, when all buckets are on their way. PyTorch's buckets hold 25 MiB (Li et al.
+# 2020, arXiv:2006.15704v1, section 3.2).
 #
 # ## The same training as one process
 #
@@ -470,13 +471,13 @@ assert (wrong - 2 * right).abs().max() < 1e-12
 # the same effect as a learning rate that is $N$ times as large. The loss may still fall, and
 # nothing raises an error.
 #
-# With a third mistake, the program does not finish at all: one rank skips a call, for example
-# because it has run out of batches, and the others wait for it.
+# With a third mistake, the program does not finish at all: one rank skips an all-reduce, for
+# example because it has run out of batches, and the others wait for it.
 
 
 # %%
 def one_batch_less():
-    for _ in range(2 - dist.get_rank()):  # rank 1 has one batch less
+    for _ in range(2 - dist.get_rank()):  # rank 1 has one batch fewer
         dist.all_reduce(mt.ones(3))
 
 
@@ -499,10 +500,11 @@ where(
 #
 # For small tensors, the number of rounds determines the time. Write `doubling()`, an all-reduce for
 # 4 ranks with two rounds instead of six: in round $k$, rank $r$ exchanges its whole tensor with the
-# rank whose number differs in bit $k$ (`dist.get_rank() ^ 2**k`), and both add. Start a
-# `dist.isend` of a copy before `dist.recv`, and `wait()` for it afterwards. Run it with `run_ranks`
-# on the tensors of `digits()`, and plot its messages. How many bytes does a rank send? Above how
-# many numbers is the ring faster, if a message takes 10 microseconds and a byte takes a nanosecond?
+# rank whose number differs only in bit $k$ (`dist.get_rank() ^ 2**k`), and both add what they
+# receive. Start a `dist.isend` of a copy before `dist.recv`, and `wait()` for it afterwards. Run it
+# with `run_ranks` on the tensors of `digits()`, and plot its messages. How many bytes does a rank
+# send? How many numbers must a tensor have for the ring to be faster, if a message takes 10
+# microseconds and a byte takes a nanosecond?
 #
 # ## Three questions
 #

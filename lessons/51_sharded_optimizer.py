@@ -59,8 +59,8 @@ assert 0 <= kinds["optimizer state"] - 8 * parameters < 1000  # the rest counts 
 
 # %% [markdown]
 # The tensors saved for the backward pass (the *activations*) grow with the batch. They can also be
-# computed again instead of being saved. The first three lines of the output do not depend on the
-# batch: 16 bytes for each parameter, of which Adam's two averages take 8.
+# computed again instead of being saved. The other three kinds do not depend on the batch: together
+# they take 16 bytes for each parameter, of which Adam's two averages take 8.
 #
 # With half precision (lesson 31), a parameter also takes 16 bytes: 2 for the weight, 2 for the
 # gradient, and 12 for the optimizer, which keeps the two averages and a float32 copy of the
@@ -112,8 +112,8 @@ check(
 )
 
 # %% [markdown]
-# Figure 1 of the paper gives the memory of a model with 7.5 billion parameters on 64 GPUs. Do we
-# get the same numbers?
+# Figure 1 of the paper gives the memory per GPU for a model with 7.5 billion parameters on 64 GPUs.
+# Do we get the same numbers?
 
 # %%
 parts = {"weights": 2, "gradients": 2, "optimizer": 12}  # bytes per parameter
@@ -174,8 +174,8 @@ print([owner_of(i, [5, 3, 4], 2) for i in range(3)])
 # If two parameters have the same size, the earlier one comes first. If two ranks have the same
 # load, the lower rank gets the next parameter.
 #
-# *Hint:* `sorted` keeps the order of equal entries. Sort the parameters' *indices* by their
-# negative size, and keep a list with the load of each rank.
+# *Hint:* `sorted` keeps the order of equal entries. Sort the parameters' *indices* by negative
+# size, and keep a list with the load of each rank.
 
 
 # %% tags=["answer"]
@@ -215,7 +215,7 @@ check(
 # 1. **Reduce-scatter** of the gradients: each rank has the average of *its part*.
 # 2. Adam updates this part of the weights, with the state of this part. Adam treats each number
 #    separately, so it does not need the others.
-# 3. **All-gather** of the weights: each rank sends its new part to all.
+# 3. **All-gather** of the weights: each rank sends its new part to all the others.
 #
 # Here are four real ranks, with a flat vector of weights that is cut into four equal parts.
 
@@ -291,9 +291,9 @@ show(
 # | 1, 2 | $2 (N - 1) / N$ | reduce-scatter of the gradients, all-gather of the weights |
 # | 3 | $3 (N - 1) / N$ | the weights twice, forward and backward, and the gradients |
 #
-# Stage 2 frees a gradient as soon as the bucket that contains it has been sent to the rank that
-# owns it. In stage 3, a rank does not have all weights either. It collects the weights of a layer
-# just before it needs them, in the forward pass and once more in the backward pass, so it sends 1.5
+# In stage 2, a rank sends each bucket of gradients to the rank that owns them, and then frees them.
+# In stage 3, a rank does not have all weights either. It collects the weights of a layer just
+# before it needs them, in the forward pass and once more in the backward pass, so it sends 1.5
 # times as many bytes as in stages 1 and 2.
 #
 # ## The library's optimizer
@@ -362,7 +362,7 @@ assert ranks[0]["owners"] == [owner_of(i, sizes, 3) for i in range(len(sizes))]
 # The resulting weights equal those of one process with AdamW. The shares are unequal: this small
 # model has one matrix that is larger than all other parameters combined, and the library does not
 # split a parameter. The paper splits the parameters at arbitrary points, so its shares are equal.
-# A deep model has many matrices of equal size, so the imbalance does not matter.
+# A deep model has many matrices of equal size, so the imbalance is small.
 #
 # `DistributedDataParallel` averages *all* gradients on all ranks, and then each owner broadcasts
 # its new weights. This is simpler than an update between two halves of an all-reduce, and works
@@ -474,8 +474,8 @@ for name, clipped in (("one norm", together), ("a norm per rank", mt.cat(alone_c
 # %% [markdown]
 # Clipping each part by its own norm changes the direction of the step. The result then depends on
 # how the parameters were assigned to ranks, and therefore on the number of ranks. `clip_grad_norm_`
-# is safe with `ZeroRedundancyOptimizer`, which is stage 1: every rank has all gradients at the time
-# of clipping.
+# is safe with `ZeroRedundancyOptimizer`, which implements stage 1: every rank has all gradients at
+# the time of clipping.
 #
 # ## In the library
 
@@ -488,11 +488,12 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# Turn `sharded_steps` into stage 3 for a model that multiplies by two matrices in a row. Each rank
-# keeps a quarter of each matrix as a flat vector, collects a matrix with `dist.ring_all_gather`
-# just before the multiplication, and frees it afterwards. In the backward pass, the rank collects
-# the matrix again, and sends the matrix's gradient with `dist.ring_reduce_scatter`. Compare the
-# updates with those of one process, to 1e-12. Count the bytes: are they 1.5 times those of stage 1?
+# Turn `sharded_steps` into stage 3 for a model that multiplies by two matrices, one after the
+# other. Each rank keeps a quarter of each matrix as a flat vector, collects a matrix with
+# `dist.ring_all_gather` just before the multiplication, and frees it afterwards. In the backward
+# pass, the rank collects the matrix again, and sends the matrix's gradient with
+# `dist.ring_reduce_scatter`. Compare the updates with those of a single process, to 1e-12. Count
+# the bytes: are they 1.5 times those of stage 1?
 #
 # ## Three questions
 #

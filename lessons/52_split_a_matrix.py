@@ -126,7 +126,8 @@ check(
 # ## The backward pass: f and g
 #
 # Every rank has the same $Y$ and computes the same loss $L$ from it, so it knows $G = dL/dY$. With
-# $H_k = X A_k$, the chain rule gives for each rank's own matrices, without a message,
+# $H_k = X A_k$, the chain rule gives each rank the gradients of its own matrices. No message is
+# needed:
 #
 # $$\frac{dL}{dB_k} = \mathrm{GELU}(H_k)^T G, \qquad
 # \frac{dL}{dH_k} = (G B_k^T) \odot \mathrm{GELU}'(H_k), \qquad
@@ -321,10 +322,10 @@ check(
 # ## A whole GPT
 #
 # `tensor_parallel(model)` replaces the attention layers and feed-forward blocks of a model. Each
-# has one $f$ and one $g$, so a block of two layers has **four all-reduces** in a training step, two
-# forward and two backward. Each one carries a tensor of shape (batch, token, embed), which is
-# $B\,T\,E$ numbers. Embeddings, layer norms and the output layer are not split: every rank computes
-# all of them.
+# has one $f$ and one $g$. A Transformer block consists of one attention layer and one feed-forward
+# block, so it has **four all-reduces** in a training step, two forward and two backward. Each one
+# carries a tensor of shape (batch, token, embed), which is $B\,T\,E$ numbers. Embeddings, layer
+# norms and the output layer are not split: every rank computes all of them.
 
 
 # %%
@@ -363,7 +364,7 @@ for ranks, row in found.items():
         assert row["bytes"] == 12 * (4 * 32 * 48) * 8  # B T E numbers of 8 bytes
 
 # %% [markdown]
-# The losses equal those of one process, even with dropout: each rank draws the entries of the
+# The losses equal those of a single process, even with dropout: each rank draws the entries of the
 # dropout masks that belong to its heads and columns. Each rank holds a little more than $1/N$ of
 # the blocks' parameters, because the layer norms and the biases of the row-split matrices are on
 # every rank.
@@ -401,10 +402,11 @@ show(
 # ## What goes wrong with rows first, or without f
 #
 # Suppose we cut $A$ by rows and $B$ by columns. Each rank then has a term of $X A$. If it applies
-# the GELU to its own term, nothing raises an error, and all shapes are correct. But a GELU is not
-# linear: $\mathrm{GELU}(u + v) \ne \mathrm{GELU}(u) + \mathrm{GELU}(v)$. A second all-reduce would
-# be necessary before the GELU. It would sum the hidden features, and there are four times as many
-# hidden features as outputs.
+# the GELU to its own term, nothing raises an error, and all shapes are correct. But the GELU is not
+# linear: $\mathrm{GELU}(u + v) \ne \mathrm{GELU}(u) + \mathrm{GELU}(v)$. For a correct result, an
+# all-reduce would have to sum the hidden features before the GELU. A Transformer has four times as
+# many hidden features as outputs, so this all-reduce would send four times as many bytes as the one
+# above, which sums the outputs.
 
 # %%
 print("GELU(1 - 1) is", F.gelu(mt.tensor(0.0)).item())
@@ -449,10 +451,10 @@ where(
 # %% [markdown]
 # ## Exercise
 #
-# The output layer of a GPT has a row for each token of the vocabulary. Split it by columns of the
-# logits, so that each rank has a part of the vocabulary, and compute the cross-entropy without
-# collecting the logits: all-reduce the maximum of each token (`dist.ReduceOp.MAX`), the sum of the
-# exponentials, and the logit of the target, which only one rank has. How many numbers does this
+# The output layer of a GPT computes a logit for each token of the vocabulary. Split it so that each
+# rank computes the logits of a part of the vocabulary. Then compute the cross-entropy without
+# collecting the logits: for each position, all-reduce the maximum (`dist.ReduceOp.MAX`), the sum of
+# the exponentials, and the logit of the target, which only one rank has. How many numbers does this
 # send, compared with sending all logits? Test it with `run_ranks` against `F.cross_entropy`, to
 # 1e-12.
 #
@@ -460,7 +462,7 @@ where(
 #
 # 1. Two column-split layers follow each other, with a GELU in between. What has to be sent?
 # 2. Why is the bias of the second matrix added after the sum, and not by each rank?
-# 3. A model has 12 heads. On how many ranks can its attention be split, and why not on 8?
+# 3. A model has 12 heads. Across how many ranks can its attention be split, and why not across 8?
 
 # %% [markdown] tags=["answers"]
 # ## Answers
@@ -469,5 +471,5 @@ where(
 #    the second result is still split. If the first matrix is cut by columns and the second by rows,
 #    a single sum is enough.
 # 2. Each of the $N$ ranks would add the bias, so the sum would contain it $N$ times.
-# 3. On 1, 2, 3, 4, 6 or 12 ranks. With 8 ranks, a head would have to be cut, and its softmax needs
-#    the whole product of query and key.
+# 3. Across 1, 2, 3, 4, 6 or 12 ranks. With 8 ranks, a head would have to be cut, and its softmax
+#    needs the whole dot product of query and key.

@@ -24,9 +24,9 @@ mt.manual_seed(0)
 # %% [markdown]
 # ## What does not fit
 #
-# In a model with embedding size 4096, a token has 4096 numbers in its key and as many in its value.
-# In float16, that is 16 KiB for each token and each layer. Training keeps the keys and values of
-# all layers for the backward pass.
+# In a model with embedding size 4096, a token has 4096 numbers in its key and another 4096 in its
+# value. In float16, that is 16 KiB for each token and each layer. Training keeps the keys and
+# values of all layers for the backward pass.
 
 # %%
 for tokens in (8_192, 131_072, 1_048_576):
@@ -56,8 +56,9 @@ for tokens in (8_192, 131_072, 1_048_576):
 # $$l = e^{m_1 - m}\, l_1 + e^{m_2 - m}\, l_2, \qquad
 #   o = e^{m_1 - m}\, o_1 + e^{m_2 - m}\, o_2.$$
 #
-# Sums and maxima do not depend on the order. So **each rank can read the blocks in a different
-# order**, and the result is the same. This is why the ranks can pass the blocks around a ring.
+# Sums and maxima do not depend on the order of their terms. So **each rank can read the blocks in a
+# different order**, and the result is the same. This is why the ranks can pass the blocks around a
+# ring.
 #
 # Keeping both $m$ and $l$ for each query is more than necessary. Let $L = m + \log l$. Then
 # $e^L = \sum_j e^{s_j}$ is the total weight of the keys, and the context $o / l$ is the mean of the
@@ -66,10 +67,10 @@ for tokens in (8_192, 131_072, 1_048_576):
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: merge two contexts
 #
-# Write `merge(context1, log1, context2, log2)`. The two parts come from different keys. Each
-# context $o / l$ has shape (query, dim), and each $L = m + \log l$ has shape (query, 1). Return the
-# context and $L$ over the keys of both parts. It must also work where $e^L$ overflows, and where
-# one part has not seen any key: then its $L$ is $-\infty$.
+# Write `merge(context1, log1, context2, log2)`, which merges the results for two disjoint sets of
+# keys. Each context $o / l$ has shape (query, dim), and each $L = m + \log l$ has shape (query, 1).
+# Return the context and $L$ over the keys of both sets. The function must also work where $e^L$
+# overflows, and where a query sees no key of one set: then $L$ of this set is $-\infty$.
 #
 # *Hint:* The merged context is a mean of the two contexts, with the weights $e^{L_1}$ and
 # $e^{L_2}$. To avoid overflow, subtract the larger of $L_1$ and $L_2$ from both before you compute
@@ -78,7 +79,7 @@ for tokens in (8_192, 131_072, 1_048_576):
 
 # %% tags=["answer"]
 def merge(context1, log1, context2, log2):
-    """Return the context (query, dim) and L (query, 1) over the keys of both parts."""
+    """Return the context (query, dim) and L (query, 1) over the keys of both sets."""
     top = mt.maximum(log1, log2)
     weight1, weight2 = (log1 - top).exp(), (log2 - top).exp()
     total = weight1 + weight2
@@ -156,7 +157,7 @@ def ring_forward(query, key, value, positions, causal):
 
 
 # %% [markdown]
-# `run_ranks` runs a function in several processes, which exchange messages by MPI. To make the
+# `run_ranks` runs a function in several processes, which exchange messages through MPI. To make the
 # messages readable, the keys of eight tokens are 0 to 7, and their values are 100 to 107. (For
 # brevity, each process gets the whole arrays, but uses only its own rows.)
 
@@ -249,15 +250,15 @@ assert (work_table(orders(8)["zigzag"]).sum(1) == 2 * 8 + 1).all()
 # In contiguous order, almost nothing is gained. The last rank still computes 31 of its 32 squares,
 # and the next layer cannot start without it. Half of the work is saved, but hardly any time.
 #
-# The solution is to give each rank an early and a late part of the sequence, which consists of
-# $2N$ chunks. In **zigzag** order, rank $r$ holds the chunks $r$ and $2N - 1 - r$ (Llama 3,
+# The solution is to cut the sequence into $2N$ chunks, and to give each rank an early and a late
+# chunk. In **zigzag** order, rank $r$ holds the chunks $r$ and $2N - 1 - r$ (Llama 3,
 # arXiv:2407.21783v3, section 3.3.2). The queries of chunk $a$ see the chunks $0$ to $a$, which are
 # $a + 1$ chunks. So rank $r$ computes
 #
 # $$(r + 1) + (2N - 1 - r + 1) = 2N + 1$$
 #
-# squares of scores, a number that does not depend on $r$. In contiguous order, rank $r$ computes
-# $(2r + 1) + (2r + 2) = 4r + 3$ of these squares.
+# squares, a number that does not depend on $r$. In contiguous order, rank $r$ computes
+# $(2r + 1) + (2r + 2) = 4r + 3$ squares.
 
 # %% tags=["plot"]
 figure = new_figure(7.4, 3.3)
@@ -450,7 +451,7 @@ print(f"bytes sent by each rank: {sent}, blocks: {[s // block_bytes for s in sen
 assert sent == [(2 + 2 + 3) * block_bytes] * 3  # forward N - 1, backward N - 1 and N
 
 # %% tags=["plot"]
-# Rounds 1 and 2 are the forward pass. The figure shows the messages of the backward pass:
+# Rounds 1 and 2 belong to the forward pass. The figure shows the messages of the backward pass:
 backward = [m for m in parts.messages if m.round > 2]
 for message in backward:
     message.round -= 2
@@ -475,8 +476,8 @@ show(
 #
 # Long sequences need memory mainly for activations. `SequenceParallel` gives each rank $T / N$
 # tokens of every layer of a GPT. `mt.memory.track` measures the memory of the tensors that are
-# saved for the backward pass. The sum of the gradients over the ranks must equal the gradient of
-# one process.
+# saved for the backward pass. The sum of the gradients over the ranks must equal the gradient that
+# a single process computes.
 
 
 # %%
@@ -515,9 +516,9 @@ for ranks, run in runs.items():
 #
 # A rank can compute with one block while it sends this block to the next rank and receives another
 # one. To make this possible, the library starts sending before it computes. The messages take no
-# extra time if computing takes longer than sending. For $c$ queries and $c$ keys with $d$ numbers,
-# the products $q k^T$ and $p v$ take $2 c^2 d$ operations each. The block has $2 c d$ numbers of
-# $b$ bytes. If a rank computes $F$ operations and sends $B$ bytes per second, the condition is
+# extra time if computing takes longer than sending. For $c$ queries and $c$ keys with $d$ numbers
+# each, the products $q k^T$ and $p v$ take $2 c^2 d$ operations each. The block has $2 c d$ numbers
+# of $b$ bytes. If a rank computes $F$ operations and sends $B$ bytes per second, the condition is
 #
 # $$\frac{4 c^2 d}{F} \ge \frac{2 c d\, b}{B} \quad\Longleftrightarrow\quad
 #   c \ge \frac{b}{2} \cdot \frac{F}{B}.$$
@@ -525,8 +526,9 @@ for ranks, run in runs.items():
 # The work grows with $c^2$, and the message grows with $c$. So if the blocks are long enough, every
 # connection is fast enough. The width $d$ and the number of heads cancel. For float16, $b = 2$, so
 # the condition is $c \ge F / B$, as in section 3 of the paper. A causal mask in zigzag order halves
-# the work of a step, so the blocks must be twice as long. If 4 query heads share a key head (lesson
-# 11), a block has only a quarter of the numbers, so a quarter of the length $c$ is enough.
+# the work of a step, so the blocks must be twice as long. If 4 query heads share one key head and
+# one value head (lesson 11), a block has only a quarter of the numbers, so a quarter of the length
+# $c$ is enough.
 
 # %%
 flops = 312e12  # an A100's peak in float16, from its data sheet
@@ -638,7 +640,8 @@ where(dist.sequence_slices, mt.nn.parallel.SequenceParallel)
 # 1. An all-gather of the keys and values in a ring sends exactly as many bytes as ring attention's
 #    forward pass. What is the advantage of ring attention?
 # 2. Twice as many ranks work on a sequence of the same length. What happens to the number of bytes
-#    that a rank sends, and to its computing time? Are the messages easier or harder to hide?
+#    that a rank sends, and to its computing time? Is it easier or harder to hide the messages
+#    behind the computation?
 # 3. Why may rank 2 read the blocks in the order 2, 1, 0, 3, and rank 0 in the order 0, 3, 2, 1, and
 #    both get the same result as one process?
 

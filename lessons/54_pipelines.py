@@ -140,8 +140,8 @@ print_messages(run.messages)
 
 # %% [markdown]
 # The first message of a stage contains the shape and the dtype of the activations. Then the
-# activations of two micro-batches go forward (to a larger rank), and their two gradients come back
-# (to a smaller rank). No message contains parameters or their gradients.
+# activations of two micro-batches go forward (to a higher rank), and their two gradients come back
+# (to a lower rank). No message contains parameters or their gradients.
 
 # %% tags=["plot"]
 names = {}  # id of a message -> its label
@@ -405,12 +405,12 @@ for slow in range(4):
 # stage in every slot. This happens in a GPT, because its output layer takes much longer than a
 # block. In GPT-2, the output layer multiplies each token by $768 \times 50257 = 39$ million
 # weights, and a block has $12 \cdot 768^2 = 7$ million. The stage with the output layer should
-# therefore have five blocks fewer. The library's `GPipe` gives all stages the same number of
-# layers, however long each layer takes.
+# therefore have five fewer blocks than the others. The library's `GPipe` gives the stages the same
+# number of layers, give or take one, however long each layer takes.
 #
 # ## What goes wrong with a mean of means
 #
-# $L = \frac1M \sum_m L_m$ holds only if all micro-batches have the same number of terms. In
+# $L = \frac1M \sum_m L_m$ holds only if every $L_m$ is a mean of the same number of terms. In
 # language models, padding has the target -100 and does not count. Equal numbers of *rows* can then
 # have very different numbers of *tokens*.
 
@@ -459,7 +459,7 @@ assert np.allclose(factors, [30 / 12 / 4, 30 / 3 / 4])
 # share of the tokens.
 #
 # Layers that combine several examples cannot be fixed so easily. `BatchNorm` normalizes with the
-# statistics of its micro-batch, and so its output depends on how the batch is cut:
+# statistics of the current micro-batch, so its output depends on how the batch is cut:
 
 # %%
 norm = mt.nn.BatchNorm1d(3)
@@ -565,16 +565,16 @@ print("losses of the second step", tables[:, :, 0].mean(0).round(5))
 # parallelism, a rank has a quarter of the activations here because it has a quarter of the batch.)
 #
 # The numbers of bytes follow from the sizes of the model and the batch. With $P$ parameters, $L$
-# blocks, $B$ sequences of $T$ tokens, embedding size $E$ and 4 bytes in a number, a rank sends
+# blocks, $B$ sequences of $T$ tokens, embedding size $E$ and 4 bytes per number, a rank sends
 #
 # * data: the gradients, $2 \frac{N-1}{N} P$ numbers,
 # * sharded: the same for the gradients, and half as many numbers for the updated parameters,
 # * tensor: $4L$ all-reduces of $BTE$ numbers, each $2 \frac{N-1}{N} BTE$,
 # * sequence: $L (3N - 2)$ blocks of $2BTE / N$ numbers, and as much for the gradients as in data
 #   parallelism,
-# * pipeline: $BTE$ to the next stage and $BTE$ back, **whatever the number of layers**. The shape
-#   and the loss add a few bytes. The first and the last stage also add up their gradients of the
-#   tied embedding.
+# * pipeline: $BTE$ to the next stage and $BTE$ back, **whatever the number of layers**. A rank also
+#   sends the shape of the activations and the loss, which are a few bytes. The first and the last
+#   stage also add up their gradients of the tied embedding.
 
 # %%
 P, L, N, BTE = int(tables[0, 0, 3]), layers, 4, 8 * 64 * 32
@@ -604,9 +604,9 @@ show(
 # %% [markdown]
 # None of the five ways is best in all cases. Data parallelism needs the whole model on each rank.
 # Tensor parallelism sends messages most often, and the ranks wait for each one, so its ranks should
-# be in one machine. A pipeline sends little and tolerates slow networks, but it has the bubble.
-# Large models combine them: tensor parallelism within a machine, a pipeline across machines, and
-# data parallelism around both.
+# be within one machine. A pipeline sends little and tolerates slow networks, but it has the bubble.
+# Large models are trained with a combination: tensor parallelism within a machine, a pipeline
+# across machines, and data parallelism around both.
 #
 # ## In the library
 
@@ -637,7 +637,8 @@ where(GPipe, GPipe.step, gpipe_schedule, bubble_fraction, pipeline_layers, pipel
 #    Doubling the micro-batches gives $7/23 = 30\,\%$. But with half the stages, each rank has to
 #    hold twice as many layers.
 # 2. The first forward pass still has to go through all stages, and the last backward pass has to
-#    come back through all of them. The idle slots are the same. But a stage keeps at most $N - s$
-#    micro-batches instead of $M$, so $M$ can be large, and a large $M$ makes the bubble small.
+#    come back through all of them. The number of idle slots is the same. But a stage keeps at most
+#    $N - s$ micro-batches instead of $M$, so $M$ can be large, and a large $M$ makes the bubble
+#    small.
 # 3. Tensor parallelism has 4 all-reduces in each block, so its bytes grow with $L$. A pipeline
-#    sends only at the boundaries between stages, and each rank has at most two of them.
+#    sends only at the boundaries between stages, and each rank has at most two boundaries.

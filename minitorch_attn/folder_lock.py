@@ -85,8 +85,8 @@ def holder_of(folder):
     Returns
     -------
     dict or None
-        Description with the keys "pid", "host", "since" and "command". It is empty if it could not
-        be read.
+        Description with the keys "pid", "host", "since" and "command". Empty if the folder is
+        locked but the description could not be read. None also if the lock file cannot be opened.
     """
     folder = Path(folder)
     if not (folder / _LOCK).exists():

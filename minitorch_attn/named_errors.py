@@ -91,7 +91,7 @@ guards = {  # the code of functions that call `named_error`
 
 
 def under_name(name, function):
-    """Return a copy of `function` with a new name, which its error messages also show.
+    """Return a copy of `function` with the given name. Its error messages show the new name.
 
     Examples
     --------
@@ -113,12 +113,13 @@ def under_name(name, function):
 class NamedErrors:
     """Base class that decorates the public methods of its subclasses with `names_arguments`.
 
-    It decorates only subclasses within the library.
+    The methods of subclasses outside the library are not decorated.
 
     Attributes
     ----------
     called_often : tuple of str
-        Methods that are not decorated, because they are called for every layer or block of memory.
+        Methods that are not decorated, because they are called so often that the additional
+        function call would slow programs down.
     named_methods : tuple of str, optional
         Methods that are decorated; by default, all public methods.
     """
@@ -186,7 +187,7 @@ def named_error(error, function, args, kwargs=(), rename=True):
 
 
 def under(name, error, got=None):
-    """Return a copy of an error of the library, with a function's name before its headline.
+    """Return a copy of a library error whose headline starts with a function's name.
 
     Examples
     --------
@@ -201,7 +202,7 @@ def under(name, error, got=None):
 
 
 def _is_outermost(frame):
-    """Return True if the stack from the user's code to `frame` has no decorated function."""
+    """Return True if no decorated function lies on the stack between user code and `frame`."""
     while frame is not None and _package_of(frame) == _PACKAGE:
         if frame.f_code in guards:
             return False
@@ -214,7 +215,7 @@ def _package_of(frame):
 
 
 def _call_of(function, args, kwargs):
-    """Return (name, parameter names, arguments) of a call, with a name such as "StepLR.step"."""
+    """Return the name of a call, such as "StepLR.step", its parameter names and its arguments."""
     signature = inspect.signature(function)
     parameters = [name for name in signature.parameters if name != "self"]
     try:

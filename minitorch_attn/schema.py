@@ -31,7 +31,7 @@ def read_json(path, error=DataError):
     ----------
     path : str or path
     error : class, default DataError
-        Class of the error to raise.
+        Class of the error to raise if the file could not be read or is not a JSON object.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def read_utf8(path, error=DataError):
 
 
 def parse_json(text, where, error=DataError):
-    """Parse JSON text. Error messages call its source `where`."""
+    """Parse JSON text. `where` names the source of the text in error messages."""
     try:
         return json.loads(text, parse_constant=_not_finite, parse_float=_finite)
     except (ValueError, RecursionError) as found:
@@ -117,7 +117,10 @@ class Kind:
     parts: Callable = lambda value: ()
 
     def problem(self, value, name):
-        """Return (name, value, expected) for the first invalid value or part, or None."""
+        """Return (name, value, expected) for the first invalid value, or None.
+
+        `value` itself is checked first, then its parts, which have dotted names.
+        """
         if not self.accepts(value):
             return name, value, self.expected
         for part, inner, kind in self.parts(value):

@@ -51,7 +51,8 @@ def save(obj, f):
     CheckpointError
         If the file cannot be written; a previous file is unchanged.
     DTypeError
-        If a value in the state has a type that is not listed for `obj`. The message says where.
+        If a value in the state has a type that is not listed for `obj`. The message says where in
+        the state the value is.
 
     Examples
     --------
@@ -246,12 +247,12 @@ class _Packer:
 
 
 def _where(path):
-    """Format `("a", 0)` as Python would index it: `["a"][0]`."""
+    """Return a path as Python subscripts: `['a'][0]` for `("a", 0)`."""
     return "".join(f"[{key!r}]" for key in path)
 
 
 def _digest(text, arrays):
-    """Return the SHA-256 checksum of the arrays and the JSON, which are all that `load` uses."""
+    """Return the SHA-256 checksum of a saved state: its JSON `text` and its arrays."""
     import hashlib  # takes 3 ms, so import it only here
 
     total = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
@@ -263,7 +264,7 @@ def _digest(text, arrays):
 
 
 def _write(file, metadata, arrays):
-    """Write a safetensors file: the length of the header, the header (JSON), the tensors' bytes.
+    """Write a safetensors file: the header's length, the header as JSON, and the tensors' bytes.
 
     The functions of the safetensors library need a file name, or a second copy of all bytes in
     memory. This function needs neither: it writes the arrays one by one.
@@ -336,7 +337,7 @@ class _Unpacker:
         return found
 
     def tensor(self, name):
-        """Return the Tensor `name`, the same object in every call. Tied weights stay tied."""
+        """Return the Tensor `name`: the same object on every call, so tied weights stay tied."""
         if name not in self.tensors:
             self.tensors[name] = _tensor(self.array(name), self.device)
         return self.tensors[name]
@@ -437,7 +438,7 @@ def _read_header(file, size):
 
 
 def _entries(header):
-    """Return the entries of the tensors, without the metadata."""
+    """Return the part of a safetensors header that describes tensors, without the metadata."""
     return {name: entry for name, entry in header.items() if name != "__metadata__"}
 
 

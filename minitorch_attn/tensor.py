@@ -1,7 +1,7 @@
 """Tensor: an array, its gradient, and the node of the graph that computed it.
 
-Every operator is one line that calls an operation in `ops/`, where the mathematics is. The other
-methods, such as `x.softmax(-1)`, come from the tables in `methods.py`.
+Every operator is one line that calls an operation in `ops/`, which contains the mathematics. The
+other methods, such as `x.softmax(-1)`, come from the tables in `methods.py`.
 """
 
 from . import backend
@@ -134,7 +134,7 @@ class Tensor:
         return ops.transpose(self, -2, -1)
 
     def numpy(self):
-        """Return the values as a NumPy array, which shares memory with a tensor on the CPU."""
+        """Return the values as a NumPy array, which shares the memory of a tensor on the CPU."""
         return backend.to_host(self.array)
 
     def __array__(self, dtype=None, copy=None):
@@ -296,7 +296,7 @@ class Tensor:
         return None if self.is_leaf else self._current_edge()[0]
 
     def changed_in_place(self):
-        """Set a new version of this tensor, so that operations that saved it detect the change.
+        """Give this tensor a new version, so that operations that saved it detect the change.
 
         The new version is the total number of in-place changes so far, counted over all tensors. A
         tensor and its views have the same version.
@@ -361,9 +361,10 @@ class Tensor:
         return engine.add_accumulate_hook(self, hook)
 
     def _current_edge(self):
-        """Return the (node, output index) that receives the gradient; None outside the graph.
+        """Return the edge (node, output index) that receives this tensor's gradient.
 
-        If the base of a view was changed in place, the view is first recreated from the base.
+        None if the tensor is outside the graph. If the base of a view was changed in place, the
+        view is first recreated from the base.
         """
         view = self._view
         if view is not None and view.base._edge is not view.base_edge:

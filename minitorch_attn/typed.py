@@ -24,10 +24,10 @@ class _OfDtype(type):
 
 
 class FloatTensor(metaclass=_OfDtype):
-    """Make a tensor of float32 from a sequence or from sizes, as `Tensor` does.
+    """Create a float32 tensor from a sequence or from sizes, as `Tensor` does.
 
     Each class in this file is called as `FloatTensor(*data, device=None)` and returns a Tensor.
-    `isinstance(x, FloatTensor)` is True for every Tensor x of float32, on any device.
+    `isinstance(x, FloatTensor)` is True for every float32 Tensor x, on any device.
 
     Examples
     --------
@@ -41,48 +41,48 @@ class FloatTensor(metaclass=_OfDtype):
 
 
 class DoubleTensor(metaclass=_OfDtype):
-    """Make a tensor of float64; see FloatTensor."""
+    """Create a float64 tensor; see FloatTensor."""
 
     dtype = "float64"
 
 
 class HalfTensor(metaclass=_OfDtype):
-    """Make a tensor of float16; see FloatTensor."""
+    """Create a float16 tensor; see FloatTensor."""
 
     dtype = "float16"
 
 
 class LongTensor(metaclass=_OfDtype):
-    """Make a tensor of int64; see FloatTensor."""
+    """Create an int64 tensor; see FloatTensor."""
 
     dtype = "int64"
 
 
 class IntTensor(metaclass=_OfDtype):
-    """Make a tensor of int32; see FloatTensor."""
+    """Create an int32 tensor; see FloatTensor."""
 
     dtype = "int32"
 
 
 class ShortTensor(metaclass=_OfDtype):
-    """Make a tensor of int16; see FloatTensor."""
+    """Create an int16 tensor; see FloatTensor."""
 
     dtype = "int16"
 
 
 class CharTensor(metaclass=_OfDtype):
-    """Make a tensor of int8; see FloatTensor."""
+    """Create an int8 tensor; see FloatTensor."""
 
     dtype = "int8"
 
 
 class ByteTensor(metaclass=_OfDtype):
-    """Make a tensor of uint8; see FloatTensor."""
+    """Create a uint8 tensor; see FloatTensor."""
 
     dtype = "uint8"
 
 
 class BoolTensor(metaclass=_OfDtype):
-    """Make a tensor of bool; see FloatTensor."""
+    """Create a bool tensor; see FloatTensor."""
 
     dtype = "bool"

@@ -15,7 +15,7 @@ mp.mp.dps = 50
 
 
 def target(t):
-    """Return R(t) = atanh(erf(x)) / x, the function to fit."""
+    """Return R(t) = atanh(erf(x)) / x for x = sqrt(t), the function to fit."""
     x = mp.sqrt(t)
     return mp.log((2 - mp.erfc(x)) / mp.erfc(x)) / 2 / x
 
@@ -63,7 +63,7 @@ def fit(limit, degree, points, rounds):
 
 
 def main():
-    """Print the fits for float32 and float64."""
+    """Print the coefficients of erf for float32 and for float64."""
     for name, limit, degree, points, rounds in (
         ("float32", "3.95", 3, 200, 60),
         ("float64", "5.93", 9, 300, 80),

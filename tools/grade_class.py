@@ -55,7 +55,7 @@ def main(arguments=None):
 
 
 def _task_and_class(options, room):
-    """Return the task. Write the submissions if they do not exist yet."""
+    """Return the assignment's Task. Generate the submissions if they do not exist yet."""
     place, quick = options.out / "class", options.assignment == "quick"
     made = None if quick else find_assignment(options.assignment)
     if not place.exists():
@@ -68,7 +68,7 @@ def _task_and_class(options, room):
 
 
 def _graded(task, options, name, shard=None):
-    """Continue one run until it is complete or the slice is over. Return True if it is complete."""
+    """Continue one run until it is complete or the time is up. Return True if it is complete."""
     spent = _timed(task, options, options.out / name, shard)
     path = options.out / ("seconds.json" if shard is None else f"seconds-{name}.json")
     slices = json.loads(path.read_text()) if path.exists() else []
@@ -101,7 +101,7 @@ def _timed(task, options, out, shard):
 
 
 def _compared(options, shards):
-    """Merge the shards, and compare every file with the same file of the run without shards."""
+    """Merge the shards, and compare every file with that of the run without shards."""
     start, out = time.monotonic(), options.out / "merged"
     merged = merge_shards([options.out / f"shard-{shard.number}" for shard in shards], out)
     graded = len(merged.results["submissions"])

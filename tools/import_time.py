@@ -4,7 +4,7 @@
 
 The program starts several new interpreters, and prints the median and the minimum of the wall-clock
 time and of the processor time. The target is 80 ms on an otherwise idle machine. The test suite
-does not check it, because other programs make the import slower.
+does not check it, because the import takes longer while other programs are running.
 """
 
 import os

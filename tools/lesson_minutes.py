@@ -27,7 +27,7 @@ MEASURED = {"05": 35, "08": 50, "10": 50, "11": 45, "17": 35}
 
 
 def estimate(lesson, run_seconds):
-    """Estimate the minutes of a lesson. Return its row of the table.
+    """Estimate how many minutes a lesson takes, and return its entry for lessons/minutes.json.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def measure(lesson):
 
 
 def rows(measured=()):
-    """Return the table as a dict. Measure the running times of the lessons in `measured` again."""
+    """Return all entries of lessons/minutes.json. Measure the lessons in `measured` again."""
     known = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
     found = {}
     for lesson in lessons(ROOT / "lessons"):
@@ -81,7 +81,7 @@ def rows(measured=()):
 
 
 def main():
-    """Write the table of estimates to lessons/minutes.json."""
+    """Write the estimates for all lessons to lessons/minutes.json."""
     wanted = sys.argv[2:] if sys.argv[1:2] == ["--measure"] else []
     if sys.argv[1:] == ["--measure"]:
         wanted = [lesson.number for lesson in lessons(ROOT / "lessons")]

@@ -117,7 +117,7 @@ def page():
 
 
 def _path():
-    """Return the table of the path to a GPT (lesson, step), and the hours that the path takes."""
+    """Return the rows (lessons, step) of the path to a GPT, and how many hours the path takes."""
     rows, total, fewer, steps = [], 0, 0, load_steps(ROOT / "my_gpt")
     for step in steps:
         cells, read, least = [], 0, 0

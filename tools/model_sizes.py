@@ -69,7 +69,7 @@ def row(name):
 
 
 def table():
-    """Return the table in Markdown."""
+    """Return the table of model sizes in Markdown."""
     lines = ["| " + " | ".join(HEAD) + " |", "| --- | ---: | --- | ---: |"]
     lines += [f"| `{name}` | " + " | ".join(rest) + " |" for name, *rest in rows()]
     return "\n".join(lines)
@@ -82,7 +82,7 @@ def stored(text):
 
 
 def main():
-    """Write the table between its markers in docs/models.md."""
+    """Write the table of model sizes between its markers in docs/models.md."""
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)

@@ -1,4 +1,4 @@
-"""Quick assignment: one file with a softmax. A submission is graded in a tenth of a second.
+"""Quick assignment: softmax in a single file. A submission is graded in a tenth of a second.
 
 A submission of a real assignment imports the package, which takes most of the grading time. A
 submission of this assignment imports only NumPy, so thousands can be graded in minutes.
@@ -68,7 +68,7 @@ def _backward(rng):
 
 
 def quick_task(folder):
-    """Write the files of the assignment without the solution, and return the task."""
+    """Write the quick assignment, without its solution, to `folder`, and return its Task."""
     package = Path(folder) / "minitorch_attn"
     package.mkdir(parents=True, exist_ok=True)
     (package / "__init__.py").write_text("")

@@ -1,8 +1,8 @@
 """Run every recipe with three seeds and write docs/results.md: `python -m tools.results`.
 
 Each run is a separate process, `python -m minitorch_attn train RECIPE --seed N`. Its measurements
-are stored next to its run folder. If the program is interrupted, start it again: it runs only the
-missing runs. With `--write`, it writes the page from the stored measurements without new runs.
+are stored next to its run folder. If the program is interrupted, start it again: it continues with
+the missing runs. With `--write`, it writes the page from the stored measurements without new runs.
 Recipes without stored measurements keep their rows on the page.
 """
 
@@ -118,13 +118,13 @@ def page(runs, old=""):
 
 
 def _old_row(name, old):
-    """Return the row of a recipe in the current page, or "" if there is none."""
+    """Return a recipe's row in the first table of the existing page, `old`, or ""."""
     starts = f"| `mta train {name}` |"
     return next((line for line in old.splitlines() if line.startswith(starts)), "")
 
 
 def _old_table(name, old):
-    """Return the lines of a recipe's table in the current page."""
+    """Return the lines of a recipe's table of measured values in the existing page, `old`."""
     found = re.search(rf"^### {name}: .*?(?=^### |\Z)", old, re.M | re.S)
     return [*found[0].rstrip().splitlines(), ""] if found else []
 
@@ -135,7 +135,7 @@ def _entries(runs, name):
 
 
 def _row(name, entries):
-    """Return the row of a recipe in the first table."""
+    """Return a recipe's row for the first table of the page."""
     target = load_recipe(name).target
     values = [entry["result"]["value"] for entry in entries]
     reached = sum(target.reached(value) for value in values)

@@ -1,4 +1,4 @@
-"""Compare PyTorch's public names with ours, and write the tables of docs/coming_from_pytorch.md.
+"""Compare PyTorch's public names with this package's, and update docs/coming_from_pytorch.md.
 
     python -m tools.torch_names          # write the tables; PyTorch is not needed
     python -m tools.torch_names --list   # first read PyTorch's names from the installed PyTorch
@@ -89,7 +89,7 @@ _GROUPS = {
 
 
 def collect():
-    """Read the names from the installed PyTorch.
+    """Read the version and the public names of the installed PyTorch.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def _find(package, namespace):
 
 
 def _counts(namespace, owner, name):
-    """Return True if a name of a namespace is a documented function, class or method of PyTorch."""
+    """Return True if PyTorch documents `owner.name` as a function, class or method for users."""
     if name.startswith("_") or _INTERNAL.match(name) or f"{namespace}.{name}" in _DEPRECATED:
         return False
     value = getattr(owner, name)
@@ -126,7 +126,7 @@ def _counts(namespace, owner, name):
 
 
 def stored():
-    """Read the version and the names from minitorch_attn/torch_names.txt."""
+    """Read PyTorch's version and public names from minitorch_attn/torch_names.txt."""
     absent_names.stored_names.cache_clear()  # read again, because --list may have written the file
     return absent_names.stored_names()
 

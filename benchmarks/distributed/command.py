@@ -129,7 +129,7 @@ def constants():
 
 
 def work_of(workload):
-    """Return the sizes of a workload for the cost model."""
+    """Return the sizes of a workload as the `Work` of the cost model."""
     sizes = importlib.import_module(f"benchmarks.workloads.{workload}").SIZES
     width, vocabulary = sizes["width"], sizes["vocabulary"]
     parameters = 12 * sizes["layers"] * width**2 + (vocabulary + sizes["context"]) * width
@@ -139,7 +139,7 @@ def work_of(workload):
 
 
 def predicted(found):
-    """Predict step times from the measured step of one rank. Return {ranks: seconds}."""
+    """Predict the step times from the time on one rank. Return {number of ranks: seconds}."""
     work = work_of(found["workload"])
     alone = next((row for row in found["rows"] if row["ranks"] == 1), found["rows"][0])
     constants = cost_model.Machine(
@@ -189,7 +189,7 @@ def table(found):
 
 
 def write_page(lines, begin, end):
-    """Write a table between its two markers in benchmarks/README.md."""
+    """Write a table between the markers `begin` and `end` in benchmarks/README.md."""
     text = PAGE.read_text(encoding="utf-8")
     body = "\n".join([begin, "", *lines, "", end])
     PAGE.write_text(

@@ -37,7 +37,7 @@ class Machine:
     message : float
         Latency of a message in seconds.
     byte : float
-        Seconds per byte.
+        Transfer time of one byte in seconds.
     """
 
     example: float
@@ -95,7 +95,7 @@ def seconds(scheme, machine, work, workers):
     machine : Machine
     work : Work
     workers : int
-        At most `limit(scheme, work)`.
+        Number of workers, at most `limit(scheme, work)`.
 
     Returns
     -------

@@ -1,8 +1,8 @@
-"""Count the messages of each rank in a training step, for each of five ways to split the step.
+"""Count the messages that each rank sends in a training step, for five ways to split the step.
 
-Run `python -m benchmarks.distributed.count WORKLOAD FILE` on several ranks. Rank 0 writes {scheme:
-{"loss": loss, "sent": list of [messages, bytes], one for each rank}}. A scheme is left out if its
-heads, tokens or sequences cannot be divided by the number of ranks.
+Run `python -m benchmarks.distributed.count WORKLOAD FILE` on several ranks. Rank 0 writes FILE:
+{scheme: {"loss": loss, "sent": a list with [messages, bytes] for each rank}}. A scheme is left out
+if its heads, tokens or sequences cannot be divided by the number of ranks.
 """
 
 import importlib
@@ -20,7 +20,7 @@ __all__ = ["main", "step_of"]
 
 
 def main(workload, path):
-    """Count the messages of a step in each scheme, and write the counts on rank 0."""
+    """Count the messages of a step in each scheme. Rank 0 writes the counts to `path`."""
     mt.distributed.init_process_group("mpi")
     step, found = step_of(workload), {}
     for scheme in SCHEMES:

@@ -6,13 +6,14 @@ ring all-reduce of n numbers on N ranks, each rank sends 2 (N - 1) messages. The
 numbers, minus the rank's own part and the next rank's part: 2 (N - 1) n / N numbers if N divides n.
 
     data      an all-reduce for each bucket: P gradients in all
-    zero1     the same, and N - 1 messages with the updated parameters of all ranks but the next
+    zero1     the same, and N - 1 messages with the updated parameters of every rank except the next
     tensor    4 L all-reduces of B T E
-    sequence  L (3 N - 2) messages of 2 B (T / N) E, and all-reduces of P gradients and of 1 loss
+    sequence  L (3 N - 2) messages of 2 B (T / N) E, and two all-reduces, of P gradients and of
+              the loss
     pipeline  to the next stage: M messages of (B / M) T E, and 9 numbers of 8 bytes that describe
               the dtype and shape; to the previous stage: M messages of (B / M) T E; between the
-              first and the last stage: the gradient of the tied embedding (V E), each way; from
-              rank to rank, starting with the last: the loss (8 bytes)
+              first and the last stage: the gradient of the tied embedding (V E), each way;
+              around the ring, from the last rank to the last but one: the loss (8 bytes)
 """
 
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ class Step:
 
 
 def obstacle(scheme, step, ranks):
-    """Return the part that cannot be divided among the ranks, such as "6 heads", or "".
+    """Return what cannot be divided evenly among the ranks, such as "6 heads", or else "".
 
     Examples
     --------

@@ -17,7 +17,7 @@ _NAMES = {
 
 
 def count(workload, ranks=RANKS):
-    """Count the messages of each scheme on several numbers of ranks; check the formulas.
+    """Count the messages of each scheme for several numbers of ranks, and check the formulas.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def count(workload, ranks=RANKS):
 
 
 def table(found):
-    """Return the lines of the table, for the rank that sends the most bytes in a step."""
+    """Return the table's lines. A cell shows the rank that sends the most bytes in a step."""
     step, sizes = step_of(found["workload"]), list(found["ranks"])
     heads = [f"{size} rank{'' if size == '1' else 's'}" for size in sizes]
     lines = [f"| split | {' | '.join(heads)} |", "|---" * (1 + len(sizes)) + "|"]

@@ -1,4 +1,4 @@
-"""Figure of the speed-up: predicted by the cost model for up to 1,024 workers, and measured."""
+"""Figure of the speed-up: as measured, and as the cost model predicts for up to 1,024 workers."""
 
 import matplotlib
 

@@ -1,6 +1,7 @@
-"""Measure the latency of messages between two ranks, and their time per byte.
+"""Measure the latency and the time per byte of messages between two ranks.
 
-`mpiexec -n 2 python -m benchmarks.distributed.ping FILE` writes [seconds, seconds per byte].
+`mpiexec -n 2 python -m benchmarks.distributed.ping FILE` writes [latency in seconds, seconds per
+byte] to FILE.
 """
 
 import json

@@ -20,7 +20,7 @@ __all__ = ["main"]
 
 
 def main(engine, workload, steps, path):
-    """Train on this rank with one engine, and write the measurements on rank 0."""
+    """Train on this rank with one engine. Rank 0 writes the measurements to `path`."""
     sizes = importlib.import_module(f"benchmarks.workloads.{workload}").SIZES
     found = {"minitorch_attn": ours, "torch": pytorch}[engine](sizes, steps)
     if found is not None:
@@ -29,7 +29,10 @@ def main(engine, workload, steps, path):
 
 
 def ours(sizes, steps):
-    """Train with `nn.parallel.DistributedDataParallel` on MPI. Return measurements on rank 0."""
+    """Train with `nn.parallel.DistributedDataParallel` on MPI.
+
+    Rank 0 returns the measurements. The other ranks return None.
+    """
     import minitorch_attn as mt
     from minitorch_attn.nn import functional as F
 
@@ -58,7 +61,10 @@ def ours(sizes, steps):
 
 
 def pytorch(sizes, steps):
-    """Train with PyTorch's `DistributedDataParallel` on gloo. Return measurements on rank 0."""
+    """Train with PyTorch's `DistributedDataParallel` on gloo.
+
+    Rank 0 returns the measurements. The other ranks return None.
+    """
     import torch
     from torch import distributed
     from torch.nn import functional as F
@@ -101,13 +107,13 @@ def _part(sizes, rank, ranks):
 
 
 def _figures(loss, grads):
-    """Return the loss of this rank's rows, and the norm of all averaged gradients."""
+    """Return the loss of this rank's rows, and the norm of all gradients, averaged over ranks."""
     squares = sum(float((grad.astype(np.float64) ** 2).sum()) for grad in grads)
     return {"loss": float(loss), "gradient_norm": squares**0.5}
 
 
 def _timed(step, optimizer, barrier, steps):
-    """Return the seconds that each step takes, including the update, between two barriers."""
+    """Time each step, with the update, from barrier to barrier. Return a list of seconds."""
     times = []
     for _ in range(1 + steps):
         barrier()

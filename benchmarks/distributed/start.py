@@ -34,7 +34,7 @@ def on_ranks(ranks, name, *words, start=_by_mpiexec):
     Returns
     -------
     object
-        The JSON that rank 0 has written to FILE.
+        The JSON value that rank 0 wrote to FILE.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "found.json"

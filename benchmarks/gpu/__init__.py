@@ -4,7 +4,7 @@ command.py     the command: runs each part in a process with a time limit, and s
 parts.py       the program that such a process runs
 workloads.py   W1 to W7, compared with PyTorch
 kernels.py     every kernel, compared with the composed version of its operation
-attention.py   attention by number of tokens
+attention.py   attention by sequence length
 graphs.py      a step as a CUDA graph, compared with the same step launched call by call
 calls.py       kernel launches, copies and memsets of a step
 timing.py      time several steps, which take turns

@@ -1,4 +1,4 @@
-"""Attention on a GPU by number of tokens: time, FLOP/s and memory, compared with PyTorch."""
+"""Attention on a GPU by sequence length: time, FLOP/s and memory, compared with PyTorch."""
 
 from .timing import peak_mb, summary, turns
 from .workloads import torch_or_reason
@@ -53,7 +53,7 @@ def _in_torch(shape):
 
 
 def _steps(library, inputs):
-    """Return two steps in one of the libraries: forward alone, and forward and backward."""
+    """Return two steps in `library`: the forward pass alone, and forward and backward pass."""
     attend = library.nn.functional.scaled_dot_product_attention
 
     def forward():

@@ -28,8 +28,9 @@ def calls_of(step, name=None):
     -------
     dict
         `launches` (including matrix products), `copies` (including those between host and device),
-        `memsets`, their sum `all`, and `by`, the method of counting. If the profiler counted, also
-        `busy_ms`, the time that the calls took on the device. Empty if no method is available.
+        `memsets`, their sum `all`, and `by`, the method of counting. If the calls were counted by
+        the profiler, the dict also contains `busy_ms`, the time that they took on the device. If no
+        method is available, the dict is empty.
     """
     if importlib.util.find_spec("cupysim") is not None:
         return _simulated(step)

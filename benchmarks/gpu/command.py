@@ -9,7 +9,7 @@ The parts:
     kernels       every kernel against its composed version (the tests in `tests/kernels`)
     workloads     W1 to W7: time, device calls, FLOP/s, bandwidth and memory, and PyTorch's time
     kernel-times  every kernel: its time, and the time of its composed version
-    attention     attention by number of tokens: time, FLOP/s and memory, and PyTorch's time
+    attention     attention by sequence length: time, FLOP/s and memory, and PyTorch's time
     graphs        a step as a CUDA graph, and the same step launched call by call
     tests         the test suite with `--device=cupy`
 """
@@ -113,7 +113,7 @@ def _store(results, path, page):
 
 
 def main(words, page=PAGE, folder=RESULTS, run=run):
-    """Run the parts named on the command line, by default all. Return the exit status."""
+    """Run the parts named on the command line, or all parts. Return the exit status."""
     import minitorch_attn as mt
 
     parser = argparse.ArgumentParser(

@@ -1,4 +1,4 @@
-"""Time a step as a CUDA graph (`mt.cuda.GraphedStep`) and launched call by call."""
+"""Time a step as a CUDA graph (`mt.cuda.GraphedStep`), and the same step launched call by call."""
 
 import importlib
 
@@ -13,21 +13,22 @@ TOKENS = 200  # tokens to decode, as in W7
 
 
 def compare(name, rounds=7, seconds=0.3, tokens=TOKENS):
-    """Time a step with and without `mt.cuda.GraphedStep`.
+    """Time a workload's step with and without `mt.cuda.GraphedStep`.
 
     Parameters
     ----------
     name : str
-        A workload; for "w7", the step is one token.
+        Name of a workload. For "w7", the step generates one token.
     rounds : int
     seconds : float
     tokens : int
-        Number of tokens to decode one after the other; only for "w7".
+        Number of tokens to generate one after the other; used only for "w7".
 
     Returns
     -------
     dict
-        `eager_ms` and `graph_ms` in milliseconds, and `reason`: why there is no graph, or "".
+        Milliseconds `eager_ms` and `graph_ms`, and `reason`: why there is no graph, or "". Without
+        a graph, `graph_ms` is missing; without GraphedStep, so is `eager_ms`.
     """
     import minitorch_attn as mt
 
@@ -52,7 +53,7 @@ def _once(step):
 
 
 def _training(name):
-    """Return the step of a workload, a function without arguments."""
+    """Return the step of a workload as a function without arguments."""
     module = importlib.import_module(f"benchmarks.workloads.{name}")
     with place.on("cuda"):
         return next(module.ENGINES[engine]() for engine in OURS if engine in module.ENGINES).run

@@ -17,7 +17,7 @@ def _numbers(*shape):
 
 
 def _of_rows(call):
-    """Return a case of `CASES` that applies `call` to one matrix."""
+    """Return a case for `CASES` that applies `call` to a random matrix (rows, width)."""
 
     def make(rows, width):
         x = _numbers(rows, width)
@@ -179,7 +179,7 @@ def without_kernels():
 
 
 def compare(name, rows=ROWS, width=WIDTH, rounds=7, seconds=0.1):
-    """Time an operation, forward and backward, with its kernels and with composed operations.
+    """Time an operation, forward and backward, with its kernels and in its composed version.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tables of the results of `python -m benchmarks gpu`, as Markdown."""
+"""Format the results of `python -m benchmarks gpu` as Markdown tables."""
 
 __all__ = ["END", "START", "table"]
 
@@ -44,7 +44,7 @@ def _number(row, key, digits=2):
 
 
 def _ratio(row):
-    """Return this library's time divided by PyTorch's."""
+    """Format this library's time divided by PyTorch's; "" if PyTorch's time is missing."""
     return f"{row['ms'] / row['torch_ms']:.2f}x" if row.get("torch_ms") else ""
 
 

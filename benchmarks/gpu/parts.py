@@ -1,4 +1,4 @@
-"""Run one part of `python -m benchmarks gpu`, and store all results after each item.
+"""Run one part of `python -m benchmarks gpu`, and store its results after each measurement.
 
 A faulty kernel can make the device unusable for the process that launched it, and a part can hang.
 The command therefore starts a separate process for each part, `python -m benchmarks.gpu.parts
@@ -20,7 +20,7 @@ QUICK = {"rounds": 1, "seconds": 0.0}  # one step in one round
 
 
 def _items(part, quick):
-    """Return {name of an item: function that measures it}."""
+    """Return {name: function that measures it} for a part's workloads, kernels or lengths."""
     settings = QUICK if quick else {}
     if part == "kernel-times":
         size = {"rows": 8, "width": 32} if quick else {}
@@ -50,12 +50,13 @@ def run_part(items, store, seconds):
     store : callable
         Function that receives all results so far, after each item.
     seconds : float
-        Time limit. After it, no further item is started.
+        Time limit. Once it is exceeded, no further item is started.
 
     Returns
     -------
     dict
-        Result of each item. If an item failed, its result is {"failed": reason}.
+        Result of each item. If an item failed or was not started, its result is
+        {"failed": reason}.
     """
     started, found = time.monotonic(), {}
     for name, measure in items.items():
@@ -71,7 +72,7 @@ def run_part(items, store, seconds):
 
 
 def main(words):
-    """Run the part named on the command line; write its results to a file after each item."""
+    """Run the part named on the command line, and store its results after each measurement."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.parts", description=__doc__)
     parser.add_argument("part", choices=MEASURED)
     parser.add_argument("file")

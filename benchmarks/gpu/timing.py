@@ -17,7 +17,7 @@ def synchronize():
 
 
 def _seconds(step, times):
-    """Run a step several times and return the seconds per step; the host waits only at the end."""
+    """Run a step several times, then wait for the device. Return the seconds per step."""
     synchronize()
     started = time.perf_counter()
     for _ in range(times):

@@ -89,7 +89,7 @@ def work_of(step, with_adamw=False):
 
 
 def torch_or_reason(build):
-    """Call `build` with PyTorch on the GPU. Return (result, ""), or (None, reason) if it fails.
+    """Call `build` if PyTorch can use the GPU. Return (result, ""), or (None, reason) on failure.
 
     PyTorch computes in float32, without TF32, as this library does.
     """

@@ -42,14 +42,14 @@ def main(words=None):
 
 
 def measured(curve, sizes, **timing):
-    """Yield the measured costs of a curve at each size. `timing` is passed to `cost_of`."""
+    """Measure a curve's step at each size, and yield its costs. Pass `timing` to `cost_of`."""
     with attention_in(curve.attention):
         for size in sizes:
             yield {"size": size, **cost_of(curve.step(size), **timing)}
 
 
 def fits(points):
-    """Return the fitted exponents of time and memory."""
+    """Fit the exponents of time and memory to the measured points of a curve."""
     sizes = [point["size"] for point in points]
     return {
         f"{cost}_exponent": fitted_exponent(sizes, [point[cost] for point in points])

@@ -1,4 +1,4 @@
-"""Measure the time and memory of a step, and fit the exponent of their growth."""
+"""Measure the time and memory of a step, and fit the exponents of their growth."""
 
 import gc
 import math
@@ -13,7 +13,7 @@ __all__ = ["cost_of", "fitted_exponent"]
 def cost_of(step, seconds=0.3, least=3):
     """Measure the time and the peak memory of a step.
 
-    The time is the time of the fastest of several steps. Other programs on this machine (or on its
+    The time is that of the fastest of several steps. Other programs on this machine (or on its
     host) can only make a step longer, so the fastest step is the least disturbed.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Scaling curves: each curve varies one size, and builds the step to measure for each value."""
+"""Scaling curves: each curve varies one size, and builds a step to measure for each value of it."""
 
 import contextlib
 import math
@@ -84,7 +84,7 @@ def _images_step(model, side):
 
 
 def vit_step(area):
-    """Build a step: forward and backward pass of a small ViT with patches of 8 x 8 pixels."""
+    """Build a step, a small ViT forward and backward: `area` pixels, patches of 8 x 8 pixels."""
     side = math.isqrt(area)
     model = mt.models.VisionTransformer(
         image_size=side, patch_size=8, num_classes=10, embed_dim=64, num_layers=2, num_heads=2,
@@ -94,7 +94,7 @@ def vit_step(area):
 
 
 def swin_step(area):
-    """Build a step: forward and backward pass of a small Swin with patches of 4 x 4 pixels."""
+    """Build a step, a small Swin forward and backward: `area` pixels, patches of 4 x 4 pixels."""
     side = math.isqrt(area)
     model = mt.models.Swin(
         image_size=side, num_classes=10, embed_dim=32, depths=(2, 2), num_heads=(1, 2)

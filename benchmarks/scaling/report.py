@@ -27,7 +27,7 @@ def table(curves):
 
 
 def sums_table(sums):
-    """Format a table of the memory that attention weights take, by formula and in a model."""
+    """Format a table of the memory of attention weights: by formula, and counted in a model."""
     lines = ["| all attention weights of one example | by formula | in a model |", "|---|---|---|"]
     for row in sums:
         counted = "not measured" if row["counted"] is None else amount(row["counted"])

@@ -15,17 +15,17 @@ LAYERS, HEADS, BYTES = 48, 16, 4  # of the model in the lecture, with float32 we
 
 
 def pixels(side):
-    """Return the number of attention weights of one head if every pixel is a token."""
+    """Return how many attention weights one head has if every pixel is a token."""
     return side**4
 
 
 def patches(side, patch):
-    """Return the number of attention weights of one head if each token is a square patch."""
+    """Return how many attention weights one head has if each token is a square patch."""
     return (side // patch) ** 4
 
 
 def windows(height, width, window):
-    """Return the number of attention weights of one head if tokens attend within windows."""
+    """Return how many attention weights one head has if tokens attend within windows."""
     return window**2 * height * width
 
 
@@ -37,7 +37,7 @@ def counted(model, x):
 
 
 def small_vit(side, patch, layers, heads):
-    """Build a ViT with head dimension 1, which does not affect the number of attention weights."""
+    """Build a ViT with head dimension 1; any dimension has the same number of attention weights."""
     return mt.models.VisionTransformer(
         image_size=side, patch_size=patch, num_classes=0, embed_dim=heads, num_layers=layers,
         num_heads=heads, mlp_dim=heads, pooling="mean",

@@ -1,4 +1,4 @@
-"""Workloads: each module builds the same step in this library, in PyTorch and usually in JAX.
+"""Workloads: each module builds one step in this library, in PyTorch and usually in JAX.
 
 A workload module has a `TITLE` and a dict `ENGINES` (name -> function that builds a `Step`). A
 workload is timed only if the results of its engines agree.

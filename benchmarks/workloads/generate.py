@@ -46,7 +46,7 @@ def torch():
 
 
 def _evidence(output):
-    """Return the ids, and the logits of the first and the last new token."""
+    """Return results to compare: all ids, and the logits of the first and the last new token."""
     logits = output["logits"]
     return {
         "ids": output["sequences"].numpy(),

@@ -1,7 +1,8 @@
 """Write a Hugging Face model folder: GPT-2 small with random weights.
 
-`python -m benchmarks.workloads.gpt2_folder PATH` writes the folder (500 MB) with transformers. Both
-libraries load the model from this folder, which stays in the temporary directory for later runs.
+`python -m benchmarks.workloads.gpt2_folder PATH` uses transformers to write the folder (500 MB).
+Both libraries load the model from this folder, which stays in the temporary directory for later
+runs.
 """
 
 import os
@@ -16,7 +17,7 @@ NAME = "minitorch-attn-benchmark-gpt2-small"
 
 
 def gpt2_folder():
-    """Return the path of the folder. If it does not exist, a separate process writes it."""
+    """Return the path of the model folder. If it does not exist, a separate process writes it."""
     path = Path(tempfile.gettempdir()) / NAME
     if not path.exists():
         subprocess.run([sys.executable, "-m", __name__, str(path)], check=True)

@@ -17,7 +17,7 @@ __all__ = [
 
 
 def parameter(p, name, *shape):
-    """Return the parameter with this name. Draw its initial value if it does not exist yet."""
+    """Return the parameter `name` of the dict `p`. If it is missing, draw its initial value."""
     if name not in p:
         p[name] = draw(name, shape)
     return p[name]

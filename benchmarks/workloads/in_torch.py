@@ -1,8 +1,8 @@
 """Layers in PyTorch, written for speed.
 
 The layers use one projection for query, key and value, and the fused attention of
-`F.scaled_dot_product_attention`. Steps set gradients to None before the backward pass. Attributes
-have the same names as in this library, because the names determine the initial weights.
+`F.scaled_dot_product_attention`. A step sets the gradients to None before the backward pass.
+Attributes have the same names as in this library, because the names determine the initial weights.
 """
 
 import numpy as np
@@ -212,7 +212,7 @@ def set_loss(logits, boxes, labels, target_boxes, costs, no_object):
 
 
 def _matched(logits, boxes, labels, target_boxes, costs):
-    """Return the index of the query that is matched with each object, (layer, batch, object)."""
+    """Return the index of the query matched with each object, of shape (layer, batch, object)."""
     from scipy.optimize import linear_sum_assignment
 
     layers, batch, queries, _ = logits.shape

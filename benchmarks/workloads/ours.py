@@ -22,7 +22,7 @@ PARTS = 2
 
 
 def filled(model):
-    """Set the weights with `weights.draw`, move the model to the device, and return it."""
+    """Set a model's weights with `weights.draw`, move the model to the device, and return it."""
     with mt.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(mt.tensor(draw(name, parameter.shape)))
@@ -48,7 +48,7 @@ def training_step(
     clip : float, optional
         Gradient clipping: the maximum norm of all gradients together.
     results : callable, optional
-        Function that returns more results to compare, {name: ndarray}.
+        Function that returns a dict of further NumPy arrays to compare, by name.
     """
     filled(model)
     batch = tuple(mt.tensor(array, device=device()) for array in arrays)
@@ -99,7 +99,7 @@ def step_with_input(model, x, cotangents, loop="commands"):
 
 
 def _backward(model, loss_function, loop):
-    """Return a function of the batch that runs the backward pass and returns the loss."""
+    """Return a function that takes a batch, runs both passes, and returns the loss."""
     if loop == "commands":
         return ThreadSplit(model, loss_function, PARTS)
     if loop == "processes":
@@ -120,7 +120,7 @@ def _wrapped(model, loop):
 
 
 def forward_step(model, array, loop="plain"):
-    """Build a forward step without an autograd graph."""
+    """Build a step that runs only the forward pass, without an autograd graph."""
     called = _wrapped(filled(model), loop)
     batch, latest = mt.tensor(array, device=device()), {}
 

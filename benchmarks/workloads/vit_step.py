@@ -128,7 +128,7 @@ def jax(gradients):
 
 
 def engines(gradients):
-    """Return the engines for the forward pass or, with gradients, for both passes."""
+    """Return the engines for the forward pass or, if `gradients` is True, for both passes."""
     plain = {"minitorch_attn_plain": lambda: ours(gradients, "plain")}
     return {
         "minitorch_attn": lambda: ours(gradients),

@@ -15,7 +15,7 @@ def arrays():
 
 
 def our_model():
-    """Build the layers in this library."""
+    """Build the three layers in this library."""
     from minitorch_attn import nn
     from minitorch_attn.models.local_relation import LocalRelation
 

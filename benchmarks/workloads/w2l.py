@@ -1,4 +1,4 @@
-"""W2L: training step of W2's model on one long text.
+"""W2L: training step of W2's model on one text of 4,096 characters.
 
 The memory of full attention is quadratic in the length of the text.
 """

@@ -10,7 +10,7 @@ LEARNING_RATE = 3e-4
 
 
 def _batch():
-    """Return source tokens, target tokens and next target tokens, each of shape (batch, token)."""
+    """Return source tokens, decoder inputs and next tokens, each of shape (batch, token)."""
     rng = np.random.default_rng(3)
     source = rng.integers(0, VOCABULARY, (BATCH, LENGTH))
     target = rng.integers(0, VOCABULARY, (BATCH, LENGTH + 1))

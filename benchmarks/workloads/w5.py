@@ -13,7 +13,7 @@ def arrays():
 
 
 def our_model():
-    """Build the two blocks in this library."""
+    """Build the two Swin blocks in this library."""
     from minitorch_attn.models.swin import Block, Stage
 
     block = (WIDTH, HEADS, (WINDOW, WINDOW))
@@ -36,7 +36,7 @@ def relative_index():
 
 
 def shift_mask():
-    """Return the mask (window, token, token): 0 for tokens of the same region, otherwise -100."""
+    """Return the mask (window, token, token): 0 for two tokens of one region, otherwise -100."""
     region = np.zeros((SIDE, SIDE))
     cuts = (slice(0, -WINDOW), slice(-WINDOW, -SHIFT), slice(-SHIFT, None))
     for i, (rows, columns) in enumerate((r, c) for r in cuts for c in cuts):

@@ -10,7 +10,7 @@ ROUNDS = 125  # each round has eight operations
 
 
 def _chain(tanh, x, a, b, c, d):
-    """Repeat ROUNDS times: four operations with a tensor, two with a number, negation and tanh."""
+    """Apply, ROUNDS times: four operations with tensors, two with numbers, negation and tanh."""
     h = x
     for _ in range(ROUNDS):
         h = h * a
@@ -25,7 +25,7 @@ def _chain(tanh, x, a, b, c, d):
 
 
 def _inputs():
-    """Return x and four operands, near 1 for products and near 0 for sums, to avoid overflow."""
+    """Return x and four operands. Factors are near 1 and summands near 0, to avoid overflow."""
     rng = np.random.default_rng(6)
     bounds = [(-1, 1), (0.99, 1.01), (-0.01, 0.01), (-0.01, 0.01), (0.99, 1.01)]
     return [rng.uniform(low, high, (8, 8)).astype("float32") for low, high in bounds]

@@ -58,7 +58,7 @@ def ours(loop="commands"):
 
 
 def positions(side):
-    """Return the sinusoidal position embeddings (position, embed) of a square map, as in `DETR`."""
+    """Return the sinusoidal position embeddings (position, embed) of a side x side map in DETR."""
     places = 2 * math.pi * np.arange(1, side + 1) / (side + 1e-6)
     half = WIDTH // 2
     angles = places[:, None] * 10000.0 ** (-np.arange(0, half, 2) / half)

@@ -19,7 +19,7 @@ PACKED = {
 
 
 def draw(name, shape):
-    """Draw the initial value of a parameter.
+    """Draw the initial value of a parameter. The random seed is computed from the name.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def draw_packed(name, shape):
 
 
 def apart(arrays):
-    """Split packed arrays into their parts. Return the parts as {name: array}."""
+    """Split packed arrays into their parts, and keep other arrays. Return {name: array}."""
     found = {}
     for name, array in arrays.items():
         names = _names(name)

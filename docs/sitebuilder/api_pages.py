@@ -74,7 +74,7 @@ def public_names(namespace):
 
 
 def existing_namespaces():
-    """Yield the names of the namespaces that exist in this version of the package."""
+    """Yield the names in `NAMESPACES` that exist in this version of the package."""
     for namespace in NAMESPACES:
         parts = (ROOT / PACKAGE).joinpath(*namespace.split("."))
         if parts.is_dir() or parts.with_suffix(".py").exists():
@@ -82,7 +82,7 @@ def existing_namespaces():
 
 
 def plan():
-    """Return {namespace: {file: names to list}} and {file: names to document}."""
+    """Return {namespace: {file: names in its table}} and {file: names on its page}."""
     tables, files, canonical = {}, {}, {}
     for namespace in existing_namespaces():
         for name, value in public_names(namespace).items():
@@ -97,7 +97,7 @@ def plan():
 
 
 def _own_name(value, name):
-    """Return the documented name of a value: for a class, its `__name__` if that name is public."""
+    """Return `name` or, if it is an alias of a class, the class's own name if that is public."""
     if not inspect.isclass(value) or name.rpartition(".")[2] == value.__name__:
         return name
     for namespace in existing_namespaces():
@@ -199,7 +199,7 @@ def pages():
 
 
 def write(app):
-    """Write the pages that have changed, and remove pages of files that no longer exist."""
+    """Write the API pages whose text has changed, and remove outdated pages."""
     folder = Path(app.srcdir) / "api"
     texts = {folder / name: text for name, text in pages().items()}
     for path in folder.rglob("*.rst"):
@@ -212,6 +212,6 @@ def write(app):
 
 
 def setup(app):
-    """Write the pages when the build starts, before Sphinx reads its sources."""
+    """Write the API pages when the build starts, before Sphinx reads its sources."""
     app.connect("builder-inited", write, priority=100)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

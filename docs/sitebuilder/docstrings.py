@@ -46,14 +46,14 @@ def prepared(lines):
 
 
 def _begins_block(before):
-    """Return whether an indented line after `before` is a formula, not part of a list item."""
+    """Return True if an indented line after `before` is a formula, not part of a list item."""
     last = next((line for line in reversed(before) if line.strip()), "")
     is_item = re.match(r"\s*([*-]|\d+\.|\.\.)\s", last) or last.startswith(" ")
     return bool(before) and not is_item and not last.endswith("::")
 
 
 def _listed(line, section):
-    """In a line of a section such as Parameters, escape types and descriptions, but not names."""
+    """Escape a line of a section such as Parameters: types and descriptions, but not names."""
     if section in ("Examples", "References", "See Also"):
         return line
     name, colon, kind = line.partition(" : ")

@@ -1,4 +1,4 @@
-"""The directive {doors}: show a card for each door, an entry point on the home page."""
+"""The directive {doors}: show each door (entry point) of the home page as a card."""
 
 from docutils import nodes
 from docutils.statemachine import StringList
@@ -8,10 +8,10 @@ from .doors import README, doors
 
 
 class Doors(SphinxDirective):
-    """The directive {doors}, which shows the cards."""
+    """The directive {doors}: a card for each entry under "Where to start" in README.md."""
 
     def run(self):
-        """Return a node with a list of cards."""
+        """Return a bullet list with one card for each entry."""
         self.env.note_dependency(str(README))
         cards = nodes.bullet_list(classes=["doors"])
         for title, page, sentence in doors(README.read_text(encoding="utf-8")):

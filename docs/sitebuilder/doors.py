@@ -1,4 +1,4 @@
-"""Doors of the home page: the entries under "Where to start" in README.md.
+"""Doors (entry points) of the home page: the entries under "Where to start" in README.md.
 
 An entry is a paragraph that starts with a link in bold. `door_cards.py` shows this link and the
 first sentence after it.

@@ -25,7 +25,7 @@ class Executed(SphinxDirective):
     has_content = True
 
     def run(self):
-        """Return nodes for the code and for its output."""
+        """Run the code, and return document nodes for the code and its output."""
         self.env.note_reread()  # reread at every build, because the package may have changed
         code = "\n".join(self.content) + "\n"
         shown = [nodes.literal_block(code, code, language="python")]

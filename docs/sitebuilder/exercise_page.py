@@ -38,7 +38,7 @@ _STARTS = re.compile(r"```sh\n((?:mta exercise start \d\d\n)+)```")
 
 
 def page(known, book):
-    """Return the lines of the page, given all exercises and all lessons."""
+    """Return the lines of the exercises page, given all exercises and all lessons."""
     lines = ["Exercises", "=========", "", INTRODUCTION, ""]
     pages = {lesson.number: lesson for lesson in book}
     for kind, (heading, introduction) in KINDS.items():
@@ -82,7 +82,7 @@ def with_links(markdown, known):
 
 
 def write(app):
-    """Write the page if it has changed."""
+    """Write the exercises page if its text has changed."""
     path = Path(app.srcdir) / "exercises.rst"
     text = "\n".join(page(exercises(), lessons())) + "\n"
     if not path.exists() or path.read_text(encoding="utf-8") != text:
@@ -90,6 +90,6 @@ def write(app):
 
 
 def setup(app):
-    """Write the page before Sphinx reads its sources."""
+    """Write the exercises page before Sphinx reads its sources."""
     app.connect("builder-inited", write, priority=100)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""Picture of the home page: the attention of a trained model, and softmax with its backward.
+"""Picture of the home page: a trained model's attention, and softmax with its backward pass.
 
     python -m minitorch_attn train dates --out runs/dates
     cd docs && python -m sitebuilder.home_picture ../runs/dates
@@ -96,7 +96,10 @@ def _text(x, y, text, kind="", middle=False):
 
 
 def attention(run, source):
-    """Return the answer of a trained `dates` model, and rows of cross-attention in percent."""
+    """Return a trained `dates` model's answer to `source`, and its cross-attention in percent.
+
+    The attention is averaged over the heads. It has one row for each character of the answer.
+    """
     folder = RunFolder.open(run)
     recipe = load_recipe("dates")(folder.config["options"])
     _, state = folder.checkpoints.load()
@@ -107,7 +110,7 @@ def attention(run, source):
 
 
 def main(run):
-    """Draw the picture from a run folder of `mta train dates`."""
+    """Draw the home page's picture from a run folder of `mta train dates`."""
     answer, weights = attention(run, SOURCE)
     PICTURE.write_text(svg(SOURCE, answer, weights), encoding="utf-8")
     print(f"{PICTURE}: {SOURCE} -> {answer}")

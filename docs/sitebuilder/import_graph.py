@@ -44,7 +44,12 @@ KNOT = {("tensor", "ops"), ("tensor", "autograd")}
 
 
 def part_of(parts):
-    """Return the part that a module path belongs to: its first folder or file, or "pretrained"."""
+    """Return the part of the package that a module belongs to.
+
+    `parts` is the path or the dotted name of the module, split into a tuple. The part is its first
+    folder or file, with two exceptions: `models/pretrained` is a part of its own, and `methods.py`
+    belongs to `tensor`.
+    """
     if parts[:2] == ("models", "pretrained"):
         return "pretrained"
     first = parts[0].removesuffix(".py")
@@ -53,7 +58,7 @@ def part_of(parts):
 
 @cache  # reads every file of the package
 def edges():
-    """Return pairs (importing part, imported part) for all imports, also imports in functions."""
+    """Return pairs (importing part, imported part) for all imports, even those in functions."""
     found = set()
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
         parts = path.relative_to(ROOT / PACKAGE).parts
@@ -126,7 +131,7 @@ def dot():
 
 
 def edges_of_picture(svg):
-    """Return the arrows of a picture that Graphviz's `dot` has drawn."""
+    """Return the arrows of a picture drawn by Graphviz's `dot`, as a set of pairs of names."""
     arrows = re.findall(r"<title>(\w+)&#45;&gt;(\w+)</title>", svg)
     return set(arrows)
 

@@ -1,8 +1,8 @@
-"""Folds of lesson pages: hide code or output until a click, and put captions below figures.
+"""Folds of lesson pages: collapse code or output, and put captions below figures.
 
-sphinx-gallery puts the code and the output of each cell on the page. `marker` returns a note, which
-is put before a cell that is to be folded. `fold` replaces the note with a <details> element around
-the code or the output.
+sphinx-gallery puts the code and the output of each cell on the page. `marker` returns a marker, an
+HTML comment to put before a cell that is to be folded. `fold` replaces the marker with a <details>
+element around the code or the output, which the reader opens with a click.
 """
 
 import re
@@ -14,16 +14,16 @@ _CAPTION = re.compile(r"Figure \d+\.\d+: .*")
 
 
 def marker(what, summary):
-    """Return a note as reStructuredText; `what` is "code", "output" or "end".
+    """Return a marker as reStructuredText; `what` is "code", "output" or "end".
 
-    "code" folds the code of the next cell. "output" folds its output and everything up to the note
-    "end".
+    "code" folds the code of the next cell. "output" folds its output and everything up to the next
+    "end" marker.
     """
     return f".. raw:: html\n\n   <!-- fold {what}: {summary} -->"
 
 
 def fold(app, doctree):
-    """Replace the notes of a lesson page with <details> elements; put captions below figures."""
+    """Replace the markers of a lesson page with <details> elements; put captions below figures."""
     if not app.env.docname.startswith("lessons/"):
         return
     for note in list(doctree.findall(nodes.raw)):
@@ -36,7 +36,7 @@ def fold(app, doctree):
 
 
 def _fold(note, what, summary):
-    """Replace a note with the beginning or the end of a <details> element."""
+    """Remove a marker, and insert the <details> tags that it stands for."""
     end = nodes.raw("", "</details>", format="html")
     if what == "end":
         note.parent.replace(note, end)

@@ -88,7 +88,7 @@ def _until_heading(markdown):
 
 
 def _folded(markdown, kind):
-    """Return reStructuredText that is hidden until the reader clicks on its heading."""
+    """Convert Markdown to a collapsed section, which a click on its heading opens."""
     heading, _, text = markdown.partition("\n")
     summary = heading.lstrip("# ")
     start = f".. raw:: html\n\n   <details class='{kind}'><summary>{summary}</summary>\n\n"
@@ -124,7 +124,7 @@ def write_scripts(source, folder):
 
 
 def replace_downloads(source, gallery):
-    """Replace sphinx-gallery's downloads with the lessons and their notebooks."""
+    """Replace sphinx-gallery's files for download with the lessons and their notebooks."""
     for lesson in lessons(source):
         script = gallery / lesson.path.name
         book = script.with_suffix(".ipynb")
@@ -144,7 +144,7 @@ def remove_old_pages(source, gallery):
 
 
 def setup(app):
-    """Write the scripts before sphinx-gallery runs, and replace its downloads afterwards."""
+    """Write the scripts before sphinx-gallery runs, and replace its download files afterwards."""
     source = Path(app.srcdir)
     written, gallery = source.parent / "lessons", source / "lessons"
 

@@ -1,4 +1,4 @@
-"""Convert formulas to MathML, which works without scripts or network and in screen readers."""
+"""Convert formulas to MathML, which works offline, without scripts and with screen readers."""
 
 import re
 from pathlib import Path

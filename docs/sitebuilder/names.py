@@ -20,7 +20,7 @@ ROOT = Path(importlib.import_module(PACKAGE).__file__).resolve().parent.parent
 
 
 class UnknownNameError(LookupError):
-    """Raised for a name that is not in the package, or whose line cannot be found."""
+    """Raised for a name that is not in the package, or whose source line cannot be found."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Place:
 
 @functools.cache
 def locate(name):
-    """Find the line of `name`, such as "nn.Linear" or "ops.softmax.Softmax.backward".
+    """Find the line that defines a name such as "nn.Linear" or "ops.softmax.Softmax.backward".
 
-    For classes, functions, methods and properties, this is the line of the definition, even if
-    another module imports the name. For other values, it is the line of the assignment, and for
-    modules line 1.
+    For a class, function, method or property, this is the line of the definition, even if `name`
+    refers to a module that only imports it. For another value, it is the line of the assignment,
+    and for a module, line 1.
     """
     module, rest = _module(f"{PACKAGE}.{name}")
     found, owner, last = module, None, name.rpartition(".")[2]
@@ -83,7 +83,7 @@ def _module(dotted):
 
 
 def _attribute(owner, part, name):
-    """Look up a name with `getattr`, which also finds names that a module imports on demand."""
+    """Look up `part` with `getattr`, which also finds names that a module imports on demand."""
     try:
         return getattr(owner, part)
     except AttributeError:

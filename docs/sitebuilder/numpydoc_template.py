@@ -1,4 +1,4 @@
-"""Compile numpydoc's template once; numpydoc itself compiles it for each of 6,000 docstrings."""
+"""Compile numpydoc's template only once, instead of again for each of about 6,000 docstrings."""
 
 import functools
 
@@ -19,12 +19,12 @@ class CompiledOnce(BytecodeCache):
             bucket.bytecode_from_string(self.code[bucket.key])
 
     def dump_bytecode(self, bucket):
-        """Store the code of a template."""
+        """Store the compiled code of a template."""
         self.code[bucket.key] = bucket.bytecode_to_string()
 
 
 def setup(app):
-    """Make numpydoc create its template environments with this cache."""
+    """Make numpydoc create its template environments with a `CompiledOnce` cache."""
     docscrape_sphinx.SandboxedEnvironment = functools.partial(
         SandboxedEnvironment, bytecode_cache=CompiledOnce()
     )

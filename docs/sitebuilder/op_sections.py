@@ -1,6 +1,6 @@
 """Sections on API pages for the operations of a file: formulas, and links to forward and backward.
 
-The classes of operations are not public names, but their docstrings contain the derivations.
+The classes that implement operations are not public, but their docstrings contain the derivations.
 """
 
 import importlib
@@ -38,7 +38,7 @@ def files():
 
 
 def section(operation):
-    """Return the lines of an operation's section."""
+    """Return the lines of an operation's section on the API page of its file."""
     name = f"{operation.__module__.removeprefix(PACKAGE + '.')}.{operation.__name__}"
     first, *rest = inspect.getdoc(operation).split("\n")
     heading = f"Backward of {operation.__name__}"

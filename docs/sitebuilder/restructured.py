@@ -44,7 +44,7 @@ def to_rst(markdown):
 
 
 def plain(markdown):
-    """Return the words of a Markdown text without markup, on one line."""
+    """Return a Markdown text without its markup, on one line."""
 
     def words(tokens):
         for token in tokens:
@@ -63,7 +63,7 @@ class UnknownMarkdownError(ValueError):
 
 
 def _chosen(kinds, token):
-    """Return the function in `kinds` that converts a token."""
+    """Return the function in `kinds` that converts tokens of this type, or raise an error."""
     if token["type"] not in kinds:
         raise UnknownMarkdownError(f"{token['type']}: {token.get('raw', token)!r}")
     return kinds[token["type"]]
@@ -158,7 +158,7 @@ _BLOCKS = {
 
 
 def _inline(tokens):
-    r"""Return text with markup. Remove `\ ` at both ends of lines, where it would join lines."""
+    r"""Convert inline tokens. Remove `\ ` at the ends of a line, where it would join two lines."""
     text = "".join(_chosen(_INLINE, token)(token) for token in tokens)
     return re.sub(r"^\\ |\\ $", "", text, flags=re.M)
 
@@ -168,12 +168,12 @@ def _escaped(text):
 
 
 def _markup(text):
-    r"""Return inline markup with `\ ` on both sides, so that letters may directly adjoin it."""
+    r"""Put `\ ` on both sides of inline markup, so that letters may directly adjoin it."""
     return rf"\ {text}\ "
 
 
 def _words(token):
-    """Return the words of the children without markup, because emphasis cannot contain markup."""
+    """Return a token's text without markup: reStructuredText cannot nest inline markup."""
     return _escaped("".join(child.get("raw", " ") for child in token["children"]))
 
 

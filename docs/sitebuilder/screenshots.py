@@ -42,7 +42,7 @@ def saved(png, path):
 
 
 def main(names):
-    """Take the named screenshots, or all if there are no names."""
+    """Take the named screenshots, or all of them if `names` is empty."""
     from playwright.sync_api import sync_playwright
 
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")

@@ -1,6 +1,6 @@
 """Search: add the terms of "Where is it?" to the index, and show matching names first.
 
-`_static/find_by_name.js` compares a query with headings, index entries and names of the API.
+`_static/find_by_name.js` compares a query with headings, index entries and API names.
 """
 
 from docutils import nodes
@@ -16,7 +16,7 @@ class IndexedTerms(SphinxTransform):
     default_priority = 700  # before Sphinx collects the index entries
 
     def apply(self):
-        """Put the index entries and their link targets into the rows."""
+        """Put index entries and their link targets into the table rows of "Where is it?"."""
         if self.env.docname != "where_is_it":
             return
         for row in self.document.findall(nodes.row):
@@ -26,7 +26,7 @@ class IndexedTerms(SphinxTransform):
 
 
 def _add_entries(term, number):
-    """Add an index entry for each comma-separated term of a row, and a target before the terms."""
+    """Add an index entry for each comma-separated term, and a link target before the terms."""
     anchor = f"term-{number}"
     entries = [("single", word.strip(), anchor, "main", None) for word in term.astext().split(",")]
     place = term.parent.index(term)
@@ -35,18 +35,18 @@ def _add_entries(term, number):
 
 
 def pages_with_entries(app, env):
-    """Return pages to write again: Sphinx drops the index entries of pages that did not change."""
+    """Return pages to write even if unchanged; Sphinx would otherwise drop their index entries."""
     return [page for page in env.found_docs if page == "where_is_it" or page.startswith(OPS)]
 
 
 def add_script(app, pagename, templatename, context, doctree):
-    """Load the script on the search page, before Sphinx's own search scripts."""
+    """Load `find_by_name.js` on the search page, before Sphinx's own search scripts."""
     if pagename == "search":
         app.add_js_file("find_by_name.js")
 
 
 def setup(app):
-    """Register the index entries and the script."""
+    """Register the index entries for "Where is it?" and the script of the search page."""
     app.add_transform(IndexedTerms)
     app.connect("env-updated", pages_with_entries)
     app.connect("html-page-context", add_script)

@@ -48,7 +48,7 @@ def _link(name, label, folder):
 
 
 def as_roles(text):
-    """Replace links with the role {where}, which the site turns into links to its own pages."""
+    """Replace source links with {where} roles, which the site turns into links to its pages."""
 
     def role(match):
         label = match["label"].strip("`")
@@ -59,7 +59,7 @@ def as_roles(text):
 
 
 def main():
-    """Update every link, and report names that no longer exist."""
+    """Update the source links in all Markdown pages, and report names that no longer exist."""
     failed = False
     for page in pages():
         before = page.read_text(encoding="utf-8")

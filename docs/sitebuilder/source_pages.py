@@ -32,7 +32,7 @@ class Where(SphinxRole):
     """The role {where}: `` {where}`name` `` or `` {where}`shown text <name>` ``."""
 
     def run(self):
-        """Return the link, or warn if the name does not exist."""
+        """Return a link to the name's source line, or warn if the name does not exist."""
         shown, _, name = self.text.rpartition("<")
         shown, name = shown.strip(), name.rstrip(">").strip()
         try:
@@ -65,7 +65,7 @@ def _add_source_link(app, signature):
 
 
 def link_printed_places(app, pagename, templatename, context, doctree):
-    """Turn places that code has printed, such as `file.py:12`, into links to the source."""
+    """Turn `minitorch_attn/FILE.py:LINE` in code blocks and output into links to the source."""
     if doctree is not None:
         source = app.builder.get_relative_uri(pagename, f"source/{PACKAGE}/")
 
@@ -95,7 +95,7 @@ def collect_pages(app):
 
 
 def setup(app):
-    """Register the role, the links and the pages."""
+    """Register the role {where}, the links to the source, and the source pages."""
     app.add_role("where", Where())
     app.connect("doctree-read", add_source_links)
     app.connect("html-page-context", link_printed_places)

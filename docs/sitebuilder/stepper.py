@@ -1,4 +1,4 @@
-"""Example page of the stepper: a forward and a backward pass of a small GPT."""
+"""Example page of `mt.trace`: step through the forward and backward pass of a small GPT."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def record(text="attention"):
 
 
 def setup(app):
-    """Write the page into the folder of the built site."""
+    """Write the example page into the site's folder after the site has been built."""
 
     def write(app, error):
         if error is None and app.builder.format == "html":

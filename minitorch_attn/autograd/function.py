@@ -72,7 +72,7 @@ class Context:
     edges : tuple
         For each positional input, the (node, output index) that computed it; None if not recorded.
     needs_grad : list
-        For each positional input, its edge (a true value) if it needs a gradient, else None.
+        For each positional input, its edge (a truthy value) if it needs a gradient, else None.
     shapes : tuple
         Shapes of the inputs; None for numbers and absent inputs.
     settings : dict

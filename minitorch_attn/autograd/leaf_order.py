@@ -20,8 +20,8 @@ def number_early(outputs, leaves, keep=False):
     outputs : list of Tensor
         Tensors from which the backward pass starts, or from which the loss is computed.
     leaves : list of Leaf
-        Nodes of the parameters. If one node uses several leaves, the backward pass reaches the
-        last of them first.
+        Nodes of the parameters. If one node uses several leaves, the backward pass reaches them in
+        the reverse order of this list.
     keep : bool, default False
         Whether a leaf keeps its number if it is already less than the numbers of the nodes that
         use the leaf. This is needed if an earlier forward pass used the leaf and its backward pass

@@ -36,8 +36,8 @@ def in_parallel(calls):
     Returns
     -------
     list
-        The results, in the order of `calls`. If this thread records the graph, a backward pass
-        through any result also differentiates the calls in parallel.
+        The results, in the order of `calls`. If the calling thread records the graph, a backward
+        pass through any result differentiates the calls in parallel threads, too.
 
     Notes
     -----

@@ -144,7 +144,7 @@ def explain_backward(error, node, roots, create_graph):
     node : Context or Leaf
         Node that the pass had reached.
     roots : sequence of Tensor
-        Where the pass started.
+        Tensors from which the pass started.
     create_graph : bool
     """
     function = getattr(node, "function", None)

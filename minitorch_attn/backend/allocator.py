@@ -34,7 +34,8 @@ def keep_memory(keep=True):
     Returns
     -------
     bool
-        Whether the setting took effect. False if the variable is 0 or there is no glibc.
+        Whether the setting took effect. False if `MINITORCH_KEEP_MEMORY` is 0 or the C library is
+        not glibc.
     """
     if os.environ.get("MINITORCH_KEEP_MEMORY") == "0" or not _is_glibc():
         return False

@@ -107,7 +107,7 @@ def whole_mask(shape):
     Parameters
     ----------
     shape : tuple of int
-        Shape of the mask of the part.
+        Shape of the current part's mask.
 
     Returns
     -------

@@ -22,8 +22,8 @@ def window_sums(windows, kernels, out):
     Parameters
     ----------
     windows : array of shape (batch, *place, *kernel, channel)
-        Window at each position (`place`) of the output, with the elements that each entry of the
-        kernel multiplies. It is a view in which elements repeat, and is not copied.
+        Window at each position (`place`) of the output: the elements that the kernel multiplies
+        there. The windows overlap: the array is a view in which elements repeat. It is not copied.
     kernels : array of shape (*kernel, channel)
     out : array of shape (batch, *place, channel)
 
@@ -66,7 +66,9 @@ def kernel_sums(windows, grads):
     Parameters
     ----------
     windows : array of shape (batch, *place, *kernel, channel)
+        Windows of the input, as in `window_sums`.
     grads : array of shape (batch, *place, channel)
+        Gradient of the output.
 
     Returns
     -------

@@ -42,8 +42,8 @@ def note_worst(kind, worst):
     Parameters
     ----------
     kind : hashable, callable
-        Kind of the check. Checks of one kind share a slot. `kind(worst)` returns the exception to
-        raise, or None if `worst` is in range.
+        Kind of the check. All checks of one kind share one worst value. `kind(worst)` returns the
+        exception to raise, or None if `worst` is in range.
     worst : 0-d uint64 array on a device
         Worst value that the check has found. Larger values are worse.
     """

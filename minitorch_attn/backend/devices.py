@@ -112,7 +112,7 @@ def array_module(first=None, *others):
     Parameters
     ----------
     first, *others : array, number or None
-        Arrays. Numbers and None are ignored, but NumPy's own scalars count as NumPy arrays.
+        Arrays. Python numbers and None are ignored, but NumPy scalars count as NumPy arrays.
 
     Returns
     -------

@@ -66,8 +66,8 @@ def on_replay(action, undo):
     ----------
     action : callable
     undo : callable
-        Function that reverts the action if the capture fails, because the capture has then already
-        performed it once.
+        Function that reverts the action. It is called if the capture fails after the action has
+        already been performed once.
     """
     if _thread.recorder is not None:
         _thread.recorder.on_replay(action, undo)
@@ -158,7 +158,7 @@ class Capture:
     board : float64 array of shape (LENGTH,) on the device
         Memory for the numbers that change with each replay.
     seed, first : int
-        Seed, and the next counter of the dropout masks.
+        Random seed, and next counter value for the dropout masks.
     """
 
     def __init__(self, board, seed, first):

@@ -111,7 +111,8 @@ class Platform:
         Returns
         -------
         callable
-            It returns the NumPy array, once the host has waited for the device.
+            Function that returns the NumPy array. Call it only after the host has waited for the
+            device.
         """
         raise NotImplementedError
 

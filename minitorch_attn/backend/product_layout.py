@@ -26,7 +26,7 @@ class Plan(NamedTuple):
     copies : (bool, bool)
         Whether a and b must be copied first. If one is True, the fields below are not set.
     sizes : (int, int, int)
-        Number of rows of a, of columns of b, and of columns of a.
+        Number of rows of a, number of columns of b, and number of columns of a.
     layouts : ((bool, int), (bool, int))
         For a and for b: whether the matrix is stored transposed, and its leading dimension.
     steps : (int, int, int)

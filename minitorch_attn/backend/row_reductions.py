@@ -151,7 +151,7 @@ def window_dots(a, windows, out):
     ----------
     a : array of shape (item, channel, n)
     windows : array of shape (item, channel, row, column, n)
-        A view in which elements repeat; it is not copied.
+        Overlapping windows: a view in which elements repeat. It is not copied.
     out : array of shape (item, row, column, n)
 
     Examples

@@ -26,7 +26,8 @@ def attention_page(look):
     -------
     page : str
     left_out : str
-        Names of the attention layers that do not fit on the page. Empty if all fit.
+        Text that names the attention layers that do not fit on the page, such as "attention layers
+        0 to 3". Empty if all fit.
     """
     from .attn import head_figures
 

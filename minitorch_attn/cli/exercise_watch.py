@@ -29,7 +29,7 @@ class Watcher:
     known : list of Exercise
         All exercises, in order.
     work : WorkFolder
-        Folder of the user's copies.
+        Folder with the user's copies of the exercises.
     progress : ExerciseProgress
     out : rich.console.Console
     seconds : float

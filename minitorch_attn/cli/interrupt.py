@@ -22,7 +22,7 @@ def stop_on_signal(loop):
     Yields
     ------
     list of int
-        Number of the received signal. Empty if no signal was received.
+        Empty until a signal is received; then it contains the number of the signal.
     """
     received = []
 

@@ -91,7 +91,7 @@ class Page:
         ----------
         title : str
         metrics : list of dict, optional
-            Entries to draw. Defaults to all entries.
+            Entries of metrics.jsonl to draw. Defaults to all entries.
         **settings
             Further arguments of `viz.loss_figure`.
         """

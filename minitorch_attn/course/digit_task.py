@@ -31,7 +31,7 @@ def digit_batch(rng, length, size=64, reverse=True, blanks=0):
     -------
     source : int64 Tensor of shape (size, length + blanks)
     given : int64 Tensor of shape (size, length)
-        `START` and the target without its last digit.
+        `START`, followed by the target without its last digit.
     target : int64 Tensor of shape (size, length)
 
     Examples

@@ -30,7 +30,7 @@ def pick(full, fast):
     Parameters
     ----------
     full : object
-        Value for readers.
+        Value for a normal run.
     fast : object
         Smaller value for a quick check of all lessons. The assertions must pass with both values.
 
@@ -55,7 +55,7 @@ def show(figure, caption):
     ----------
     figure : matplotlib.figure.Figure
     caption : str
-        One or two sentences that say what to see in the figure.
+        One or two sentences that say what to look for in the figure.
     """
     caller, in_gallery = sys._getframe(1), "sphinx_gallery.gen_rst" in sys.modules
     file = caller.f_globals.get("__file__")  # Sphinx-Gallery does not set it

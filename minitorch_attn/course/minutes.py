@@ -13,11 +13,11 @@ def minutes(words, code_lines=0, typed_lines=0, other=0.0):
     Parameters
     ----------
     words, code_lines : int
-        Text and code to read.
+        Number of words of text and number of lines of code to read.
     typed_lines : int
-        Lines to write.
+        Number of lines to write.
     other : float
-        Further minutes, such as waiting for results.
+        Further minutes, for example to wait for results.
 
     Returns
     -------

@@ -54,7 +54,8 @@ def notebook(lesson, answers=False):
 
     Returns
     -------
-    nbformat.NotebookNode, byte for byte the same for equal lessons
+    nbformat.NotebookNode
+        The same, byte for byte, for equal lessons.
     """
     return assembled(_cells(lesson, answers))
 
@@ -65,7 +66,7 @@ def assembled(cells):
     Parameters
     ----------
     cells : iterable of nbformat.NotebookNode
-        From `make_cell`.
+        Cells made by `make_cell`.
 
     Returns
     -------

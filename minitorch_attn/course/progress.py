@@ -111,6 +111,7 @@ class Progress:
         Parameters
         ----------
         number : str
+            Number of the lesson, such as "09".
         cell, cells : int
             Index of the cell, and the number of cells in the lesson.
         """
@@ -130,6 +131,7 @@ class Progress:
         Parameters
         ----------
         number : str
+            Number of the lesson, such as "09".
         which : int
             Number of the predict cell within the lesson, counted from 1.
         text : str

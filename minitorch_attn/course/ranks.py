@@ -44,7 +44,7 @@ class RankRun(list):
     Attributes
     ----------
     messages : list of Message
-        Messages between the ranks, in rounds.
+        Messages between the ranks, sorted by round.
     """
 
     def __init__(self, results, messages):
@@ -60,9 +60,9 @@ def run_ranks(ranks, function, *arguments, uses=(), limit=120.0):
     ranks : int
         Number of processes.
     function : function
-        Function to call. From outside its body, it may use only `np`, `mt`, `dist`
-        (`mt.distributed`) and the names in `uses`. The process group exists when the function is
-        called.
+        Function to call. The only names from outside its body that it may use are `np`, `mt`,
+        `dist` (`mt.distributed`) and those in `uses`. The process group is already initialized
+        when the function is called.
     *arguments
         Arguments of the function, the same on every rank: numbers, strings, tensors, arrays, and
         lists and dicts of them.

@@ -35,8 +35,8 @@ class LessonRun:
     ----------
     namespace : dict
     own : dict
-        Names that the learner has assigned in lines typed between two cells. In such lines, they
-        hide the lesson's names of the same spelling, until a cell assigns the name again.
+        Values that the learner has assigned in lines typed between two cells, by name. Typed lines
+        see such a value instead of the lesson's value, until a cell assigns the name again.
     outputs : list of str
         Text printed by each cell that has run.
     """
@@ -82,7 +82,7 @@ class LessonRun:
         ----------
         turn : Turn
         file : path, optional
-            The learner's file. By default, the function counts as not written.
+            The learner's file. If it is omitted, the function counts as not written.
 
         Returns
         -------
@@ -115,8 +115,8 @@ class LessonRun:
         Returns
         -------
         str
-            Printed text, followed by the value or by an error in one line. If a name of the lesson
-            is assigned for the first time, a note follows.
+            Printed text, followed by the value or by an error in one line. The first time that
+            `text` assigns a name of the lesson, a note says that the lesson keeps its own value.
         """
         printed, names = io.StringIO(), {**self.namespace, **self.own}
         before = dict(names)

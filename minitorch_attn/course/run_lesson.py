@@ -19,8 +19,9 @@ def environment(fast=None, windows=False):
     fast : bool, optional
         Whether to use small sizes, for a quick check. Default: the value of MTA_FAST.
     windows : bool
-        Whether Matplotlib may choose how `plt.show()` shows a figure. A notebook needs this setting
-        to show figures in the page. By default, figures do not open windows.
+        Whether Matplotlib chooses its own backend, which a notebook needs in order to show figures
+        in the page. By default, the backend is Agg unless MPLBACKEND is already set, so figures do
+        not open windows.
 
     Returns
     -------

@@ -79,9 +79,9 @@ def check(function, cases, expected, properties):
     Raises
     ------
     CheckFailed
-        If the function is not written yet, raises an error, or returns something wrong. The message
-        names the case, the value that differs most and the properties that do not hold. It also
-        names the cause, if the difference reveals it.
+        If the function is not written yet, raises an error, or returns something wrong. For a wrong
+        result, the message names the case, the value that differs most and the properties that do
+        not hold. It also names the cause, if the difference reveals it.
 
     Examples
     --------

@@ -71,7 +71,7 @@ def unpack(path, folder, *, max_bytes=4 << 30, max_files=200_000):
     Raises
     ------
     DataError
-        If the archive is broken, unsafe or larger than the limits.
+        If the archive is broken, unsafe or larger than the limits, or `folder` already exists.
     """
     folder, name = os.path.abspath(folder), os.fspath(path)
     if os.path.lexists(folder):

@@ -52,7 +52,8 @@ def draw_detection_scenes(
         Range of the height of a digit in pixels. The width follows in proportion, varied at random
         by up to 20 %.
     most : int, default 4
-        Largest number of digits in a scene. Each number from 1 to `most` is equally likely.
+        Largest number of digits in a scene. Each number from 1 to `most` is drawn with equal
+        probability, but a digit for which no free position is found is left out.
     clutter : int, default 8
         Number of fragments: squares of 3 to 5 pixels, cut from the middle of other digits.
 

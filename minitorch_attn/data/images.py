@@ -94,7 +94,8 @@ class ImageProcessor(NamedErrors):
     crop_size : (int, int), optional
         Height and width of the center crop; smaller images are padded.
     place : callable, optional
-        Function from (image size, crop size) along one axis to the start of the crop.
+        Function that takes the sizes of the image and of the crop along one axis, and returns the
+        position where the crop starts.
     fill : sequence of int, optional
         Color of the padding, from 0 to 255. Default: black.
     rescale : callable, optional

@@ -78,7 +78,7 @@ class BucketedBatches(NamedErrors):
     lengths : sequence of int
         Length of each example. For pairs, the length of the longer text.
     batch_size : int, optional
-        Number of examples in a batch; the last batch of an epoch may be smaller.
+        Number of examples in a batch. One batch of each epoch may be smaller.
     max_tokens : int, optional
         Maximum number of tokens in a batch, including padding. An alternative to `batch_size`.
     seed : int, default 0

@@ -30,7 +30,7 @@ class HelpPassages:
     names : list of str
         Names of the topics.
     training, held_out : list of list of str
-        Runs of each topic as plain text in lower case.
+        For each topic, its runs of five paragraphs, as plain text in lower case.
     reading : list of str
         Pre-training text: the runs of all topics without the held-out paragraphs.
 
@@ -60,7 +60,7 @@ class HelpPassages:
         Parameters
         ----------
         runs : list of list of str
-            The attribute `training` or `held_out` of this object.
+            `training` or `held_out` of this object.
         tokenizer : WordTokenizer
         length : int
             Number of tokens in a passage.

@@ -42,8 +42,8 @@ def pixel_table_bits(training, test, levels, offsets, position=False):
     Returns
     -------
     float
-        Bits per pixel of the test images, for the strength s that minimizes them. Because s
-        is chosen on the test images, the result is slightly optimistic.
+        Bits per pixel of the test images, with the smoothing strength s that gives the fewest bits.
+        Because s is chosen on the test images, the result is slightly optimistic.
 
     Examples
     --------

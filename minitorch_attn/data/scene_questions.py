@@ -171,9 +171,10 @@ def draw_captions(scenes, generator):
     Returns
     -------
     ids : int64 array of shape (scene, 9)
-        [CLS], the position of a digit, a comma, the relation of two digits, [SEP], padding. On
-        average, three in eight captions omit the position. One in eight omits the relation, and so
-        does every caption of a scene in which no relation is true.
+        [CLS], the position of a digit, a comma, the relation of two digits, [SEP], padding. If no
+        relation is true in a scene, its caption omits the relation. On average, three in eight of
+        the other captions omit the position, and one in eight omits the relation. The comma
+        appears only between the two.
     regions : int64 array of shape (scene, 9)
         Region that each word refers to; -1 if the word refers to no region or to two.
     """

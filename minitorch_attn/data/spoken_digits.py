@@ -184,7 +184,7 @@ def draw_utterances(count, speakers, generator, shortest=3, longest=7, snr=None)
     speakers : list of Speaker
     generator : numpy.random.Generator
     shortest, longest : int, default 3 and 7
-        Number of digits.
+        Smallest and largest number of digits in an utterance. Each number is equally likely.
     snr : float or (float, float), optional
         Signal-to-noise ratio in dB, or a range from which each utterance's ratio is drawn. By
         default, no noise is added.

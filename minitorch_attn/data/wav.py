@@ -254,7 +254,7 @@ def write_wav(path, samples, sample_rate, sample_format="int16"):
     Parameters
     ----------
     path : str or path
-    samples : array of shape (sample,) or (channel, sample)
+    samples : float array of shape (sample,) or (channel, sample)
         Finite numbers. For integer formats they must be between -1 and 1.
     sample_rate : int
         Samples per second.
@@ -263,6 +263,8 @@ def write_wav(path, samples, sample_rate, sample_format="int16"):
 
     Raises
     ------
+    ShapeError
+        If `samples` are not floats of shape (sample,) or (channel, sample).
     ArgumentError
         If samples are out of range, or an argument does not fit a WAV file.
     CheckpointError

@@ -319,8 +319,8 @@ def broadcast(tensor, src=None, group=None, group_src=None):
     Parameters
     ----------
     tensor : Tensor
-        Tensor to copy, on rank `src`. On the other ranks, a tensor of the same shape, whose
-        gradient is 0.
+        The tensor to copy on rank `src`, and a tensor of the same shape on the other ranks, where
+        its gradient is 0.
     src : int, optional
         Sender's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
@@ -456,7 +456,7 @@ def copy_to_ranks(tensor, group=None):
     Parameters
     ----------
     tensor : Tensor
-        The same values on all ranks.
+        Tensor that must have the same values on all ranks.
     group : ProcessGroup, optional
         Ranks that take part; by default all.
 
@@ -503,7 +503,7 @@ def scatter_to_ranks(tensor, dim=-1, group=None):
     Parameters
     ----------
     tensor : Tensor of shape (..., ranks * n, ...)
-        The same values on all ranks.
+        Tensor that must have the same values on all ranks.
     dim : int, default -1
     group : ProcessGroup, optional
         Ranks that take part; by default all.

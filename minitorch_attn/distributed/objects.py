@@ -33,7 +33,7 @@ def all_gather_object(object_list, obj, group=None):
     Raises
     ------
     DTypeError
-        If JSON cannot express the object.
+        If the object cannot be represented in JSON.
     """
     group = member(group, "all_gather_object")
     if group is None:
@@ -72,7 +72,7 @@ def broadcast_object_list(object_list, src=None, group=None, group_src=None):
     Raises
     ------
     DTypeError
-        If JSON cannot express the objects.
+        If an object cannot be represented in JSON.
     """
     found = member(group, "broadcast_object_list")
     if found is None:

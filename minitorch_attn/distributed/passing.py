@@ -15,7 +15,8 @@ class Ring:
 
     Parameters
     ----------
-    group : ProcessGroup, or None for all ranks, or ALONE
+    group : ProcessGroup, None or ALONE
+        None stands for all ranks, and ALONE for a ring of only this process.
     """
 
     def __init__(self, group):

@@ -17,7 +17,7 @@ def sequence_slices(tokens, rank, size, order="zigzag"):
     ----------
     tokens : int
         Length of the whole sequence. It must be divisible by `size` in contiguous order, and by
-        2 * size in zigzag order. A single rank holds the sequence in its original order.
+        2 * size in zigzag order. If `size` is 1, any length is allowed.
     rank, size : int
         The rank, and the number of ranks.
     order : {"zigzag", "contiguous"}

@@ -54,7 +54,7 @@ def finished(group, request, finish, later):
     request : Request or None
         Request that the engine returned.
     finish : callable
-        Function that completes the call, without arguments.
+        Function without arguments that completes the call.
     later : bool
         Value of the caller's `async_op`. If False, the call is finished now.
     """

@@ -174,7 +174,8 @@ class BeamSearch:
         ids : int64 Tensor of shape (batch * returned, token)
         scores : Tensor of shape (batch * returned,)
         origins : int64 Tensor of shape (batch * returned, new token)
-            Row, from 0 to batch * beam - 1, that each token continues. -1 after the end.
+            Row (from 0 to batch * beam - 1) of the sequence to which each token was appended. -1
+            after the end.
         """
         count = self.config.num_return_sequences
         ids, scores, origins, _ = [x[:, :count].flatten(0, 1) for x in self.finished]

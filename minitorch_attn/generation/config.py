@@ -113,7 +113,7 @@ class GenerationConfig(NamedErrors):
     Parameters
     ----------
     **fields
-        See `generate`. Unknown fields occur in published files. They are kept and have no effect,
+        See `generate`. Unknown fields, which occur in published files, are kept and have no effect,
         as in Hugging Face.
 
     Examples

@@ -151,8 +151,8 @@ class ExponentialDecayLengthPenalty(LogitsProcessor):
     Parameters
     ----------
     exponential_decay_length_penalty : (int, float)
-        Number of new tokens after which the scores of end tokens increase, and the factor of the
-        increase for each further token.
+        Number of new tokens after which the scores of end tokens increase, and a factor. After s
+        further tokens, the score x of an end token becomes x + |x| (factor^s - 1).
     eos_token_id : int or list of int
     input_ids_seq_length : int
         Number of tokens in the prompt.

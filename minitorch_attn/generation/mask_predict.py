@@ -96,10 +96,10 @@ def mask_predict(predict, lengths, mask_token_id, pad_token_id=0, iterations=10)
     ----------
     predict : callable
         Function `predict(ids)` that returns logits of shape (batch, target, vocabulary). `ids` is
-        int64 of shape (batch, target), and is `mask_token_id` at masked tokens.
+        an int64 Tensor of shape (batch, target), with `mask_token_id` at masked tokens.
     lengths : int64 Tensor of shape (batch,), or sequence of int
         Number N of tokens of each target. Shorter targets are padded at the end. If this is a
-        Tensor, `ids` are on its device.
+        Tensor, `ids` is on its device.
     mask_token_id : int
     pad_token_id : int, default 0
     iterations : int, default 10

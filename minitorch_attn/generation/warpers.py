@@ -239,7 +239,8 @@ class TopHLogitsWarper(LogitsProcessor):
     Parameters
     ----------
     top_h : float
-        Fraction of the entropy of the 100 most likely tokens, greater than 0 and at most 1.
+        Maximum sum of the kept tokens' terms, as a fraction of the entropy of the 100 most likely
+        tokens. Greater than 0 and at most 1.
     filter_value : float, default -inf
         Score of the tokens that are not kept.
     """

@@ -73,7 +73,7 @@ def explain(clue, others, deep):
     others : list of Evidence
         Evidence about all checked inputs, including this one.
     deep : bool
-        Whether to also look for wrong terms in the formula, for a single operation.
+        Whether to also look for mistakes within one operation, such as wrong terms in its formula.
 
     Returns
     -------

@@ -179,7 +179,7 @@ def gradcheck_module(module, *inputs, raise_exception=True, **options):
         Module with float64 parameters; see `module.double()`.
     *inputs : Tensor or any value
         Arguments of the module. Floating-point tensors are checked even if they do not require
-        grad, unless they contain infinities, such as additive masks.
+        grad, unless they contain NaN or infinities, as additive masks do.
     raise_exception, **options
         As in `gradcheck`.
 

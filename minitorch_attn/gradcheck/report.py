@@ -45,7 +45,8 @@ class GradcheckItem:
         `|derived - numeric| / max(|derived|, |numeric|)` in the 2-norm, excluding the `kinks`.
     worst_error : float
         Error of the worst entry, relative to the entry's magnitude or to 1/1000 of the largest
-        magnitude, whichever is larger.
+        magnitude, whichever is larger. Both `error` and `worst_error` are divided by a larger
+        number if rounding errors alone could otherwise exceed the tolerance.
     worst_index : tuple of int, or None
     analytic, numeric : float
         Gradients from backward and from central differences at `worst_index`.

@@ -81,7 +81,7 @@ def bias_and_activation(u, bias, activation, with_slope):
     Parameters
     ----------
     u : CuPy array of shape (rows, hidden)
-        Product that is overwritten. Nothing else may refer to it.
+        Matrix product, which is overwritten. Nothing else may refer to it.
     bias : CuPy array of shape (hidden,), or None
     activation : str
     with_slope : bool

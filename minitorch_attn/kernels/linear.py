@@ -43,7 +43,7 @@ def add_bias(y, bias):
     Parameters
     ----------
     y : CuPy array of shape (rows, n)
-        Product that is overwritten. Nothing else may refer to it.
+        Matrix product, which is overwritten. Nothing else may refer to it.
     bias : CuPy array of shape (n,), or None
     """
     if bias is None:

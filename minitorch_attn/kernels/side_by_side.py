@@ -28,7 +28,7 @@ def as_one(arrays):
 
     Returns
     -------
-    CuPy array of shape (count, ...), which is a view of all `arrays`; or None
+    CuPy array of shape (count, ...), a view of all `arrays`; or None
     """
     first = arrays[0]
     kinds = {(a.shape, a.dtype, a.data.mem.ptr, a.flags.c_contiguous) for a in arrays}

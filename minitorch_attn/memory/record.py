@@ -34,7 +34,7 @@ class MemoryTracker(Listener):
     Attributes
     ----------
     peak, peak_moment : int
-        Maximum number of bytes held, and the moment at which it is reached.
+        Maximum number of bytes held, and the moment at which it is reached (see `Block`).
     peak_op : str
         Operation that was running when the memory reached its peak.
     held : int

@@ -108,7 +108,7 @@ def match_by_score(iou, crowd, ignored, thresholds=THRESHOLDS):
     Notes
     -----
     A target is available to a prediction if their IoU reaches the threshold, and if the target is
-    not matched yet or is a crowd. Of the available targets, the one with the largest IoU is chosen.
+    not matched yet or is a crowd. The available target with the largest IoU is chosen.
     Targets that count take precedence over ignored ones. If several targets have the same IoU, the
     last one is chosen.
 

@@ -22,7 +22,7 @@ class ConvEncoder(nn.Module):
     in_channels : int, default 1
     channels : sequence of int, default (32, 64, 64)
         Output channels of each 3 x 3 convolution. The first two convolutions halve the height and
-        width, rounded up.
+        width, which are rounded up.
 
     Attributes
     ----------

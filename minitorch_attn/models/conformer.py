@@ -102,7 +102,7 @@ class ConvolutionModule(nn.Module):
         ----------
         x : Tensor of shape (batch, frame, embed)
         key_padding_mask : bool Tensor of shape (batch, frame), optional
-            True for frames of padding. They are set to 0 before the depthwise convolution, so
+            True for padding frames. They are set to 0 before the depthwise convolution, so
             that the neighboring frames see the same zeros as at the end of a sequence without
             padding.
         """
@@ -178,7 +178,7 @@ class ConformerBlock(nn.Module):
         ----------
         x : Tensor of shape (batch, frame, embed)
         key_padding_mask : bool Tensor of shape (batch, frame), optional
-            True for frames of padding, which attention and convolution ignore.
+            True for padding frames, which attention and convolution ignore.
         mask : Mask or Tensor, optional
             Mask for the attention layer, used instead of `key_padding_mask`.
         positions : optional
@@ -202,7 +202,7 @@ class ConvSubsampling(nn.Module):
     Parameters
     ----------
     input_dim : int
-        Number of features of an input frame, for example of mel bands.
+        Number of features of an input frame, for example the number of mel bands.
     embed_dim : int
     channels : int, optional
         Channels of the convolutions. Default: `embed_dim`.
@@ -265,7 +265,7 @@ class ConvSubsampling(nn.Module):
         Returns
         -------
         Tensor or int
-            0 for sequences that are too short.
+            Number of frames; 0 for sequences that are too short.
         """
         left = _two_convolutions(lengths)
         return max(left, 0) if isinstance(left, int) else left.clamp(min=0)
@@ -281,7 +281,7 @@ class ConformerEncoder(nn.Module):
     Parameters
     ----------
     input_dim : int, default 80
-        Number of features of an input frame, for example of mel bands.
+        Number of features of an input frame, for example the number of mel bands.
     embed_dim, num_heads, num_layers : int
     kernel_size, expansion, dropout
         See `ConformerBlock`.
@@ -329,7 +329,7 @@ class ConformerEncoder(nn.Module):
         -------
         frames : Tensor of shape (batch, frame, embed)
         padding : bool Tensor of shape (batch, frame), or None without `lengths`
-            True for frames of padding.
+            True for padding frames.
         """
         frames = self.subsampling.output_lengths(features.shape[1])
         padding = padding_of(self.subsampling, lengths, frames)

@@ -151,7 +151,8 @@ class DetrDecoderLayer(DetrEncoderLayer):
             Positions of the object queries.
         memory_positions : Tensor of shape (batch or 1, key, embed), optional
         mask : bool Tensor, optional
-            True where a query may attend to another; broadcasts to (batch, heads, query, query).
+            True where one object query may attend to another; broadcasts to (batch, heads, query,
+            query).
         memory_mask : bool Tensor of shape (batch, 1, 1, key), optional
             False at padding.
         """

@@ -135,7 +135,8 @@ def dino_loss(student, teacher, center, student_temperature=0.1, teacher_tempera
     center : Tensor of shape (K,)
         Running mean of the teacher's outputs, from `update_center`.
     student_temperature, teacher_temperature : float
-        Temperatures that divide the outputs. The teacher's is lower: its distribution is sharper.
+        Temperatures that divide the outputs. By default, the teacher's is lower, so that its
+        distribution is sharper.
 
     Returns
     -------
@@ -196,7 +197,8 @@ def update_center(center, teacher, momentum=0.9):
     Returns
     -------
     Tensor of shape (K,)
-        `momentum * center + (1 - momentum) * mean`, detached from the graph.
+        `momentum * center + (1 - momentum) * mean`, where `mean` is the teacher's mean output. The
+        result is detached from the graph.
 
     References
     ----------

@@ -298,8 +298,8 @@ def bilm_loss(forward_logits, backward_logits, ids, padding_mask=None):
     Returns
     -------
     Tensor of shape ()
-        Negative of the objective of section 3.1, with means over each direction's predictions in
-        place of sums.
+        The objective of section 3.1, negated, and with a mean over each direction's predictions
+        instead of a sum.
 
     Examples
     --------

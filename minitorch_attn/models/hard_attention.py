@@ -26,7 +26,7 @@ class SampledCaption(NamedTuple):
     log_p_s : Tensor of shape (sample, batch, word)
         Log probability of each sampled position, given the positions before it.
     entropy : Tensor of shape (sample, batch, word)
-        Entropy of each alpha.
+        Entropy of the attention weights alpha before each word.
     samples : int64 Tensor of shape (sample, batch, word)
         Sampled positions.
     """
@@ -180,7 +180,7 @@ def update_baseline(baseline, log_p_y, decay=0.9):
     baseline : float
         Average reward before this batch.
     log_p_y : Tensor
-        Rewards of this batch.
+        Rewards of this batch, log p(y|s).
     decay : float, default 0.9
 
     Returns

@@ -119,7 +119,7 @@ class ImageGPT(GPT):
         ----------
         pixels : int64 Tensor of shape (batch, pixel)
         masked : bool Tensor of shape (batch, pixel)
-            True for masked pixels, each with probability 0.15 in the paper.
+            True for masked pixels. In the paper, each pixel is masked with probability 0.15.
 
         Returns
         -------

@@ -22,6 +22,7 @@ def sine_code(positions, embed_dim, temperature=10000.0):
     embed_dim : int
         Number of features that encode one position. Must be even.
     temperature : float, default 10000
+        Base of the frequencies, as in the formula below.
 
     Returns
     -------
@@ -52,8 +53,10 @@ class SinePositions(nn.Module):
     embed_dim : int
         Number of features, a multiple of 4.
     temperature : float, default 10000
+        See `sine_code`.
     scale : float, default 2 pi
-        Position of the last row and of the last column, not counting padding, in every image.
+        Position to which the last row and the last column of every image are scaled. Padding does
+        not count.
 
     Notes
     -----
@@ -84,7 +87,7 @@ class SinePositions(nn.Module):
         ----------
         features : Tensor of shape (batch, channel, row, column)
         mask : bool Tensor of shape (batch, row, column), optional
-            True at positions of the image, False at padding. Default: no padding.
+            True inside the image, False at padding. Default: no padding.
 
         Returns
         -------

@@ -332,7 +332,9 @@ class MaskedAutoencoder(nn.Module):
         Returns
         -------
         painted : Tensor of shape (batch, channel, height, width)
+            Images with predicted pixels in the masked patches.
         mask : bool Tensor of shape (batch, patch)
+            True for masked patches.
         """
         with no_grad():
             predicted, mask = self(images, noise)

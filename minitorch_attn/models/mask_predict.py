@@ -218,9 +218,10 @@ def cmlm_loss(logits, target, masked, length_logits, pad_id=0, num_masked=None):
     length_logits : Tensor of shape (batch, length)
     pad_id : int, default 0
     num_masked : float, optional
-        Divisor of the masked tokens' summed loss. Default: the number of masked tokens. If a batch
-        is split among threads, each thread has a different number of masked tokens. In that case,
-        pass the thread's number of rows times a constant, so that all rows have the same weight.
+        Number by which the sum of the masked tokens' losses is divided. Default: the number of
+        masked tokens. If a batch is split among threads, each thread has a different number of
+        masked tokens. In that case, pass the thread's number of rows times a constant, so that all
+        rows have the same weight.
 
     Returns
     -------

@@ -67,8 +67,8 @@ def assign(cost):
     Parameters
     ----------
     cost : array of shape (prediction, target)
-        NumPy array. NaN and infinity count as larger than every other cost, so as few pairs with
-        such a cost as possible are matched.
+        NumPy array. NaN and infinity count as larger than every finite cost, so the assignment
+        contains as few pairs with such a cost as possible.
 
     Returns
     -------
@@ -186,7 +186,8 @@ def hungarian_match(logits, pred_boxes, targets, class_cost=1, bbox_cost=1, giou
     Returns
     -------
     list of (int64 Tensor, int64 Tensor)
-        For each image, indices of predictions, in ascending order, and of their targets.
+        For each image, the indices of the matched predictions in ascending order, and the index of
+        the target that each of them is matched with.
 
     Raises
     ------

@@ -146,7 +146,7 @@ class MViT(nn.Module):
         Settings of the convolution that cuts the input into patches ("cubes"). The patches
         overlap in the paper.
     kernel : tuple of int
-        Window of all pooling convolutions.
+        Pooling window of all attention layers.
     stride_q : tuple of int, or sequence of tuples with one for each stage
         Pooling stride of the queries in the first block of a stage. A single tuple applies to
         all stages but the first.
@@ -261,8 +261,8 @@ class MViT(nn.Module):
     def embed(self, x):
         """Embed the patches of the input. Returns the tokens and the size of the map of patches.
 
-        The tokens are the class token, if there is one, followed by the patches. They include the
-        position embeddings.
+        The tokens are the class token, if there is one, followed by the patches. Position
+        embeddings, if the model has them, are already added.
         """
         _check_input(self, x)
         maps = self.patch_embedding(x)  # (batch, embed, *size)

@@ -82,8 +82,8 @@ def plan_blocks(
 def shrinking_strides(first, steps):
     """Return the pooling strides of the keys and values in each stage.
 
-    They start at `first`. Each stage divides them by its query strides, one entry of `steps`. The
-    result is at least 1.
+    They start at `first`. Each stage divides them by its query strides, one entry of `steps`. No
+    stride is less than 1.
 
     Examples
     --------

@@ -95,7 +95,7 @@ class RelativePoolingAttention(PoolingAttention):
     ----------
     embed_dim, num_heads : int
     size : tuple of int
-        Size of the map before pooling. It determines the sizes of the tables.
+        Size of the map before pooling. It determines the sizes of the relative-position tables.
     relative_positions : bool, default True
     residual_pooling : bool, default True
     **options

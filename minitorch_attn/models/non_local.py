@@ -164,9 +164,9 @@ def add_non_local(model, places, **settings):
     Parameters
     ----------
     model : ResNet
-    places : dict from str to sequence of int
-        For each stage, such as "layer2", the indices of the residual blocks that a non-local
-        block follows.
+    places : dict of str to sequence of int
+        For each stage, such as "layer2", the indices of the residual blocks after which to insert a
+        non-local block.
     **settings
         Arguments of `NonLocalBlock`, except the number of channels.
 

@@ -34,11 +34,12 @@ class RecurrentState(nn.KVCache):
         return self.position
 
     def reorder(self, index, cross=True):
-        """Select rows of the batch in place, such as the beams that beam search keeps.
+        """Replace the batch by its rows `index`, in place. For example, keep only the best beams.
 
         Parameters
         ----------
         index : int64 Tensor of shape (new batch,)
+            For each new row, the index of the old row to copy.
         cross : bool, default True
             Whether to select the rows of `projected` too. Beam search passes False, because all
             beams of an input share the same encoder states.

@@ -37,7 +37,7 @@ class ReferenceDETR(DETR):
     positions, so a query and a key at the same place match before any training. The box head needs
     to know the point, because d is relative to it. In DETR, the decoder starts from zeros and adds
     positions only to queries and keys, so its output x_l does not contain the point. This model
-    therefore starts from x_0 and adds the code of the point to the box head's input.
+    therefore starts from x_0 and adds the point's encoding to the box head's input.
 
     Examples
     --------

@@ -19,7 +19,7 @@ def patch_relevance(model, images, text_vectors):
 
     R = mean over heads of max(0, A * dS/dA)
 
-    S is the similarity, and A are the class token's attention weights in the last layer.
+    S is the similarity, and A contains the class token's attention weights in the last layer.
 
     Parameters
     ----------

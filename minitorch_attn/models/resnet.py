@@ -70,7 +70,7 @@ class BasicBlock(nn.Module):
 class Bottleneck(nn.Module):
     """Residual block of a 1 x 1, a 3 x 3 and a 1 x 1 convolution (Figure 5, right).
 
-    The last convolution has 4 * `width` channels. The parameters are the same as in `BasicBlock`.
+    The last convolution has 4 * `width` channels. The arguments are the same as for `BasicBlock`.
     With `groups`, this is the block of ResNeXt (Xie et al. 2016, arXiv:1611.05431v2, Figure 3c).
     """
 
@@ -194,7 +194,7 @@ class ResNet(nn.Module):
                 nn.init.zeros_(last.weight)
 
     def feature_maps(self, images):
-        """Return the last feature map of each stage, called C2, C3, ... in detectors.
+        """Return the last feature map of each stage, known as C2, C3, ... in object detection.
 
         Parameters
         ----------
@@ -259,7 +259,11 @@ def _conv3x3(in_channels, out_channels, stride, dilation, groups=1):
 
 
 def _stage(block, in_channels, width, stride, dilations, drop_paths, shared):
-    """Build a stage. Its first 3 x 3 convolution has `stride` and the previous stage's dilation."""
+    """Build a stage of one block for each of `drop_paths`.
+
+    The first 3 x 3 convolution has the stride `stride` and the previous stage's dilation,
+    `dilations[0]`. The others have stride 1 and the dilation `dilations[1]`.
+    """
     out_channels, (before, dilation) = width * block.expansion, dilations
     blocks = []
     for i, drop_path in enumerate(drop_paths):

@@ -167,7 +167,7 @@ def _yarn(head_dim, base, settings):
     factor = settings.get("factor") or settings["context_length"] / trained
 
     def pair_with(turns):
-        """Return the fractional index of the pair with `turns` rotations in `trained` tokens."""
+        """Return the fractional index of the pair that turns `turns` times in `trained` tokens."""
         return head_dim * math.log(trained / (turns * 2 * math.pi)) / (2 * math.log(base))
 
     first, last = (

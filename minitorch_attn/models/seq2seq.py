@@ -17,7 +17,7 @@ _LAYERS = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
 def _layers(where, cell, *args, **kwargs):
-    """Return the LSTM or GRU that `cell` names."""
+    """Create an LSTM or GRU, depending on `cell`. Error messages begin with `where`."""
     if cell not in _LAYERS:
         raise ArgumentError(f"{where}: cell must be 'lstm' or 'gru'", got=repr(cell))
     return _LAYERS[cell](*args, batch_first=True, **kwargs)
@@ -35,7 +35,7 @@ class RecurrentEncoder(nn.Module):
     vocab_size : int
         Size of the source vocabulary.
     embed_dim, hidden_dim : int
-        Size of a word embedding, and of the state of one direction.
+        Sizes of a word embedding, and of the state of one direction.
     num_layers : int, default 1
     cell : "lstm" or "gru", default "lstm"
     bidirectional : bool, default False
@@ -120,7 +120,7 @@ class RecurrentDecoder(nn.Module):
     vocab_size : int
         Size of the target vocabulary.
     embed_dim, hidden_dim : int
-        Size of a word embedding and of the state.
+        Sizes of a word embedding and of the state.
     attention : AdditiveAttention or LuongAttention, optional
         Attention layer whose `query_dim` equals `hidden_dim`. Without attention, the decoder knows
         the source only from its first state.
@@ -191,7 +191,7 @@ class RecurrentDecoder(nn.Module):
         state : tuple of Tensor of shape (layer, batch, hidden)
             First state of the decoder.
         source_mask : bool Tensor of shape (batch, source), or Mask, optional
-            Padding of the source. A bool tensor is True at padding.
+            Source tokens to ignore. A bool tensor is True at padding.
         past : RecurrentState, optional
             State from which the decoder continues. The call updates `past`.
 
@@ -199,6 +199,7 @@ class RecurrentDecoder(nn.Module):
         -------
         logits : Tensor of shape (batch, target, vocabulary)
         state : tuple of Tensor of shape (layer, batch, hidden)
+            State of the decoder after the last word.
         """
         past = RecurrentState() if past is None else past
         state = state if past.state is None else past.state
@@ -229,14 +230,14 @@ class RecurrentDecoder(nn.Module):
         return output, _as_tuple(state)
 
     def _attend_first(self, x_t, memory, state, source_mask, past):
-        """Compute one step of Bahdanau's decoder: the query is the previous state."""
+        """Compute one step of Bahdanau's decoder. The previous state is the query."""
         query = state[0][-1].unsqueeze(1)  # last layer, (batch, 1, hidden)
         context, _ = self.attention.attend(query, past.projected, memory, source_mask)
         output, state = self._run(ops.cat([x_t, context], -1), state)
         return ops.cat([output, context], -1), state  # (batch, 1, hidden + key_dim)
 
     def _feed(self, x_t, memory, state, source_mask, past):
-        """Compute one step of Luong's decoder with input feeding: the query is the new state."""
+        """Compute one step of Luong's decoder with input feeding. The new state is the query."""
         if past.attentional is None:
             past.attentional = ops.zeros(
                 len(x_t), 1, self.rnn.hidden_size, dtype=x_t.dtype, device=x_t.device
@@ -375,7 +376,7 @@ def _as_mask(mask):
 
 
 def _lengths(source, mask):
-    """Return the number of words of each sentence; raise an error for padding before words."""
+    """Return each sentence's number of words. Raise an error if padding comes before a word."""
     if mask is None:
         return None
     attend = _as_mask(mask).attend.reshape(-1, source.shape[1]).expand(*source.shape)

@@ -24,7 +24,7 @@ xp = module_for(as_device("cpu"))  # indices are computed on the CPU
 
 
 def class_loss(logits, labels, eos_coef=0.1):
-    """Compute the weighted mean of the cross-entropy over all predictions.
+    """Compute the mean cross-entropy over all predictions, with a smaller weight for "no object".
 
     Parameters
     ----------
@@ -74,12 +74,13 @@ def box_losses(boxes, target_boxes, num_boxes):
 
 
 def cardinality_error(logits, targets):
-    """Return the mean absolute error of the number of predicted objects, without a gradient.
+    """Return the mean absolute error of the predicted number of objects, which is not a loss.
 
     Parameters
     ----------
     logits : Tensor of shape (batch, query, classes + 1)
     targets : list of dict
+        See `hungarian_loss`. Only `class_labels` is used.
 
     Returns
     -------
@@ -188,7 +189,8 @@ def matched_losses(logits, pred_boxes, targets, pairs, eos_coef=0.1):
     logits, pred_boxes, targets, eos_coef
         See `hungarian_loss`.
     pairs : list of (int64 array, int64 array)
-        For each image, indices of predictions and of their targets.
+        For each image, the indices of the matched predictions, and the index of the target that
+        each of them is matched with.
 
     Returns
     -------
@@ -213,7 +215,10 @@ def matched_losses(logits, pred_boxes, targets, pairs, eos_coef=0.1):
 
 
 def _index_of(pairs, targets):
-    """Return index arrays for all pairs: image, query in the image, target in the batch."""
+    """Return three index arrays with one element for each pair: image, prediction and target.
+
+    Predictions are counted within their image, targets across the whole batch.
+    """
     counts = [len(target["class_labels"]) for target in targets]
     before = xp.cumsum([0, *counts[:-1]])
     image = xp.concatenate([xp.full(len(i), n) for n, (i, _) in enumerate(pairs)])
@@ -231,7 +236,7 @@ def _check_classes(name, logits, num_classes):
 
 
 def total_loss(losses, bbox_weight=5.0, giou_weight=2.0):
-    """Add up the losses of one or several decoder layers.
+    """Return the weighted sum of the losses of one or several decoder layers.
 
     Parameters
     ----------

@@ -39,8 +39,8 @@ class SoftAttention(nn.Module):
         alpha = softmax(e)                        Eq. 5
         z     = beta sum_i alpha_i a_i            Eq. 13 and section 4.2.1, beta = sigmoid(f_beta h)
     The gate beta is one number per image. It lets the decoder ignore the image when a word
-    follows from the previous words. If all positions of an image are masked, its context and
-    its gradient are zero.
+    follows from the previous words. If all positions of an image are masked, its context is
+    zero, and so are the gradients of its annotations and its state.
 
     References
     ----------
@@ -89,7 +89,10 @@ class SoftAttention(nn.Module):
         return self.gate(hidden) * context, alpha
 
     def attend(self, projected, hidden, annotations, key_padding_mask=None):
-        """Return the weighted mean (Eq. 13) and the weights alpha. `projected` contains `W_a a`."""
+        """Return the weighted mean of the annotations, without the gate, and the weights alpha.
+
+        `projected` contains W_a a_i for each annotation a_i, which is the same at all steps.
+        """
         query = self.W_h(hidden).unsqueeze(1)  # (batch, 1, attention)
         mask = attend_mask("SoftAttention", key_padding_mask, annotations)
         v = self.v.weight.squeeze(0)  # (attention,)
@@ -103,7 +106,7 @@ class SoftAttention(nn.Module):
 
 
 class ShowAttendTell(nn.Module):
-    r"""Caption decoder: an LSTM that looks at the annotations of an image before each word.
+    r"""Caption decoder: an LSTM that attends to an image's annotations before it predicts a word.
 
     Parameters
     ----------
@@ -179,7 +182,7 @@ class ShowAttendTell(nn.Module):
         return self._read(annotations, words, RecurrentState())
 
     def sample(self, annotations, words, num_samples=1, samples=None, noise=None, generator=None):
-        """Compute logits with hard attention: sample one position before each word.
+        """Compute logits with hard attention: before each word, sample the position to attend to.
 
         Parameters
         ----------
@@ -188,7 +191,7 @@ class ShowAttendTell(nn.Module):
         num_samples : int, default 1
             Number of sampled sequences of positions for each caption (N in Eq. 12).
         samples : int64 Tensor of shape (sample, batch, word), optional
-            Positions to look at. Default: they are drawn from alpha.
+            Positions to attend to. Default: positions sampled from alpha.
         noise : Tensor of shape (sample, batch, word, position), optional
             Gumbel noise, -log(-log u) for uniform u. The position with the largest log alpha +
             noise is chosen, which is a sample from alpha (the Gumbel-max trick).
@@ -224,14 +227,17 @@ class ShowAttendTell(nn.Module):
         return SampledCaption(*[x.reshape(count, batch, *x.shape[1:]) for x in found])
 
     def padding_mask(self, annotations):
-        """Return None, because images do not have padding. `translate` calls this method."""
+        """Return None, because images do not have padding.
+
+        `translate` calls this method if it is not given a `source_mask`.
+        """
 
     def new_cache(self):
         """Return an empty `RecurrentState`, which `decode` fills."""
         return RecurrentState()
 
     def encode(self, annotations, source_mask=None):
-        """Return a dict with the inputs of `decode`: the annotations and the first state."""
+        """Return a dict for `decode`, with the annotations and the initial state of the LSTM."""
         _check_annotations("ShowAttendTell", annotations, self.attention.annotation_dim)
         if annotations.shape[1] == 0:
             raise ShapeError(
@@ -258,7 +264,11 @@ class ShowAttendTell(nn.Module):
         return self._read(memory, words, RecurrentState() if cache is None else cache)[0]
 
     def _read(self, annotations, words, past, look=None):
-        """Run the LSTM on `words` from the state `past`. Update `past`. Return (logits, alphas)."""
+        """Run the LSTM on `words` and update its state `past`. Return (logits, alphas).
+
+        `look(annotations, alpha)` computes the context before the gate. Default: the annotation at
+        the most probable position if `hard` is True, otherwise the weighted mean.
+        """
         look = _most_probable if look is None and self.hard else look
         memory = annotations if isinstance(annotations, dict) else self.encode(annotations)
         annotations = memory["last_hidden_state"]

@@ -28,7 +28,7 @@ class CTCRecognizer(nn.Module):
     vocab_size : int
         Number of classes, including the blank.
     blank : int, default 0
-        Class that stands for no label.
+        Index of the blank, the class that means "no label".
 
     Examples
     --------
@@ -57,6 +57,7 @@ class CTCRecognizer(nn.Module):
         ----------
         features : Tensor of shape (batch, time, input)
         lengths : int64 Tensor of shape (batch,), optional
+            Number of input frames of each sequence. The frames after them are padding.
 
         Returns
         -------
@@ -69,7 +70,10 @@ class CTCRecognizer(nn.Module):
         return F.log_softmax(self.head(x), -1).transpose(0, 1), frames
 
     def loss(self, features, lengths, targets, target_lengths):
-        """Return the mean CTC loss per label, for targets (batch, label). See `F.ctc_loss`."""
+        """Return the mean CTC loss for targets of shape (batch, label). See `F.ctc_loss`.
+
+        Each sequence's loss is divided by its number of labels before the mean is taken.
+        """
         log_probs, frames = self(features, lengths)
         return F.ctc_loss(
             log_probs, targets, frames, target_lengths, blank=self.blank, zero_infinity=True
@@ -88,7 +92,7 @@ class SpeechSeq2Seq(nn.Module):
     vocab_size : int
         Number of different labels, including the start token and the end token.
     num_layers, num_heads, ff_dim : int
-        Sizes of the decoder. It has the same width as the encoder.
+        Sizes of the decoder. The decoder has the same width as the encoder.
     dropout : float, default 0.1
     max_len : int, default 512
         Maximum length of a label sequence.
@@ -135,6 +139,7 @@ class SpeechSeq2Seq(nn.Module):
         target : int64 Tensor of shape (batch, label)
             Labels, beginning with the start token.
         lengths : int64 Tensor of shape (batch,), optional
+            Number of input frames of each sequence. The frames after them are padding.
 
         Returns
         -------
@@ -151,10 +156,13 @@ class SpeechSeq2Seq(nn.Module):
         return nn.masks.from_key_padding(padding_of(subsampling, lengths, frames))
 
     def padding_mask(self, features):
-        """Return None, because `features` does not show the padding. `translate` calls this."""
+        """Return None, because the padding cannot be inferred from `features`.
+
+        `translate` calls this method if it is not given a `source_mask`.
+        """
 
     def encode(self, features, source_mask=None):
-        """Return the encoder's frames, given the mask that the method `source_mask` returns."""
+        """Return the encoder's output frames. `source_mask` is the result of `self.source_mask`."""
         padding = None if source_mask is None else ~source_mask.attend[:, 0, 0]
         return self.encoder.encode(features, padding)
 
@@ -223,10 +231,10 @@ class LSTMEncoder(nn.Module):
         return self.encode(features, padding), padding
 
     def encode(self, features, padding=None):
-        """Encode sequences of frames, given the padding mask of the frames after subsampling.
+        """Encode sequences of frames. `padding` marks padding among the subsampled frames.
 
-        With a mask, the sequences are packed, so the LSTMs do not read padding. Padding frames
-        are zero in the output.
+        With this mask, the sequences are packed, so that the LSTMs do not read padding. The output
+        is zero at padding.
         """
         x = self.dropout(self.subsampling(features))
         if padding is None:

@@ -1,4 +1,4 @@
-"""Toy models of superposition: more sparse features than dimensions.
+"""Toy models of superposition: models that store more sparse features than they have dimensions.
 
 Elhage et al. 2022, "Toy Models of Superposition", arXiv:2209.10652v1. A linear map compresses many
 features into few dimensions. The transpose of this map, followed by a ReLU, reconstructs the
@@ -80,7 +80,7 @@ class ToyModel(nn.Module):
         return x @ self.W.T
 
     def forward(self, x):
-        """Return the reconstruction x', of the same shape as x: (..., feature)."""
+        """Return the reconstruction x' of x, with the same shape (..., feature) as x."""
         output = self.hidden(x) @ self.W + self.b
         return ops.relu(output) if self.relu else output
 
@@ -210,7 +210,7 @@ def dimensions_per_feature(W):
 
     Notes
     -----
-    Section 4, where this number is called D*. The norm of a column is about 1 if its feature is
+    Section 4 of the paper calls this number D*. The norm of a column is about 1 if its feature is
     learned and about 0 otherwise, so norm(W)^2 is about the number of learned features.
 
     Examples
@@ -237,7 +237,7 @@ def feature_dimensionality(W):
 
     Notes
     -----
-    Section 4. The sum of all D_i is at most the number of dimensions.
+    Section 4 of the paper defines D_i. The sum of all D_i is at most the number of dimensions.
 
     Examples
     --------
@@ -254,8 +254,8 @@ def interference(W):
     """Return the interference of each feature i: the sum over j != i of (u_i . W_j)^2.
 
     Here W_i is column i of W, and u_i = W_i / norm(W_i). The interference is 0 for a feature that
-    is orthogonal to all others. It is at least 1 if the others overlap with the feature as much as
-    an opposite feature would. The paper colors features by their interference (section 2).
+    is orthogonal to all others, and 1 for each of two opposite features of norm 1 that are
+    orthogonal to all others. The paper colors features by their interference (section 2).
 
     Parameters
     ----------
@@ -311,7 +311,7 @@ def polygon(num_features):
 
 
 def phase_losses(density, importance):
-    """Return the expected losses of three ways to store two features in one dimension.
+    """Return the expected loss of each phase: three ways to store two features in one dimension.
 
     Parameters
     ----------
@@ -323,13 +323,14 @@ def phase_losses(density, importance):
     Returns
     -------
     Tensor of shape (*broadcast, 3)
-        Three losses: if the second feature is dropped, if both features are stored in
-        superposition, and if the first feature is dropped.
+        The losses of three solutions, along the last axis: the second feature is dropped, both
+        features are stored in superposition, or the first feature is dropped. The other axes have
+        the broadcast shape of `density` and `importance`.
 
     Notes
     -----
-    Section 3, "Superposition as a Phase Change", n = 2 and m = 1. For features as in
-    `sample_features`, E[x] = p/2 and E[x^2] = p/3.
+    This is the case n = 2, m = 1 of section 3, "Superposition as a Phase Change". The features that
+    `sample_features` draws have the moments E[x] = p/2 and E[x^2] = p/3.
 
     * W = [1, 0] reconstructs the first feature without error. The best constant output for the
       second feature is its mean. The error is then its variance, and the loss is
@@ -338,8 +339,8 @@ def phase_losses(density, importance):
       unless both features are present (probability p^2). In that case, both errors are
       min(x_1, x_2), whose mean square is 1/6. The loss is (1 + r) p^2/6.
 
-    Each loss is quadratic in p. The smallest of the three losses has a kink where the best
-    solution changes. This is a first-order phase change.
+    Each loss is quadratic in p. Where a different solution becomes the best one, the smallest of
+    the three losses has a kink: a first-order phase change.
 
     Examples
     --------
@@ -365,7 +366,7 @@ def phase(density, importance):
 
     Returns
     -------
-    int64 Tensor of the broadcast shape
+    int64 Tensor with the broadcast shape of `density` and `importance`
         0: the second feature is dropped; 1: superposition; 2: the first feature is dropped.
 
     Examples

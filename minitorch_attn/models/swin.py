@@ -83,7 +83,7 @@ def merge_neighbours(x):
 
 
 class Block(nn.Module):
-    """Swin block: `x + attention(norm(x))` in windows, then `x + feed_forward(norm(x))` (Eq. 3).
+    """Swin block: `x + window_attention(norm(x))`, then `x + feed_forward(norm(x))` (Eq. 3).
 
     Parameters
     ----------

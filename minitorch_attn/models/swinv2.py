@@ -1,4 +1,4 @@
-"""Swin Transformer V2: Swin with post-norm, cosine attention and continuous position bias.
+"""Swin Transformer V2: Swin with post-norm, cosine attention and a continuous position bias.
 
 Liu et al. 2021, "Swin Transformer V2: Scaling Up Capacity and Resolution", arXiv:2111.09883v2.
 To keep activations from growing with depth, norms come after the attention and the feed-forward
@@ -52,7 +52,10 @@ class ContinuousPositionBias(nn.Module):
         self.linear2 = nn.Linear(hidden_dim, num_heads, bias=False)
 
     def coordinates(self):
-        """Return the log-spaced offsets (offset, 2), ordered as in `relative_position_index`."""
+        """Return the log-spaced offsets (dy, dx), as a tensor of shape (offset, 2).
+
+        Row i is the offset to which `relative_position_index` assigns the index i.
+        """
         weight = self.linear1.weight
         xp = module_for(weight.device)
         height, width = self.window_size
@@ -107,7 +110,7 @@ class CosineWindowAttention(WindowAttention):
 
     @computes("window attention")
     def attend(self, query, key, value, mask=None, bias=None, is_causal=False):
-        """Return attention with scaled cosines as scores. See `WindowAttention.attend`."""
+        """Return the context, with scaled cosines as scores. See `WindowAttention.attend`."""
         scale = ops.clamp(self.logit_scale, max=_LARGEST_LOG_SCALE).exp()
         query = (
             nn.functional.normalize(query, dim=-1) * scale
@@ -117,7 +120,7 @@ class CosineWindowAttention(WindowAttention):
 
 
 class PostNormBlock(Block):
-    """Post-norm block: `x + norm(attention(x))` in windows, then `x + norm(feed_forward(x))`.
+    """Post-norm block: `x + norm(window_attention(x))`, then `x + norm(feed_forward(x))`.
 
     Swin V2, section 3.2 and Figure 1, calls this res-post-norm. The weights of the norms start at
     0, so each block starts as the identity. For the parameters, see `swin.Block`.
@@ -191,22 +194,22 @@ class SwinV2(Swin):
 
 
 def swinv2_t(**changes):
-    """SwinV2-T: C = 96, 28,347,154 parameters (window size 8). `changes` override the defaults."""
+    """SwinV2-T: C = 96; 28,347,154 parameters (window size 8). `changes` override the defaults."""
     return SwinV2(**{"drop_path": 0.2, **changes})
 
 
 def swinv2_s(**changes):
-    """SwinV2-S: C = 96 and 18 blocks in stage 3, 49,728,418 parameters."""
+    """SwinV2-S: C = 96 and 18 blocks in stage 3; 49,728,418 parameters."""
     return SwinV2(**{"depths": (2, 2, 18, 2), "drop_path": 0.3, **changes})
 
 
 def swinv2_b(**changes):
-    """SwinV2-B: C = 128, 87,918,816 parameters."""
+    """SwinV2-B: C = 128; 87,918,816 parameters."""
     sizes = {"embed_dim": 128, "depths": (2, 2, 18, 2), "num_heads": (4, 8, 16, 32)}
     return SwinV2(**{**sizes, "drop_path": 0.5, **changes})
 
 
 def swinv2_l(**changes):
-    """SwinV2-L: C = 192, 196,739,932 parameters."""
+    """SwinV2-L: C = 192; 196,739,932 parameters."""
     sizes = {"embed_dim": 192, "depths": (2, 2, 18, 2), "num_heads": (6, 12, 24, 48)}
     return SwinV2(**{**sizes, "drop_path": 0.2, **changes})

@@ -22,10 +22,11 @@ __all__ = ["T5", "relative_position_bucket", "shift_right"]
 def relative_position_bucket(
     relative_position, bidirectional=True, num_buckets=32, max_distance=128
 ):
-    """Return the index of the bucket that each relative position belongs to.
+    """Return the bucket index of each relative position.
 
     Each small distance has its own bucket. For larger distances, the bucket index grows with the
-    logarithm of the distance. All distances of `max_distance` or more share the last bucket.
+    logarithm of the distance. All distances of `max_distance` or more share the last bucket. If
+    `bidirectional` is True, each direction has its own buckets.
 
     Parameters
     ----------
@@ -292,7 +293,7 @@ class T5(nn.Module):
         return self.decode(decoder_ids, self.encode(ids, mask), mask)
 
     def encode(self, ids, mask=None):
-        """Return the encoder's vectors (batch, key, embed) for source tokens."""
+        """Return the encoder's output (batch, key, embed) for source ids."""
         return self.encoder(self.token_embedding(ids), mask)
 
     def decode(self, decoder_ids, memory, mask=None, cache=None):

@@ -32,7 +32,7 @@ class DividedBlock(Block):
     ----------
     time_norm, time_attention, time_projection : Module
         Modules for attention over time: a norm, the attention, and a linear layer after the
-        attention. For attention over space, they are `norm1` and `attention`.
+        attention. Attention over space uses `norm1` and `attention`.
 
     References
     ----------
@@ -97,7 +97,7 @@ class DividedBlock(Block):
 
 
 class TimeSformer(nn.Module):
-    """TimeSformer as a classifier of videos.
+    """TimeSformer as a video classifier.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class TimeSformer(nn.Module):
     ----------
     positions, time_positions : LearnedPositionalEmbedding
         Position embeddings of the class token and the patches, and time embeddings of the frames
-        (None for "space").
+        (None if `attention` is "space").
     blocks : ModuleList of DividedBlock or vit.Block
 
     References
@@ -218,7 +218,7 @@ class TimeSformer(nn.Module):
 
     @computes("patches with positions")
     def embed(self, video):
-        """Return the embedded tokens of a clip, with positions.
+        """Return the embeddings of a clip's tokens, with position embeddings added.
 
         Returns
         -------

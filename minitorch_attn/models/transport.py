@@ -166,13 +166,13 @@ def word_region_alignment(
 
 
 def _divided(numerator, denominator):
-    """Return numerator / denominator, or 0 where the numerator is 0 (at padding)."""
+    """Return numerator / denominator, or 0 where the numerator is 0, as it is for padding."""
     real = numerator != 0
     return ops.where(real, numerator / ops.where(real, denominator, 1.0), 0.0)
 
 
 def _real(name, padding_mask, cost, axis):
-    """Return 1 for words or regions and 0 for padding, in a shape that broadcasts to the cost."""
+    """Return a mask that broadcasts to the cost: 1 for words or regions, 0 for padding."""
     shape = (cost.shape[0], cost.shape[axis])
     if padding_mask is None:
         real = ops.ones(shape, dtype=cost.dtype, device=cost.device)

@@ -321,6 +321,7 @@ def region_classification_loss(logits, labels, masked):
     labels : int64 Tensor of shape (batch, region)
         Class of each region. In the paper, the class that an object detector finds most probable.
     masked : bool Tensor of shape (batch, region)
+        True for the regions that were masked.
 
     Returns
     -------
@@ -352,6 +353,7 @@ def region_kl_loss(logits, distribution, masked):
     distribution : Tensor of shape (batch, region, class)
         Class probabilities of each region. In the paper, an object detector computes them.
     masked : bool Tensor of shape (batch, region)
+        True for the regions that were masked.
 
     Returns
     -------
@@ -402,7 +404,7 @@ def image_text_matching_loss(score, matches):
 
 
 def _build(embed_dim, num_layers, settings):
-    """Build a published size: Faster R-CNN features, and BERT's cased vocabulary."""
+    """Build a UNITER for Faster R-CNN features and BERT's cased vocabulary, as published."""
     size = {"embed_dim": embed_dim, "num_layers": num_layers, "num_heads": embed_dim // 64}
     return UNITER(
         **{"vocab_size": 28996, "feature_dim": 2048, "padding_idx": 0, **size, **settings}

@@ -40,8 +40,9 @@ class Embeddings(NamedTuple):
     video_audio, audio : Tensor of shape (batch, common)
         Video and audio in their common space.
     video_text : Tensor of shape (batch, text common)
+        Video in the common space of video and text.
     text : Tensor of shape (batch, text common) or (batch, sentence, text common)
-        Video and text in their common space.
+        Text in the common space of video and text.
     """
 
     video_audio: Tensor
@@ -202,8 +203,9 @@ class VATT(nn.Module):
         Parameters
         ----------
         sense : {"video", "audio", "text"}
+            Modality of `x`.
         x : Tensor
-            Input of the given modality, as for `forward`. Text must have shape (batch, word).
+            Input, as for `forward`. Text must have shape (batch, word).
         padding : bool Tensor of shape (batch, word), optional
             True for padding in text.
         """
@@ -240,7 +242,7 @@ class VATT(nn.Module):
 
 
 def _per_sense(shared, **sizes):
-    """Return (embed_dim, num_layers, num_heads, mlp_dim) for video, audio and text."""
+    """Return a list of (embed_dim, num_layers, num_heads, mlp_dim), one for each modality."""
     rows = []
     for name, value in sizes.items():
         row = tuple(value) if isinstance(value, (tuple, list)) else (value,) * 3

@@ -86,12 +86,12 @@ def mil_nce_loss(video, text, temperature=0.07, valid=None):
     temperature : float, default 0.07
         Temperature T, by which the dot products are divided.
     valid : bool Tensor of shape (batch, sentence), optional
-        False for missing sentences. The mean does not include clips without a sentence.
+        False for missing sentences. Clips without a sentence do not contribute to the loss.
 
     Returns
     -------
     0-d Tensor
-        0 if there are no sentences.
+        Mean over the clips that have a sentence; 0 if there are none.
 
     Raises
     ------

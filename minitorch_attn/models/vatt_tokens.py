@@ -1,4 +1,4 @@
-"""VATT's tokens of video, audio and text, and DropToken, which drops random tokens.
+"""VATT's video, audio and text tokens, and DropToken, which drops random tokens.
 
 Akbari et al. 2021, arXiv:2104.11178v3, sections "Tokenization and Positional Encoding" and
 "DropToken". Each modality has its own patches, projection and positions. The resulting tokens
@@ -70,7 +70,7 @@ def drop_token(tokens, noise, rate):
 
 
 class Tokens(nn.Module):
-    """Base class for the tokens of one modality, preceded by an aggregation token (Eq. 2).
+    """Base class for the tokens of one modality, with an aggregation token in front (Eq. 2).
 
     Parameters
     ----------
@@ -109,13 +109,13 @@ class Tokens(nn.Module):
 
     @computes("class token")
     def with_aggregation(self, tokens):
-        """Put the aggregation token before the tokens (batch, token, embed)."""
+        """Prepend the aggregation token to the tokens (batch, token, embed)."""
         batch, _, embed_dim = tokens.shape
         return ops.cat([self.aggregation.expand(batch, 1, embed_dim), tokens], 1)
 
 
 class VideoTokens(Tokens):
-    """Tokens of a video: patches in space and time, with positions along three axes.
+    """Video tokens: patches in space and time, with positions along three axes.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class VideoTokens(Tokens):
 
     @property
     def positions(self):
-        """Return the sum of the three position vectors of each patch, with shape (patch, embed)."""
+        """Return the sum of each patch's time, row and column position vectors, (patch, embed)."""
         time, row, column = (
             table.weight
             for table in (self.time_positions, self.row_positions, self.column_positions)
@@ -175,7 +175,7 @@ class VideoTokens(Tokens):
 
     @computes("patches with positions")
     def embed(self, video):
-        """Return the embedded patches with positions, in the order time, row, column.
+        """Return the patch embeddings plus position embeddings, in the order time, row, column.
 
         Parameters
         ----------
@@ -197,7 +197,7 @@ class VideoTokens(Tokens):
 
 
 class AudioTokens(Tokens):
-    """Tokens of audio: segments of the waveform, or of a spectrogram, with their positions.
+    """Audio tokens: segments of the waveform, or of a spectrogram, with their positions.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ class AudioTokens(Tokens):
 
     @computes("patches with positions")
     def embed(self, audio):
-        """Return the embedded segments with positions.
+        """Return the segment embeddings plus position embeddings.
 
         Parameters
         ----------
@@ -256,7 +256,7 @@ class AudioTokens(Tokens):
 
 
 class TextTokens(Tokens):
-    """Tokens of text: a vector for each word.
+    """Text tokens: a vector for each word.
 
     Parameters
     ----------
@@ -270,9 +270,10 @@ class TextTokens(Tokens):
 
     Notes
     -----
-    As in the authors' code, the bias has 32 buckets for distances up to 64, and all layers share
-    the bias. A Transformer shared by all three modalities cannot have a bias for words. For such a
-    Transformer, the authors' code uses a vector for each position.
+    As in the authors' code, the relative position bias has 32 buckets for distances up to 64, and
+    all layers share the bias. If all three modalities share one Transformer, the authors' code does
+    not use this bias. Instead, it adds a learned vector for each position to the word
+    vectors.
 
     Examples
     --------
@@ -303,7 +304,7 @@ class TextTokens(Tokens):
         return words if self.positions is None else self.positions(words)
 
     def mask(self, ids, padding=None):
-        """Return the attention mask, with the position bias if there is one.
+        """Return the attention mask, combined with the position bias if there is one.
 
         Parameters
         ----------

@@ -109,7 +109,7 @@ def cubes_of(video, tubelet_size, patch_size):
 
 @computes("split by mask")
 def visible_and_masked(mask):
-    """Return the sorted indices of the visible cubes and of the masked cubes in each row.
+    """Return the sorted indices of the visible and the masked cubes in each row of the mask.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ class VideoEncoder(nn.Module):
 
     @computes("patches with positions")
     def embed(self, video, visible=None):
-        """Return the embedded visible cubes with positions, of shape (batch, seen, embed)."""
+        """Return the embeddings of the visible cubes (batch, seen, embed), with positions added."""
         if video.shape[2:] != self.video_size:
             raise ShapeError(
                 "VideoMAE: the shape of the video does not match the model",
@@ -331,7 +331,7 @@ class VideoMAE(nn.Module):
         return self.decoder(self.encoder(video, visible), visible, masked), mask
 
     def target(self, video):
-        """Return the target pixels (batch, cube, pixels), normalized if `normalise_pixels`."""
+        """Return target pixels (batch, cube, pixels), normalized with `normalise_pixels=True`."""
         cubes = cubes_of(video, self.tubelet_size, self.patch_size)
         return (normalised_cubes(cubes) if self.normalise_pixels else cubes).flatten(2)
 
@@ -352,7 +352,7 @@ class VideoMAE(nn.Module):
 
 
 def normalised_cubes(cubes):
-    """Normalize cubes (batch, cube, pixel, channel) over the pixels of each cube and channel."""
+    """Normalize cubes (batch, cube, pixel, channel): each channel of each cube over its pixels."""
     deviation = cubes.var(2, keepdim=True).sqrt()  # unbiased
     return (cubes - cubes.mean(2, keepdim=True)) / (deviation + 1e-6)
 
@@ -360,7 +360,7 @@ def normalised_cubes(cubes):
 def make_blocks(
     embed_dim, num_layers, num_heads, mlp_dim, *, qkv_bias=True, attention_dropout=0.0, **options
 ):
-    """Return a ModuleList of blocks. As in the authors' code, key projections have no bias."""
+    """Return a ModuleList of ViT blocks without a key bias, as in the authors' code."""
     check_layers("VideoMAE", num_layers=num_layers)
 
     def attention():

@@ -22,8 +22,8 @@ class ViLT(nn.Module):
     ----------
     vocab_size : int
     image_size, patch_size : int or (int, int)
-        Height and width of an image and of a patch in pixels. The learned positions are for images
-        of this size.
+        Height and width of an image and of a patch in pixels. The learned position embeddings are
+        for images of this size; for other sizes, they are interpolated.
     embed_dim, num_heads, num_layers, mlp_dim : int
     in_channels : int, default 3
     max_positions : int, default 40
@@ -104,7 +104,7 @@ class ViLT(nn.Module):
         word_mask : Tensor of shape (batch, word), optional
             1 for words, 0 for padding.
         pixel_mask : Tensor of shape (batch, height, width), optional
-            1 for pixels, 0 for padding at the right and at the bottom.
+            1 for pixels of the image, 0 for padding at the right and at the bottom.
         segments : int64 Tensor of shape (batch, word), optional
 
         Returns
@@ -191,11 +191,11 @@ class ViLT(nn.Module):
         return x
 
     def pool(self, hidden):
-        """Return tanh of a linear map of the first word, one vector per image-text pair."""
+        """Return tanh(linear(vector of the first word)), one vector per image-text pair."""
         return ops.tanh(self.pooler(hidden[:, 0]))
 
     def _real_patches(self, pixel_mask, batch, grid, device):
-        """Return an int64 mask (batch, row, column), 1 if a patch's first pixel is not padding."""
+        """Return an int64 mask (batch, row, column): 1 if a patch's first pixel is not padding."""
         if pixel_mask is None:
             return ops.ones(batch, *grid, dtype="int64", device=device)
         if pixel_mask.ndim != 3 or pixel_mask.shape[0] != batch:
@@ -207,7 +207,7 @@ class ViLT(nn.Module):
         return ops.interpolate(mask, size=grid, mode="nearest").squeeze(1).to("int64")
 
     def _positions(self, sizes, grid):
-        """Return positions (batch, patch, embed), resized to each image and padded to `grid`."""
+        """Return positions (batch, patch, embed), interpolated for each image, padded to `grid`."""
         table = self.positions[:, 1:].reshape(1, *self.grid, self.embed_dim).permute(0, 3, 1, 2)
         if min(map(min, sizes), default=1) < 1:
             raise ShapeError(
@@ -242,7 +242,7 @@ class ViLT(nn.Module):
 
 
 def vilt_b_32(**settings):
-    """ViLT-B/32, 111,595,008 parameters. `settings` override arguments of `ViLT`.
+    """ViLT-B/32: 111,595,008 parameters. `settings` override arguments of `ViLT`.
 
     Examples
     --------

@@ -49,13 +49,13 @@ class VisualEmbeddings(Embeddings):
         return ops.cat([words, regions], 1)  # (batch, word + region, embed)
 
     def aligned_positions(self, alignment, regions):
-        """Return the mean position embedding of the words that belong to each region.
+        """Return the mean position embedding of the words aligned with each region.
 
         Parameters
         ----------
         alignment : int64 Tensor of shape (batch, region, aligned)
-            Positions of the words of each region, padded with -1. Regions after the first `regions`
-            are ignored.
+            Positions of the words aligned with each region, padded with -1. Regions after the first
+            `regions` are ignored.
         regions : int
             Number of regions.
 
@@ -93,7 +93,7 @@ class VisualBERT(BERT):
     -----
     As in the published weights, regions do not have their own positions: row 0 of the region
     position embedding is added to all of them. With alignments, the mean position embedding of the
-    words of a region is also added (section 3.2).
+    words aligned with a region is also added to that region (section 3.2).
 
     References
     ----------

@@ -53,7 +53,7 @@ class PatchEmbedding(nn.Module):
         return self.projection(images).flatten(2).transpose(1, 2)  # (batch, patch, embed)
 
     def grid(self, height, width):
-        """Return the number of patch rows and patch columns in an image."""
+        """Return the numbers of patch rows and patch columns in an image."""
         return height // self.patch_size[0], width // self.patch_size[1]
 
     def _check(self, images):
@@ -151,7 +151,8 @@ class VisionTransformer(nn.Module):
     Notes
     -----
     Initial values are the same as in the paper's code: Xavier-uniform for linear layers,
-    N(0, 0.02^2) for positions, and 0 for head and class token. See `vit_sizes` for the sizes.
+    N(0, 0.02^2) for positions, and 0 for the head and the class token. See `vit_sizes` for the
+    sizes.
 
     References
     ----------
@@ -246,7 +247,7 @@ class VisionTransformer(nn.Module):
 
     @computes("patches with positions")
     def embed(self, images):
-        """Return the tokens of the images with positions, (batch, token, embed) (Eq. 1)."""
+        """Return the images' tokens (batch, token, embed), with any position embeddings (Eq. 1)."""
         self._check_size(images)
         patches = self.patch_embedding(images)  # (batch, patch, embed)
         if self.position_kind == "2d":  # the class token does not have a position in the image
@@ -274,7 +275,7 @@ class VisionTransformer(nn.Module):
         return tokens[:, 0] if self.pooling == "class" else tokens.mean(1)
 
     def resize(self, image_size):
-        """Change the model's image size in place. This interpolates the position embeddings.
+        """Change the model's image size in place, and interpolate the position embeddings.
 
         Parameters
         ----------

@@ -89,7 +89,7 @@ class FeatureEncoder(nn.Module):
         return x.transpose(1, 2)
 
     def output_lengths(self, lengths):
-        """Return the number of frames of waveforms with `lengths` samples (int or Tensor)."""
+        """Return the number of frames for waveforms of `lengths` samples (int or Tensor)."""
         for kernel, stride in zip(self.kernels, self.strides, strict=True):
             lengths = (lengths - kernel) // stride + 1
         return lengths
@@ -168,6 +168,7 @@ class Wav2Vec2Conformer(nn.Module):
         Sizes of the Conformer blocks.
     positions : {"relative", "rotary", None}, default "relative"
     rotary_base : float, default 10000
+        Base of the rotary frequencies.
     feature_bias, feature_norm, feature_activation
         Arguments of `FeatureEncoder`.
     activation : str or callable, default "gelu"
@@ -267,7 +268,7 @@ class Wav2Vec2Conformer(nn.Module):
         return self.norm(x)
 
     def positions_of(self, x):
-        """Return the `positions` argument of the attention layers for an input `x`, or None."""
+        """Return the positions to pass to the attention layers for an input `x`, or None."""
         if self.positions == "relative":
             return relative_positions(
                 x.shape[1], x.shape[2], interleaved=True, dtype=x.dtype, device=x.device
@@ -293,7 +294,10 @@ def make_attention(positions, embed_dim, num_heads, dropout):
 
 
 def is_skipped(module):
-    """Return True if LayerDrop skips the next layer (Fan et al. 2019, arXiv:1909.11556v1)."""
+    """LayerDrop: during training, decide at random whether `module` skips its next layer.
+
+    Fan et al. 2019, arXiv:1909.11556v1. The probability is `module.layer_drop`.
+    """
     if not module.training or module.layer_drop == 0:
         return False
     return random.host_generator().random() < module.layer_drop

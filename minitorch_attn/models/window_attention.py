@@ -60,7 +60,8 @@ class WindowAttention(nn.Attention):
     key_bias, scale : optional
         See `nn.Attention`.
     position_bias : Module, optional
-        Module that returns B (heads, query, key). Default: `RelativePositionBias`.
+        Module that returns the bias B, of shape (heads, query, key). Default:
+        `RelativePositionBias`.
 
     Attributes
     ----------
@@ -93,7 +94,7 @@ class WindowAttention(nn.Attention):
         return context.unflatten(0, windows.shape[:2])
 
     def attend(self, query, key, value, mask=None, bias=None, is_causal=False):
-        """Return attention as `nn.Attention.attend` does, with a mask that may differ by window."""
+        """Return the context as `nn.Attention.attend` does. `bias` may differ between windows."""
         # query, key, value: (batch * window, heads, token, head_dim)
         if bias.ndim == 3:
             return super().attend(query, key, value, mask, bias, is_causal)

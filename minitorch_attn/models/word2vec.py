@@ -4,7 +4,7 @@ Mikolov et al. 2013, "Efficient Estimation of Word Representations in Vector Spa
 arXiv:1301.3781v3, defines the two models: skip-gram predicts the words around a word, and CBOW
 (continuous bag of words) predicts a word from the mean of the words around it. Mikolov et al. 2013,
 "Distributed Representations of Words and Phrases and their Compositionality", arXiv:1310.4546v1,
-replaces the softmax over the vocabulary by a binary tree (section 2.1) or by a few negative samples
+replaces the softmax over the vocabulary with a binary tree (section 2.1) or a few negative samples
 (section 2.2), and discards frequent words at random (section 2.3). Where the papers leave a choice,
 this file follows the authors' program, word2vec.c. `word2vec_samples.py` creates the pairs of words
 and the negative samples for training. Equation numbers refer to arXiv:1310.4546v1.
@@ -92,7 +92,7 @@ class SkipGram(nn.Module):
         return self.input(center)
 
     def negative_sampling_loss(self, center, context, negatives):
-        """Return the negative sampling loss of predicting each `context` word from its center.
+        """Return the negative sampling loss for predicting each `context` word from its center.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class SkipGram(nn.Module):
 
 
 class CBOW(nn.Module):
-    """Continuous bag of words: predicts a word from the mean vector of the words around it.
+    """Continuous bag of words: predicts a word from the mean of the surrounding words' vectors.
 
     arXiv:1301.3781v3, section 3.1. The order of the surrounding words does not matter.
 
@@ -127,7 +127,7 @@ class CBOW(nn.Module):
         self.output = _zero_vectors(vocab_size, embed_dim)
 
     def forward(self, context, padding_mask=None):
-        """Return the mean vectors (batch, embed) of the surrounding words.
+        """Return the mean (batch, embed) of the vectors of the words in each row of `context`.
 
         Parameters
         ----------
@@ -142,7 +142,7 @@ class CBOW(nn.Module):
         return (vectors * real).sum(-2) / ops.clamp(real.sum(-2), min=1)
 
     def negative_sampling_loss(self, context, center, negatives, padding_mask=None):
-        """Return the negative sampling loss of predicting `center` from the words around it.
+        """Return the negative sampling loss for predicting `center` from the words around it.
 
         Parameters
         ----------
@@ -234,7 +234,7 @@ class HierarchicalSoftmax(nn.Module):
 
 
 def huffman_codes(counts):
-    """Return each word's path from the root: left or right turns (codes), inner nodes (points).
+    """Return each word's path from the root: its inner nodes (points) and the turns there (codes).
 
     Parameters
     ----------
@@ -281,7 +281,10 @@ def huffman_codes(counts):
 
 
 def _join(counts):
-    """Build the tree. Return {node: parent} and {node: code}. Words are numbered first."""
+    """Build the Huffman tree. Return {node: parent} and {node: code}.
+
+    Nodes 0 to len(counts) - 1 are the words. Inner nodes follow, in the order of their creation.
+    """
     size = len(counts)
     weight = list(counts)
     # The smallest word is last in `words`, and the smallest inner node is first in `inner`.
@@ -309,7 +312,7 @@ def _path(word, parent, turn, size):
 
 
 def discard_probability(counts, threshold=1e-5):
-    """Return the probability of discarding a word, `max(0, 1 - sqrt(t / f))` (Eq. 5).
+    """Return the probability of discarding each word, `max(0, 1 - sqrt(t / f))` (Eq. 5).
 
     Parameters
     ----------
@@ -390,7 +393,10 @@ def _as_counts(counts, where):
 
 
 def _check_words(where, batch, words, negatives=None):
-    """Raise an error unless each vector has one word and (if not None) one row of `negatives`."""
+    """Raise an error unless there are one word and one row of `negatives` for each example.
+
+    `batch` is the shape that `words` must have. If `negatives` is None, only `words` is checked.
+    """
     if words.shape != batch:
         raise ShapeError(
             f"{where}: the words must have one entry for each vector",

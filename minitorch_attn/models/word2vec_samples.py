@@ -1,4 +1,4 @@
-"""Training examples of word2vec: word pairs, windows, subsampling and negative samples.
+"""Training examples for word2vec: word pairs, windows, subsampling and negative samples.
 
 The models, the noise distribution of the negative samples and the probabilities of discarding words
 are in `word2vec.py`.

@@ -1,4 +1,4 @@
-"""Neural network layers: modules with parameters, under PyTorch's names."""
+"""Neural network layers: modules with parameters, named as in PyTorch."""
 
 from ..absent_names import absent as _absent
 from . import functional, init, masks, utils  # noqa: F401

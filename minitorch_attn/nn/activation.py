@@ -418,5 +418,5 @@ class Softmin(Module):
 
 
 def _inplace(module, *parts):
-    """Join the settings for the module's repr. Append `inplace=True` if the module is in-place."""
+    """Join `parts` for the module's repr. Append `inplace=True` if the module works in place."""
     return ", ".join([*parts, "inplace=True"] if module.inplace else parts)

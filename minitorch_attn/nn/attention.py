@@ -1,4 +1,4 @@
-"""Attention layer of the models: projections, heads, masks, biases and a KV cache.
+"""Multi-head attention layer: projections, heads, masks, biases and a KV cache.
 
 The mathematics is in `ops/attention/`. The subclass `MultiheadAttention` has PyTorch's packed
 weights. It also accepts PyTorch's masks, in which True means blocked.
@@ -100,7 +100,7 @@ class Attention(Module):
         self.out_proj = Linear(inner, embed_dim if output_dim is None else output_dim, out_bias)
 
     def _set_heads(self, num_heads, num_kv_heads, head_dim, scale, dropout):
-        """Set the numbers and size of the heads, scale, dropout and an empty `weight_hooks`."""
+        """Set the attributes for heads, scale and dropout, and create an empty `weight_hooks`."""
         self.num_heads, self.num_kv_heads, self.head_dim = num_heads, num_kv_heads, head_dim
         self.scale = 1.0 / math.sqrt(head_dim) if scale is None else scale
         self.dropout = dropout
@@ -110,7 +110,7 @@ class Attention(Module):
     def forward(
         self, x, memory=None, *, mask=None, bias=None, is_causal=False, rotary=None, cache=None
     ):
-        """Return attention from the tokens of `x` to the tokens of `memory` (default: `x`).
+        """Let the tokens of `x` attend to the tokens of `memory` (default: `x`). Return the output.
 
         Parameters
         ----------
@@ -216,11 +216,11 @@ class Attention(Module):
         )  # fmt: skip
 
     def _context(self, *arguments, **options):
-        """Compute the context. Layers that split the work across ranks override this method."""
+        """Return each query's context. Layers that split the work across ranks override this."""
         return ops.scaled_dot_product_attention(*arguments, **options)
 
     def _show_weights(self, *arguments, **options):
-        """Compute the context unfused. Pass the attention weights to all `weight_hooks`."""
+        """Compute attention step by step, pass the weights to the hooks, and return the context."""
         return self._attend_with_weights(*arguments, **options)[0]
 
     def _attend_with_weights(self, *arguments, **options):
@@ -236,7 +236,7 @@ class Attention(Module):
 
 
 def _merged(mask, bias):
-    """Return the additive bias with -inf at the keys that the boolean mask blocks."""
+    """Combine mask and bias: if both are given, return the bias with -inf at the blocked keys."""
     if mask is None or bias is None:
         return bias if mask is None else mask
     return ops.where(mask, bias, -math.inf)

@@ -93,7 +93,7 @@ class _BatchNorm(_ChannelNorm):
         )  # fmt: skip
 
     def _counted(self):
-        """Count this batch. Return the weight of the batch in the running statistics."""
+        """Count the batch, and return its weight in the running statistics."""
         if self.num_batches_tracked is not None:
             with no_grad():
                 self.num_batches_tracked.add_(1)
@@ -141,8 +141,8 @@ class BatchNorm2d(_BatchNorm):
 
     Notes
     -----
-    Ioffe and Szegedy 2015, arXiv:1502.03167v3, Algorithms 1 and 2. The running variance is an
-    average of unbiased estimates of the variance.
+    Ioffe and Szegedy 2015, arXiv:1502.03167v3, Algorithms 1 and 2. The running variance is a
+    running average of the unbiased variances of the batches.
 
     Examples
     --------
@@ -165,8 +165,8 @@ class BatchNorm3d(_BatchNorm):
 class FrozenBatchNorm2d(Module):
     """Batch normalization with constant statistics, weight and bias, even during training.
 
-    The layer computes the same as `BatchNorm2d` in eval mode. Its statistics, weight and bias are
-    buffers, so they are not trained. Object detectors use this layer in pretrained backbones,
+    The layer gives the same result as `BatchNorm2d` in eval mode. Its statistics, weight and bias
+    are buffers, so they are not trained. Object detectors use this layer in pretrained backbones,
     because their batches are too small for accurate batch statistics.
 
     Parameters

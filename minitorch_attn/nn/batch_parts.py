@@ -150,5 +150,5 @@ def check_separate(whole, alone, size, dim):
 
 
 def _times(shape, size, dim):
-    """Return a shape with one axis multiplied by `size`."""
+    """Return `shape` with the size of axis `dim` multiplied by `size`."""
     return (*shape[:dim], shape[dim] * size, *shape[dim + 1 :])

@@ -1,4 +1,4 @@
-"""Checks of arguments shared by several layers."""
+"""Argument checks shared by several layers."""
 
 import operator
 
@@ -52,9 +52,9 @@ def check_module(where, module, name="module"):
 
 
 def check_layers(where, **counts):
-    """Raise an error unless numbers of layers are integers from 0 to 10,000.
+    """Raise an error unless each number of layers is an integer from 0 to 10,000.
 
-    A larger number is probably a typo, which would hang the program.
+    A larger number is probably a typo that would make the program hang.
 
     Examples
     --------

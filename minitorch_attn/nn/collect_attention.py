@@ -57,7 +57,10 @@ def watch_attention(module, hook):
 
 
 def _is_hidden(layer):
-    """Return True if the class name contains "attention", but no module in it has weight hooks."""
+    """Return True if the layer's class name contains "attention", but the layer cannot be watched.
+
+    Neither the layer nor any of its submodules has a `weight_hooks` list.
+    """
     is_attention = "attention" in type(layer).__name__.lower()
     return is_attention and not any(hasattr(part, "weight_hooks") for part in layer.modules())
 
@@ -98,7 +101,7 @@ def collect_attention(module):
 
 @contextmanager
 def collect_outputs(modules):
-    """Collect the outputs of `modules` in the `with` block.
+    """Collect the outputs of all calls of `modules` inside the `with` block.
 
     Parameters
     ----------

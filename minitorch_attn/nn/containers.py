@@ -45,7 +45,7 @@ class _Listed(Module):
         return list(self._registered())[number]
 
     def _replace_all(self, values):
-        """Replace all entries by `values`, numbered from 0."""
+        """Replace all entries with `values`, numbered from 0."""
         for name in list(self._registered()):
             self._forget(name)
         for i, value in enumerate(values):

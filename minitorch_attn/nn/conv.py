@@ -101,7 +101,7 @@ class _ConvBase(Module):
 
 
 class _Conv(_ConvBase):
-    """A convolution over `axes` spatial axes."""
+    """Base class of convolutions over `axes` spatial axes."""
 
     def __init__(
         self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1,
@@ -193,7 +193,7 @@ class Conv3d(_Conv):
 
 
 class _ConvTranspose(_ConvBase):
-    """The transpose of a convolution over `axes` spatial axes."""
+    """Base class of transposed convolutions over `axes` spatial axes."""
 
     transposed = True
 
@@ -253,7 +253,7 @@ class ConvTranspose2d(_ConvTranspose):
     stride, padding, dilation : int or (int, int)
         Settings of the convolution that this layer transposes.
     output_padding : int or (int, int), default 0
-        Additional size of the output at the end of each axis.
+        Number of elements added at the end of each output axis.
     groups : int, default 1
     bias : bool, default True
     device, dtype : optional

@@ -64,14 +64,15 @@ class DataParallel(Module):
     also not split while operations are recorded in this thread, for example by `mt.trace`, the
     profiler or a checkpoint, or while anomaly mode is on.
 
-    Each part has a separate range of random numbers. With the same seed and the same number of
-    parts, dropout masks are therefore the same in every run. If the forward pass draws random
-    numbers other than dropout masks, for example with `mt.rand`, an error is raised. If the module
-    sets attributes in the forward pass, their values come from one of the parts.
+    Each part draws its dropout masks from a separate range of the random numbers. With the same
+    seed and the same number of parts, dropout masks are therefore the same in every run. If the
+    forward pass draws random numbers other than dropout masks, for example with `mt.rand`, an error
+    is raised. If the module sets attributes in the forward pass, their values come from one of the
+    parts.
 
     The first call also runs the module twice in eval mode, on the whole batch and on the last
-    example alone, and compares the results. The check is repeated if the names of the keyword
-    arguments or the numbers of axes of the tensors differ from those of all earlier calls.
+    example alone, and compares the results. This check runs again for each new combination of
+    keyword argument names and numbers of axes of the tensors.
 
     Examples
     --------
@@ -102,7 +103,7 @@ class DataParallel(Module):
         self._checked = set()  # kinds of arguments for which `_check` has run
 
     def forward(self, *inputs, **kwargs):
-        """Call the module on each thread with a part of the batch. Return the joined results."""
+        """Call the module on parts of the batch in parallel threads. Return the joined results."""
         try:
             return self._forward(inputs, kwargs)
         except TypeError:
@@ -132,7 +133,10 @@ class DataParallel(Module):
             ) from None
 
     def _check(self, batch):
-        """Check, once per kind of batch, that the last example has the same result on its own."""
+        """Check that the last example gives the same result alone as within the batch.
+
+        The check runs once for each combination of keyword argument names and numbers of axes.
+        """
         args, kwargs = batch
         kind = (tuple(kwargs), *[tensor.ndim for tensor in tensors_in(batch)])
         if kind in self._checked:
@@ -146,7 +150,7 @@ class DataParallel(Module):
         self._checked.add(kind)
 
     def _count(self, batch):
-        """Return the number of parts. It is 1 if the module requires the whole batch."""
+        """Return the number of parts to split the batch into. With 1, it is not split."""
         arrays = [tensor.array for tensor in tensors_in(batch) if tensor.ndim > self.dim]
         if not arrays or state.listeners or state.anomaly:
             return 1

@@ -32,7 +32,7 @@ class FeedForward(Module):
     -----
     Vaswani et al. 2017, arXiv:1706.03762v7, Eq. 2, where f is ReLU. With GELU, ReLU or SiLU and
     without dropout, the network is one fused operation, `ops.feed_forward`. The layers run one by
-    one under `mt.trace`, or if one of them has a hook or was replaced.
+    one inside `mt.trace`, or if one of them has a hook or was replaced.
 
     Examples
     --------

@@ -35,7 +35,7 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Split the axis `dim` into axes of the sizes `unflattened_size`.
+    """Split the axis `dim` into several axes, whose sizes are `unflattened_size`.
 
     Parameters
     ----------

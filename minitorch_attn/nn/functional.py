@@ -1,4 +1,4 @@
-"""Functional interface of the layers, with the names of `torch.nn.functional`.
+"""Functional interface of the layers, with the same names as in `torch.nn.functional`.
 
 The functions are defined in `ops/`. Functions with an `inplace` argument in PyTorch have it here
 too.
@@ -78,7 +78,7 @@ from .multihead_attention import multi_head_attention_forward  # noqa: F401
 
 
 def _with_inplace(function):
-    """Add PyTorch's argument `inplace`: if it is True, the input is overwritten by the result."""
+    """Give `function` PyTorch's `inplace` argument, which overwrites the input with the result."""
 
     @wraps(function)
     def choose(input, *args, inplace=False, **kwargs):

@@ -24,7 +24,7 @@ def is_plain(module, kind):
 
 
 def is_taken_apart():
-    """Return True under `mt.trace`, which records modules and operations one by one."""
+    """Return True inside `mt.trace`, which records modules and operations one by one."""
     return bool(modes.watchers) and state.take_apart is not None
 
 
@@ -74,7 +74,7 @@ class Hooks:
         self.backward_pre, self.backward = {}, {}
 
     def any(self):
-        """Return True if the module has a hook."""
+        """Return True if the module has at least one hook."""
         return any(vars(self).values())
 
 
@@ -89,7 +89,8 @@ def call_with_hooks(module, args, kwargs):
 
     Returns
     -------
-    the result of forward, or the result of a hook that replaced it
+    object
+        Output of `forward`, or the value with which a hook replaced it.
     """
     hooks = module._hooks
     called = set()
@@ -153,7 +154,7 @@ def _pair(result):
 
 
 class Seam(Function):
-    """Identity operation that passes the gradients of a module's inputs or outputs to its hooks.
+    """Identity operation that passes the gradients of its outputs to a module's backward hooks.
 
     Forward:  the outputs are the inputs
     Backward: the gradients of the outputs, or the gradients that the hooks return instead
@@ -172,7 +173,7 @@ class Seam(Function):
 
 
 class BackwardSeams:
-    """Two identity operations (`Seam`) around one call of a module, at its inputs and outputs.
+    """Identity operations (`Seam`) at the inputs and outputs of one call of a module.
 
     In the backward pass, the output gradients first go through the `Seam` at the outputs. The
     module's own backward pass then computes the input gradients, which go through the `Seam` at the
@@ -186,11 +187,11 @@ class BackwardSeams:
         self.grad_output = None
 
     def around_inputs(self, args):
-        """Pass the arguments that require grad through a `Seam`. Return all arguments."""
+        """Return `args`, with the tensors that require grad passed through a `Seam`."""
         return self.inputs.sew(args, self._inputs_arrived)
 
     def around_outputs(self, output):
-        """Pass the tensors of `output` through a `Seam`. Return the new tensor or tuple."""
+        """Return `output`, with the tensors that require grad passed through a `Seam`."""
         if isinstance(output, Tensor):
             return self.outputs.sew((output,), self._outputs_arrived)[0]
         if isinstance(output, tuple):
@@ -219,7 +220,7 @@ class BackwardSeams:
 
     @staticmethod
     def _after(result, grads, slots):
-        """Return the gradients that a hook returned, or `grads` if it returned None."""
+        """Return the gradients in a hook's result, with those in `grads` in place of None."""
         if result is None:
             return grads
         result = result if isinstance(result, tuple) else (result,)
@@ -233,7 +234,7 @@ class BackwardSeams:
 
 
 class _Slots:
-    """Record of which values in a tuple are tensors that require grad."""
+    """Positions, within a tuple of values, of the tensors that require grad."""
 
     def __init__(self):
         self.positions, self.count = [], 0
@@ -262,7 +263,7 @@ class _Slots:
         return tuple(result)
 
     def gather(self, result, grads):
-        """Return one gradient per tensor: the hook's gradient, or `grads` where it is None."""
+        """Return one gradient per tensor: the hook's if it is not None, else the one in `grads`."""
         chosen = []
         for i, grad in zip(self.positions, grads, strict=True):
             new = grad if result[i] is None else result[i]

@@ -138,7 +138,8 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     mean, std : float
         Mean and standard deviation before truncation.
     a, b : float
-        Smallest and largest value, not as multiples of `std`. Samples outside are drawn again.
+        Smallest and largest allowed values, not given as multiples of `std`. Samples outside this
+        range are drawn again.
     generator : numpy.random.Generator, optional
     """
     if not a < b:
@@ -221,7 +222,7 @@ _calculate_fan_in_and_fan_out = fans  # PyTorch's name for fans
 
 @names_arguments
 def orthogonal_(tensor, gain=1.0, generator=None):
-    """Fill a matrix with orthogonal rows of norm `gain`, or columns if there are fewer columns.
+    """Fill a matrix with orthogonal rows (or columns, if there are fewer) of norm `gain`.
 
     Parameters
     ----------
@@ -307,7 +308,7 @@ def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gene
 
     Notes
     -----
-    He et al. 2015, arXiv:1502.01852v1, Eq. 10 and 14.
+    He et al. 2015, arXiv:1502.01852v1, Eqs. 10 and 14.
     """
     bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)

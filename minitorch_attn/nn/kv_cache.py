@@ -21,7 +21,7 @@ __all__ = ["KVCache", "StaticKVCache"]
 
 
 class _Layer:
-    """Keys and values of one attention layer. Concatenation keeps the graph of earlier tokens."""
+    """Keys and values of one attention layer, extended by differentiable concatenation."""
 
     complete = False
     visible = None  # mask of the positions with a token, while a CUDA graph is captured
@@ -49,7 +49,7 @@ class _Layer:
         return key, value
 
     def reorder(self, index):
-        """Select the rows `index` of the batch."""
+        """Keep the rows of the batch whose indices are in `index`, in that order."""
         if self.key is not None:
             self.key, self.value = self.key[index], self.value[index]
 
@@ -124,7 +124,7 @@ class _Static(_Layer):
         self.length, self.visible = self.length + tokens, None
 
     def _make_room(self, key, value, length):
-        """Allocate the buffers, or replace buffers that are too small by larger buffers."""
+        """Allocate the buffers, or replace buffers that are too small with larger ones."""
         room = max(self.capacity if self._keys is None else 2 * self.capacity, length)
         self.capacity = room
         self._keys, self._values = _roomier(self.key, key, room), _roomier(self.value, value, room)
@@ -143,7 +143,7 @@ class _Static(_Layer):
 
 
 def _roomier(old, like, room):
-    """Allocate a larger buffer and copy the tokens of `old` to its start."""
+    """Return a buffer for more tokens, which begins with the tokens of `old` unless it is None."""
     batch, heads, _, head_dim = like.shape if old is None else old.shape
     # Zeros, because a CUDA graph multiplies positions without a token by weights of 0.
     new = ops.zeros(batch, heads, room, head_dim, dtype=like.dtype, device=like.device)
@@ -315,7 +315,7 @@ class StaticKVCache(KVCache):
         self.capacity = capacity
 
     def reset(self):
-        """Remove all tokens but keep the memory, so a captured step can decode another text.
+        """Remove all tokens but keep the memory, so that a captured CUDA graph remains valid.
 
         Examples
         --------

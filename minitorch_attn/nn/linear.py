@@ -100,7 +100,8 @@ def project(x, *layers):
 def side_by_side(arrays):
     """Return the arrays, placed in memory so that a single matrix product can use all of them.
 
-    On a GPU, arrays of equal shape are copied to one block. On the CPU, nothing is copied.
+    On a GPU, arrays of equal shape are copied into one block of memory. On the CPU, nothing is
+    copied.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Luong attention: four scores, local windows, and a decoder with input feeding.
+"""Luong attention: four score functions, local windows, and a decoder with input feeding.
 
 The query is the decoder's state after its recurrent step. The keys are the encoder's states, one
 for each source word. Global attention uses all keys. Local attention uses only a window of keys.
@@ -155,6 +155,7 @@ class LuongAttention(Module):
         key : Tensor of shape (batch, key, key_dim)
         key_padding_mask : bool Tensor of shape (batch, key), or Mask, optional
         start : int, default 0
+            See `forward`.
 
         Returns
         -------
@@ -168,7 +169,7 @@ class LuongAttention(Module):
         return ops.tanh(self.W_c(ops.cat([context, query], -1))), weights  # Eq. 5
 
     def _scores(self, query, projected_key):
-        """Return the scores of section 3.1, with shape (batch, query, key)."""
+        """Return the scores (section 3.1 of the paper), with shape (batch, query, key)."""
         if self.score in ("dot", "general"):
             # (batch, query, size) @ (batch, size, key) -> (batch, query, key)
             return query @ projected_key.swapaxes(-1, -2)
@@ -186,7 +187,7 @@ class LuongAttention(Module):
         return ops.cat([scores, unknown], -1)  # `_weights` blocks them
 
     def _weights(self, query, scores, mask, start):
-        """Convert scores to the weights of Eq. 7 or 10, with shape (batch, query, key)."""
+        """Convert scores to weights (Eq. 7 or 10 of the paper), with shape (batch, query, key)."""
         keys, allowed = scores.shape[-1], mask
         if self.score == "location" and keys > self.max_length:
             allowed = _both(allowed, ops.arange(keys, device=scores.device) < self.max_length)
@@ -277,7 +278,7 @@ class InputFeedingDecoder(Module):
         state : tuple of 3 Tensors of shape (batch, hidden_dim), optional
             Attentional state, h and c of the previous step. Default: zeros.
         key_padding_mask : bool Tensor of shape (batch, source), or Mask, optional
-            Padding of the source. A bool tensor is True at padding.
+            Source tokens to ignore. A bool tensor is True at padding.
 
         Returns
         -------

@@ -206,7 +206,7 @@ class MultiheadAttention(Attention):
         return (self.bias_k is not None) + bool(self.add_zero_attn)
 
     def _append(self, key, value):
-        """Append the learned key and value, and the zero key and value, if they are enabled."""
+        """Append the learned and the zero key and value, if enabled, to the keys and values."""
         if not self._appended:
             return key, value
         # key, value: (batch, heads, key, head_dim)
@@ -223,7 +223,7 @@ class MultiheadAttention(Attention):
         return ops.cat(keys, 2), ops.cat(values, 2)
 
     def _merge_masks(self, attn_mask, key_padding_mask, query, key):
-        """Combine the two masks: a bool mask (True = may attend), a float mask to add, or None."""
+        """Combine both masks into a bool mask (True = may attend), a float mask to add, or None."""
         # query: (batch, heads, query, head_dim)   key: (batch, heads, key, head_dim)
         batch, heads, queries, keys = sizes = (*query.shape[:3], key.shape[2])
         shapes = {(queries, keys): (1, 1, queries, keys), (batch * heads, queries, keys): sizes}
@@ -317,6 +317,7 @@ def multi_head_attention_forward(
     -------
     output : Tensor of the same shape as `query`
     weights : Tensor of shape (batch, query, key) or (batch, heads, query, key), or None
+        See `MultiheadAttention.forward`.
 
     Examples
     --------

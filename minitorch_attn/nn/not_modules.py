@@ -1,4 +1,4 @@
-"""Hints for values that are not modules, such as F.relu in nn.Sequential."""
+"""Hints in error messages for values that are not modules, such as F.relu in nn.Sequential."""
 
 from importlib import import_module
 from types import GeneratorType
@@ -9,13 +9,13 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def instead_of(value, owner):
-    """Return the hint for a value that was registered as a module but is not one.
+    """Return the hint of an error message: what to use instead of a value that is not a module.
 
     Parameters
     ----------
     value : object
     owner : Module
-        Module in which the value was registered.
+        Module to which the value was passed as a submodule.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def instead_of(value, owner):
 
 
 def _layer_of(function):
-    """Return the name of a library function's layer, such as "ReLU" for `relu`, or None."""
+    """Return the name of the layer for a library function, such as "ReLU" for `relu`, or None."""
     if str(getattr(function, "__module__", "")).partition(".")[0] != _PACKAGE:
         return None
     wanted = str(getattr(function, "__name__", "")).replace("_", "")

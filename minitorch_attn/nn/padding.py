@@ -77,7 +77,10 @@ class ConstantPad2d(ConstantPad1d):
 
 
 class ConstantPad3d(ConstantPad1d):
-    """Pad volumes with a constant: (left, right, top, bottom, front, back), or one amount."""
+    """Pad volumes with a constant.
+
+    The padding is (left, right, top, bottom, front, back), or one amount for all sides.
+    """
 
     axes = 3
 
@@ -104,7 +107,7 @@ class ZeroPad2d(ZeroPad1d):
 
 
 class ZeroPad3d(ZeroPad1d):
-    """Pad volumes with zeros: (left, right, top, bottom, front, back), or one amount."""
+    """Pad volumes with zeros: (left, right, top, bottom, front, back), or one amount for all."""
 
     axes = 3
 
@@ -152,12 +155,12 @@ class CircularPad1d(_Pad):
 
 
 class CircularPad2d(CircularPad1d):
-    """Pad images with the entries from the opposite end."""
+    """Pad images with the entries from the opposite end of each axis."""
 
     axes = 2
 
 
 class CircularPad3d(CircularPad1d):
-    """Pad volumes with the entries from the opposite end."""
+    """Pad volumes with the entries from the opposite end of each axis."""
 
     axes = 3

@@ -41,8 +41,9 @@ def sinusoidal_positions(
     embed_dim : int
         Number of features, which must be even.
     base : float, default 10000
+        Base of the frequencies `base^(-2i / embed_dim)`.
     offset : int, default 0
-        First position.
+        Position of the first row of the table.
     dtype : dtype, default float32
     device : str or Device, optional
 
@@ -80,9 +81,10 @@ class SinusoidalPositionalEncoding(Module):
     dropout : float, default 0
         Dropout probability of the sum, applied during training (Vaswani et al., section 5.4).
     base : float, default 10000
+        Base of the frequencies; see `sinusoidal_positions`.
     device, dtype : optional
-        Device and dtype of the table. The table is not a parameter and not in the state dict. The
-        rows that are used are converted to the dtype of x.
+        Device and dtype of the table. The table is not a parameter and not in the state dict.
+        `forward` converts the rows that it uses to the dtype of its input.
 
     Examples
     --------
@@ -106,7 +108,7 @@ class SinusoidalPositionalEncoding(Module):
         ----------
         x : Tensor of shape (..., token, embed)
         offset : int, default 0
-            Position of the first token, equal to the number of tokens already in a cache.
+            Position of the first token. With a KV cache, this is the number of cached tokens.
         """
         return self.dropout(x + position_rows(self.table, x, offset, type(self).__name__))
 
@@ -152,7 +154,7 @@ class LearnedPositionalEmbedding(Module):
         ----------
         x : Tensor of shape (..., token, embed)
         offset : int, default 0
-            Position of the first token, equal to the number of tokens already in a cache.
+            Position of the first token. With a KV cache, this is the number of cached tokens.
         """
         return x + position_rows(self.weight, x, offset, type(self).__name__)
 
@@ -239,8 +241,9 @@ def rotary_table(num_positions, head_dim, *, base=10000.0, offset=0, dtype="floa
     head_dim : int
         Number of features of a head, which must be even.
     base : float, default 10000
+        Base of the frequencies `base^(-2i / head_dim)`.
     offset : int, default 0
-        First position.
+        Position of the first row of the table.
     dtype : dtype, default float32
     device : str or Device, optional
 
@@ -266,12 +269,13 @@ class RotaryEmbedding(Module):
     max_len : int, default 2048
         Number of positions.
     base : float, default 10000
+        Base of the rotation frequencies; see `rotary_table`.
     interleaved : bool, default False
         If True, a pair consists of neighboring features, as in the paper [1]_. If False, feature i
         and feature i + head_dim / 2 form a pair, as in published Llama weights.
     device, dtype : optional
         Device and dtype of the tables. The tables are not parameters and not in the state dict.
-        The rows that are used are converted to the dtype of x.
+        `forward` converts the rows that it uses to the dtype of its input.
 
     References
     ----------
@@ -303,7 +307,7 @@ class RotaryEmbedding(Module):
         ----------
         x : Tensor of shape (..., token, head_dim)
         offset : int, default 0
-            Position of the first token, equal to the number of tokens already in a cache.
+            Position of the first token. With a KV cache, this is the number of cached tokens.
 
         Returns
         -------

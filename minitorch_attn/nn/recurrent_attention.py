@@ -2,8 +2,8 @@
 
 Attention was first used in these recurrent models. The query is the decoder's state, and each
 source word provides one key. The Transformer keeps the attention but not the recurrence.
-`luong_attention.py` contains the attention of Luong et al., with other scores and with local
-windows.
+`luong_attention.py` contains the attention of Luong et al., with other score functions and with
+local windows.
 """
 
 from .. import ops
@@ -132,7 +132,7 @@ class AttentionSeq2Seq(Module):
         c_i = sum_j a_ij h_j                           Eqs. 5 and 6, `attn`
         s_i = f(s_{i-1}, y_{i-1}, c_i)                 appendix A.2.2, `cell`
         o_i = g(s_i, c_i)                              `out`
-    In the paper, s_0 depends only on the backward state at the first word. Here, `init` uses the
+    In the paper, h in s_0 is only the backward state at the first word. Here, h consists of the
     last states of both directions. The paper's reset gate differs from the reset gate of `GRU`, and
     the paper's g is a maxout layer that also depends on y_{i-1}. The encoder also processes
     padding, but `attn` masks it.
@@ -171,7 +171,7 @@ class AttentionSeq2Seq(Module):
         y : Tensor of shape (batch, target, output_dim)
             Decoder input at each step: the target, shifted right by one step.
         key_padding_mask : bool Tensor of shape (batch, source), or Mask, optional
-            Padding of the source. A bool tensor is True at padding.
+            Source tokens to ignore. A bool tensor is True at padding.
 
         Returns
         -------
@@ -196,7 +196,7 @@ class AttentionSeq2Seq(Module):
         return ops.stack(outputs, 1), ops.stack(weights, 1)
 
     def encode(self, x):
-        """Compute the annotations of all source words and the first state of the decoder.
+        """Compute the encoder states of all source words and the initial state of the decoder.
 
         Returns
         -------

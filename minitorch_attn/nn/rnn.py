@@ -139,8 +139,8 @@ class RNNBase(Module):
 
         Returns
         -------
-        output : Tensor of shape (token, batch, direction * hidden), with the layout of `input`
-            States of the last layer.
+        output : Tensor of shape (token, batch, direction * hidden), or PackedSequence
+            States of the last layer, in the format of `input`: packed, batch first or unbatched.
         h_n : like `hx`
             State of each layer and direction after its last step.
         """
@@ -393,7 +393,7 @@ class GRU(RNNBase):
 
 
 def _full_name(name, layer, reverse):
-    """Return the full name of the parameter `name` in the state dict."""
+    """Return the name of a parameter in the state dict, such as "weight_ih_l0_reverse"."""
     return f"{name}_l{layer}{'_reverse' if reverse else ''}"
 
 

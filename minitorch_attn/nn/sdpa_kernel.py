@@ -1,4 +1,4 @@
-"""`sdpa_kernel` and `SDPBackend`, for programs that use PyTorch's choice of kernels."""
+"""`sdpa_kernel` and `SDPBackend`, for programs that select attention kernels as in PyTorch."""
 
 from contextlib import contextmanager
 from enum import IntEnum

@@ -31,7 +31,7 @@ class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpect
 def load(module, state, strict=True, assign=False):
     """Copy the values of `state` into the parameters and buffers of `module`.
 
-    All names and values are checked before any value is written.
+    All names and shapes are checked before any value is written.
 
     Parameters
     ----------

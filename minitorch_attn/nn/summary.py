@@ -180,7 +180,7 @@ class _Counter(Listener):
         self.running = []
 
     def watch(self, stack, module, row):
-        """Register hooks that add `row` to `running` while `module` runs."""
+        """Count the operations of `module` in `row`: hooks keep it in `running` during a call."""
 
         def enter(module, args, kwargs):
             self.running.append(row)
@@ -238,7 +238,7 @@ def _sizes(shape):
 
 
 def _aligned(cells, widths):
-    """Align words to the left and numbers to the right."""
+    """Format a line of the table: the first three cells left-aligned, the others right-aligned."""
     left = [cell.ljust(width) for cell, width in zip(cells[:3], widths[:3], strict=True)]
     right = [cell.rjust(width) for cell, width in zip(cells[3:], widths[3:], strict=True)]
     return "  ".join(left + right).rstrip()

@@ -133,7 +133,7 @@ class Abs(Function):
 
     Forward:  y = abs(x)
     Backward: grad_x = grad_y * sign(x)
-    Derivation: dy/dx = sign(x). At the kink x = 0, `backward` uses 0, the middle of [-1, 1].
+    Derivation: dy/dx = sign(x). At the kink x = 0, `backward` uses the subgradient 0.
     Saved: the input x.
     """
 
@@ -207,7 +207,7 @@ def sub(input, other, *, alpha=1):
 
 
 def _refuse_booleans(input, other):
-    """Raise DTypeError for booleans, as PyTorch does: use ~ to invert a mask, not `1 - mask`."""
+    """Raise DTypeError if an operand is boolean, as in `1 - mask`. PyTorch also refuses this."""
     for name, value in (("input", input), ("other", other)):
         if value is True or value is False or getattr(value, "dtype", None) == "bool":
             raise DTypeError(

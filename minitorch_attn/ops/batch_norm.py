@@ -86,7 +86,7 @@ class NormOver(Function):
 
     @staticmethod
     def composed(ctx, x, weight, bias, *, axes, eps, running):
-        """Compute batch norm step by step. Only `forward` updates the running statistics."""
+        """Compute the result step by step. Only `forward` updates the running statistics."""
         centered = x - x.mean(axes, keepdim=True)
         variance = (centered * centered).mean(axes, keepdim=True)
         y = centered * (variance + eps).rsqrt()
@@ -142,15 +142,16 @@ class NormByRunning(Function):
 
 
 def _other_axes(parameter):
-    """Return all axes except the channel axes."""
+    """Return the axes of x except the channel axes, which are the axes of `parameter`."""
     return (*range(3 - parameter.ndim), 3)
 
 
 def _move(running_mean, running_var, momentum, mean, variance, count):
     """Update the statistics in place: running = (1 - momentum) * running + momentum * new.
 
-    `new` is the mean or the variance of the input (for instance norm, averaged over the batch). The
-    new variance is unbiased: the sum of `count` squared deviations is divided by count - 1.
+    `new` is the mean or the variance of the input; in `instance_norm`, it is averaged over the
+    batch. The new variance is unbiased: the sum of `count` squared deviations is divided by
+    count - 1.
     """
     unbiased = variance * (count / (count - 1) if count > 1 else math.nan)
     for running, new in ((running_mean, mean), (running_var, unbiased)):
@@ -173,8 +174,8 @@ def batch_norm(
     input : Tensor of shape (batch, channel, *space)
     running_mean, running_var : Tensor of shape (channel,), or None
         Running statistics. If `training` is False, they are required, and are used instead of the
-        batch statistics. If `training` is True and they are given, they are updated in place, with
-        an unbiased variance.
+        batch statistics. If `training` is True and they are given, they are updated in place; the
+        running variance is updated with the unbiased variance of the batch.
     weight, bias : Tensor of shape (channel,), optional
         Scale and shift of each channel.
     training : bool, default False
@@ -283,7 +284,8 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
 
     Notes
     -----
-    The derivative is in `NormOver`. See Wu and He 2018, arXiv:1803.08494v3, Eq. 1-3 and 7.
+    The derivative is in `NormOver`. See Wu and He 2018, arXiv:1803.08494v3, Eqs. 1 to 3
+    and 7.
 
     Examples
     --------

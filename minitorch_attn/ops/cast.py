@@ -92,7 +92,7 @@ class Alias(Function):
 
 
 def cast(input, dtype):
-    """Convert `input` to another dtype; returns `input` itself if it has that dtype already.
+    """Convert `input` to another dtype; return `input` itself if it has that dtype already.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def clone(input):
 
 
 def alias(input):
-    """Return a view of all of `input`, with its own node in the graph."""
+    """Return a view of the whole `input`, with its own node in the graph."""
     input = as_operand(input, "alias")
     return Alias.apply(input)
 

@@ -211,7 +211,7 @@ def stack(tensors, dim=0):
 
 
 def _split_axis(input, dim, where):
-    """Return the number of the axis along which `input` is split."""
+    """Return `dim` as a non-negative axis. Reject 0-d tensors, which cannot be split."""
     if input.ndim == 0:
         raise ShapeError(
             f"{where}: a 0-d tensor cannot be split",

@@ -32,7 +32,7 @@ def answer(name, question, input, other):
 
 
 def answer_about(name, question, input):
-    """Apply an elementwise NumPy or CuPy test, such as isnan, to a tensor."""
+    """Apply the NumPy or CuPy test named `question`, such as "isnan", to each element."""
     x = as_operand(input, name).array
     return wrap(as_array(getattr(array_module(x), question)(x)))
 
@@ -78,7 +78,7 @@ def ne(input, other):
 
 
 def lt(input, other):
-    """True where `input` is less than `other`; False if one of them is NaN.
+    """True where `input` is less than `other`; False if either is NaN.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def lt(input, other):
 
 
 def le(input, other):
-    """True where `input` is less than or equal to `other`; False if one of them is NaN.
+    """True where `input` is less than or equal to `other`; False if either is NaN.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def le(input, other):
 
 
 def gt(input, other):
-    """True where `input` is greater than `other`; False if one of them is NaN.
+    """True where `input` is greater than `other`; False if either is NaN.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def gt(input, other):
 
 
 def ge(input, other):
-    """True where `input` is greater than or equal to `other`; False if one of them is NaN.
+    """True where `input` is greater than or equal to `other`; False if either is NaN.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-r"""Convolution, and the two products that compute its gradients.
+r"""Convolution, and the two operations that compute its gradients.
 
 Let x be the image, w the kernels and g an array with the shape of the output. With batch b, input
 channel c, output channel m, output position o and kernel position k, along every spatial axis:
@@ -8,10 +8,10 @@ channel c, output channel m, output position o and kernel position k, along ever
     ConvKernel      w[m, c, k] = sum_{b, o} g[b, m, o] x[b, c, o s + k d - p]
 
 Here s is the stride, d the dilation and p the padding; x is 0 outside the image. Let S be the sum
-of g w x over all five indices. The three lines are the derivatives of S with respect to g, x and w.
-S is linear in each of them, so the gradients of each product are the other two products. Each
-product runs as one matrix product per group, with the windows of x as columns. If each channel is a
-group of its own, `plumbing/depthwise.py` computes the products without these columns.
+of g w x over all five indices. The three lines above are the derivatives of S with respect to g, x
+and w. S is linear in each of them, so the gradients of each operation are computed by the other
+two. Each operation runs as one matrix product per group, with the windows of x as columns. If each
+channel is a group of its own, `plumbing/depthwise.py` computes the results without these columns.
 """
 
 import math
@@ -301,7 +301,7 @@ def conv3d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
 def conv_transpose1d(
     input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
-    """The transpose of `conv1d` over one spatial axis; see `conv_transpose2d`.
+    """Transposed convolution over one spatial axis; see `conv_transpose2d`.
 
     Examples
     --------
@@ -328,9 +328,11 @@ def conv_transpose2d(
     weight : Tensor of shape (in, out / groups, kernel height, kernel width)
     bias : Tensor of shape (out,), optional
     stride, padding, dilation : int or (int, int)
-        Settings of the convolution that is transposed; padding is cropped from the output.
+        Settings of the convolution that is transposed. `padding` is the number of elements that are
+        cropped from each side of the output.
     output_padding : int or (int, int)
-        Number of elements added at the end of each output axis, less than the stride or dilation.
+        Number of elements added at the end of each output axis. It must be less than the stride or
+        the dilation.
         The convolution maps several input sizes to the same output size; `output_padding` selects
         one of these input sizes.
     groups : int
@@ -362,7 +364,7 @@ def conv_transpose2d(
 def conv_transpose3d(
     input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
-    """The transpose of `conv3d` over three spatial axes; see `conv_transpose2d`."""
+    """Transposed convolution over three spatial axes; see `conv_transpose2d`."""
     return _transposed(
         "conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups,
         dilation,

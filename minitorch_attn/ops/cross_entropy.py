@@ -153,7 +153,7 @@ def cross_entropy(
     Raises
     ------
     ShapeError, DTypeError, ArgumentError
-        If input, target and weight do not match.
+        If shapes or dtypes do not match, or another argument is invalid.
     IndexRangeError
         If a label is out of range. On a GPU, the error is raised when the host next reads a result.
 

@@ -105,7 +105,7 @@ class CtcLoss(Function):
 
     @staticmethod
     def composed(ctx, log_probs, labels, input_lengths, target_lengths, *, blank, zero_infinity):
-        """Compute Eqs. 6 to 8 with `logsumexp`, one frame at a time."""
+        """Compute the loss from Eqs. 6 to 8 with `logsumexp`, one frame at a time."""
         states, skip, _, log_p = ctx.intermediate
         xp = array_module(states)
         state, lengths = xp.arange(states.shape[1]), input_lengths.array[:, None]
@@ -140,10 +140,11 @@ def _lattice(xp, labels, blank):
 
 
 def _forward_variables(xp, emit, skip):
-    """Return log a_t(s), Eqs. 5 to 7, of shape (time, batch, 2 + state).
+    """Return the forward variables log a_t(s), Eqs. 5 to 7 in `CtcLoss`.
 
-    Two leading columns of log 0 ensure that s - 1 and s - 2 exist for every state. `emit`
-    contains log y_t(l'_s). `skip` is 0 where the blank before a state can be skipped, else -inf.
+    The result has shape (time, batch, 2 + number of states): two leading columns of log 0 ensure
+    that s - 1 and s - 2 exist for every state s. `emit` contains log y_t(l'_s). `skip` is 0 where
+    the blank before a state can be skipped, else -inf.
     """
     times, batch, count = emit.shape
     alpha = xp.full((times, batch, count + 2), -xp.inf, dtype=emit.dtype)
@@ -209,15 +210,15 @@ def ctc_loss(
         Labels of each sequence, either padded or concatenated without padding. They must not
         contain the blank.
     input_lengths, target_lengths : integer Tensor or tuple of int, of length batch
-        Number of frames and number of labels of each sequence. Both must be tensors or both tuples.
+        Number of frames and number of labels of each sequence. Pass two tensors or two tuples.
     blank : int, default 0
         Class that stands for no label.
     reduction : {"mean", "sum", "none"}
         How the losses are combined. The mean divides each loss by its target length (at least 1),
         then averages over the batch.
     zero_infinity : bool, default False
-        Whether infinite losses and their gradients are replaced by 0. A loss is infinite if the
-        target does not fit into the frames.
+        Whether infinite losses and their gradients are replaced by 0. A loss is infinite if there
+        are too few frames for the target.
 
     Returns
     -------
@@ -228,7 +229,8 @@ def ctc_loss(
     Raises
     ------
     ShapeError, DTypeError, ArgumentError
-        If the arguments do not match. float16 is not supported, as in PyTorch.
+        If shapes do not match, or an argument has an invalid dtype or value. As in PyTorch,
+        log_probs must be float32 or float64.
     IndexRangeError
         If a label is out of range. On a GPU, the error is raised when the host next reads a result.
 
@@ -289,7 +291,7 @@ def ctc_loss(
 
 
 def _check_log_probs(log_probs, blank):
-    """Reject log-probabilities of wrong shape or dtype, and a blank that is not a class index."""
+    """Reject log_probs of the wrong shape or dtype, and a blank that is not a class index."""
     if not isinstance(log_probs, Tensor):
         raise not_tensors(AttributeError(), "ctc_loss", log_probs=log_probs)
     if log_probs.dtype.name not in ("float32", "float64"):

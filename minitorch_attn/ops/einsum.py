@@ -26,7 +26,7 @@ def einsum(equation, *operands):
     equation : str
         An equation such as "bqd,bkd->bqk". Without "->" the result has the letters that appear
         once, in alphabetical order (capitals first). "..." stands for all other axes, which
-        broadcast. A letter that appears twice in one operand selects the diagonal of these axes.
+        broadcast. A letter that appears twice in one operand selects the diagonal of its two axes.
     *operands : Tensor, or one sequence of Tensor
         One tensor for each term. Without an equation, each tensor is followed by the list of its
         axis numbers. A list at the end then gives the axes of the result.
@@ -77,7 +77,11 @@ def _from_lists(arguments):
 
 
 def _parse(equation, operands):
-    """Label the axes of every operand and of the result; "..." becomes "...1", "...2", ..."""
+    """Return labels for the axes of each operand and of the result.
+
+    The label of a named axis is its letter. The axes that an ellipsis stands for get the labels
+    "...1", "...2" and so on, counted from the last of these axes.
+    """
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(operands):
@@ -170,7 +174,7 @@ def _without_stretched(factors, equation):
 
 
 def _sum_out(x, labels, needed):
-    """Sum over the axes that neither the result nor a later operand needs."""
+    """Sum x over the axes that neither the result nor a later operand needs."""
     gone = tuple([i for i, label in enumerate(labels) if label not in needed])
     if gone:
         x = sum_over(x, gone)

@@ -188,7 +188,10 @@ def embedding(
 
 
 def _limit_norms(weight, input, max_norm, norm_type):
-    """Scale looked-up rows in place to a norm of at most `max_norm`, unrecorded by autograd."""
+    """Scale the looked-up rows of `weight` to a norm of at most `max_norm`, in place.
+
+    Autograd does not record this change.
+    """
     table = weight.array
     xp = array_module(table)
     if norm_type == math.inf:
@@ -211,8 +214,8 @@ def one_hot(tensor, num_classes=-1):
     tensor : integer Tensor
         The position of the 1 in each vector.
     num_classes : int, default -1
-        Length of the vectors. -1 means the largest entry plus 1; to read this entry, the host waits
-        for the GPU.
+        Length of the vectors. -1 means the largest entry plus 1; on a GPU, finding this entry
+        requires a synchronization.
 
     Returns
     -------

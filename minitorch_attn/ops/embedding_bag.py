@@ -77,7 +77,7 @@ def embedding_bag(
 
 
 def _places(input, offsets, include_last_offset):
-    """Return positions in `input`, of shape (bag, id), and a mask: True where the bag has an id."""
+    """Return each bag's positions in `input`, padded to (bag, id), and a mask (False: padding)."""
     starts = [int(start) for start in offsets.tolist()]
     bounds = (starts or [0]) if include_last_offset else [*starts, len(input)]
     lengths = [stop - start for start, stop in zip(bounds, bounds[1:], strict=False)]

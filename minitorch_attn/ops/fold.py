@@ -88,7 +88,7 @@ def _geometry(where, kernel_size, dilation, padding, stride):
 
 
 def _places(size, how, where):
-    """Number of patches along each axis."""
+    """Return the number of patches along each axis; reject kernels larger than the padded image."""
     places = places_of(size, **how)
     if min(places) < 1:
         raise ShapeError(
@@ -143,6 +143,7 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
     Parameters
     ----------
     input : Tensor of shape (batch, channel * kernel, place) or (channel * kernel, place)
+        Columns of patches, as `unfold` returns them.
     output_size : int or (int, int)
         Height and width of the image.
     kernel_size, dilation, padding, stride : int or (int, int)

@@ -25,7 +25,7 @@ __all__ = []  # not exported to `mt`, where names such as `fft` would be too gen
 
 
 class Fourier(Function):
-    """Fourier sum along an axis of length n. Two real arrays hold the two parts of a complex x.
+    """Fourier sum along an axis of length n; x and y are pairs of real arrays (real, imaginary).
 
     Forward:  y_k = scale * sum_j x_j exp(sign * 2 pi i j k / n)
     Backward: the same sum of grad_real + i grad_imag, with -sign in place of sign
@@ -88,7 +88,7 @@ class Complex:
 
     @property
     def shape(self):
-        """Sizes of the axes, a tuple."""
+        """Sizes of the axes, as a tuple."""
         return self.real.shape
 
     @property

@@ -214,7 +214,7 @@ def _source(input, index, src, where):
 
 @names_arguments
 def checked_scatter(input, dim, index, src, where):
-    """Check the arguments of a scatter; return `dim` as a non-negative axis, and cropped `src`."""
+    """Check the arguments; return `dim` as a non-negative axis, and `src` cropped to `index`."""
     return _checked_axis(input, dim, index, where), _source(input, index, src, where)
 
 

@@ -44,7 +44,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     padding_mode : {"zeros", "border", "reflection"}
         Values outside the image: zeros, the nearest element, or the mirrored image.
     align_corners : bool, default False
-        Whether -1 and 1 are the centers of the corner elements, instead of their outer edges.
+        Whether -1 and 1 refer to the centers of the corner elements, instead of their outer edges.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
 
 
 def _taps(position, size, mode, padding, corners):
-    """Return the elements of one axis that contribute to a position, as (index, weight) pairs."""
+    """Return (index, weight) pairs: the elements along one axis that a position is sampled from."""
     if mode == "bicubic":
         left = floor(position.detach())
         distance = position - left
@@ -123,7 +123,7 @@ def _padded(position, size, padding, corners):
 
 
 def _keys(x):
-    """Cubic convolution kernel with a = -0.75, as in `interpolate`."""
+    """Cubic convolution kernel with the parameter a = -0.75, as in `interpolate`."""
     x, a = abs(x), -0.75
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
@@ -172,7 +172,7 @@ def affine_grid(theta, size, align_corners=None):
     size : tuple of int
         Size of the output of `grid_sample`: (batch, channel, *space).
     align_corners : bool, default False
-        Whether -1 and 1 are the centers of the corner elements, instead of their outer edges.
+        Whether -1 and 1 refer to the centers of the corner elements, instead of their outer edges.
 
     Returns
     -------

@@ -108,7 +108,7 @@ class GruSequence(Function):
 
 
 def thirds(a):
-    """Return the three equal parts of the last axis, as views."""
+    """Split the last axis of `a` into three equal parts; return them as views."""
     n = a.shape[-1] // 3
     return a[:, :n], a[:, n : 2 * n], a[:, 2 * n :]
 

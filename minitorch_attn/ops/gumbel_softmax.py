@@ -34,7 +34,8 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
 
     Returns
     -------
-    Tensor of the same shape as `logits`; sums to 1 along `dim`
+    Tensor of the same shape as `logits`
+        Samples, whose entries sum to 1 along `dim`.
 
     Notes
     -----
@@ -75,7 +76,7 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
 
 
 def _gumbel_like(logits):
-    """Gumbel noise -log(e), where e = -log(u) is an exponential random number."""
+    """Return Gumbel noise in the shape of `logits`: -log(e) for exponential random numbers e."""
     waits = host_generator().standard_exponential(logits.shape)
     noise = -wrap(from_host(waits.clip(1e-300), logits.device)).log()
     return noise.to(logits.dtype)

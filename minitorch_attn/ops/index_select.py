@@ -32,7 +32,7 @@ def _slices(input, dim, index, where):
 
 @names_arguments
 def index_select(input, dim, index):
-    """Select the slices `index` of `input` along `dim`, as a copy.
+    """Select the slices of `input` at the positions `index` along `dim`, as a copy.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def index_select(input, dim, index):
 
 @names_arguments
 def index_add(input, dim, index, source, *, alpha=1):
-    """A copy of `input` in which `alpha * source` is added to the slices `index` along `dim`.
+    """A copy of `input`, with `alpha * source` added to the slices at `index` along `dim`.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def index_add(input, dim, index, source, *, alpha=1):
 
 @names_arguments
 def index_copy(input, dim, index, source):
-    """A copy of `input` in which `source` replaces the slices `index` along `dim`.
+    """A copy of `input`, with the slices at `index` along `dim` replaced by `source`.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def index_copy(input, dim, index, source):
 
 @names_arguments
 def index_fill(input, dim, index, value):
-    """A copy of `input` in which the slices `index` along `dim` are filled with `value`.
+    """A copy of `input`, with the slices at `index` along `dim` filled with `value`.
 
     Examples
     --------

@@ -200,7 +200,7 @@ def _key(indices, axes):
 
 
 def _write_at(array, basic, key, value):
-    """Assign `array[basic][key] = value`; `array[basic]` is a view."""
+    """Execute `array[basic][key] = value`, where `array[basic]` is a view."""
     part = array[basic]
     part[key] = value
 
@@ -246,7 +246,7 @@ def getitem(input, index):
 
 
 def setitem(target, index, value):
-    """Assign `target[index] = value`; all views of the same memory change, too.
+    """Execute `target[index] = value`; all views of the same memory change, too.
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ def _as_value(target, value):
 
 
 def _fitted(target, selection, value):
-    """Drop extra leading axes of size 1; check that `value` broadcasts to the selection."""
+    """Return `value` without extra leading axes of size 1; check that it fits the selection."""
     if not isinstance(value, Tensor):
         return value
     place = _shape_of(target.array, selection)

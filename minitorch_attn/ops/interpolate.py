@@ -33,8 +33,9 @@ _AREA = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}
 
 @lru_cache(maxsize=256)
 def _nearest_table(size, places, step, exact):
-    """Map the left edge (if `exact`, the center) of each output element to an input element.
+    """Return Taps for nearest-neighbor interpolation: one input element per output element.
 
+    It is the input element at the left edge of the output element, or at its center if `exact`.
     PyTorch computes these positions in single precision, whatever the dtype of the input. On the
     CPU, its forward pass over one or three axes rounds a few positions differently from its
     backward pass; here, both passes use the positions of PyTorch's backward pass.
@@ -74,7 +75,10 @@ def _linear_table(size, places, step, align_corners):
 
 @lru_cache(maxsize=256)
 def _cubic_table(size, places, step, align_corners):
-    """Return Taps for cubic convolution over four neighbors, a = -0.75; border elements repeat."""
+    """Return Taps for cubic convolution over four neighbors, with kernel parameter a = -0.75.
+
+    Neighbors outside the input are replaced by the nearest border element.
+    """
     left, t = _sources(size, places, step, align_corners, below_zero=True)
     offsets = _host.arange(-1, 3)
     index = _host.clip(left[:, None] + offsets, 0, size - 1)
@@ -149,7 +153,8 @@ def interpolate(
     size : int or sequence of int, optional
         Size of the output along each spatial axis.
     scale_factor : float or sequence of float, optional
-        Output size divided by input size, given instead of `size`; output sizes are rounded down.
+        Ratio of output size to input size, as an alternative to `size`. Output sizes are rounded
+        down.
     mode : str
         "nearest", "nearest-exact" or "area" for any number of spatial axes; "linear" for one axis;
         "bilinear", "bicubic" or "lanczos" (with `antialias`) for two; "trilinear" for three.
@@ -169,7 +174,7 @@ def interpolate(
     Notes
     -----
     The derivative is in `TapSum`. Cubic convolution is from Keys 1981, IEEE Trans. ASSP 29(6),
-    with a = -0.75, or a = -0.5 with `antialias`.
+    with the kernel parameter a = -0.75, or -0.5 if `antialias` is True.
 
     Examples
     --------
@@ -204,7 +209,7 @@ def interpolate(
 
 
 def _check(input, size, scale_factor, mode, align_corners, antialias):
-    """Reject contradictory arguments; return whether the corners are aligned."""
+    """Reject contradictory or unsupported arguments. Return `align_corners` as a bool."""
     if mode not in _MODES or input.ndim not in _MODES[mode]:
         raise ArgumentError(
             "interpolate: mode is unknown or does not support this input",
@@ -243,7 +248,10 @@ def _check(input, size, scale_factor, mode, align_corners, antialias):
 
 
 def _output_sizes(input, size, scale_factor, count):
-    """Return output sizes, and the input step per output element (None without scale factors)."""
+    """Return the output sizes, and for each axis the step in the input per output element.
+
+    The step is 1 / scale factor, or None if there is no positive scale factor.
+    """
     given = size if scale_factor is None else scale_factor
     given = tuple(given) if isinstance(given, (tuple, list)) else (given,) * count
     if len(given) != count:

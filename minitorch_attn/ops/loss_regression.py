@@ -32,8 +32,8 @@ class BinaryCrossEntropy(Function):
 
     Forward:  y = -(t * log(x) + (1 - t) * log(1 - x))
     Backward: grad_x = grad_y * (x - t) / (x * (1 - x)), grad_t = grad_y * (log(1 - x) - log(x))
-    Derivation: dy/dx = -t / x + (1 - t) / (1 - x) = (x - t) / (x (1 - x)), where the divisor
-    is clamped to at least 1e-12, so that grad_x is finite for every x in [0, 1].
+    Derivation: dy/dx = -t / x + (1 - t) / (1 - x) = (x - t) / (x (1 - x)). `backward`
+    clamps the denominator to at least 1e-12, so that grad_x is finite for every x in [0, 1].
     Saved: both inputs.
     """
 
@@ -107,7 +107,7 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
 @names_arguments
 @autocasts
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
-    """Huber loss: squared error up to `delta`, linear beyond it.
+    """Huber loss: quadratic for errors up to `delta`, linear for larger ones.
 
     With d = input - target, the loss is d^2 / 2 if |d| <= delta, else delta (|d| - delta / 2).
 

@@ -119,7 +119,7 @@ class LstmSequence(Function):
 
 
 def quarters(a):
-    """Return the four equal parts of the last axis, as views."""
+    """Split the last axis of `a` into four equal parts; return them as views."""
     n = a.shape[-1] // 4
     return a[:, :n], a[:, n : 2 * n], a[:, 2 * n : 3 * n], a[:, 3 * n :]
 

@@ -61,7 +61,10 @@ def rows_of(x):
 
 
 def same_dtype(a, b, where, names):
-    """Return two tensors of the same dtype; as in PyTorch, products do not promote."""
+    """Return a and b as Tensors; raise DTypeError if their dtypes differ.
+
+    As in PyTorch, products do not promote. Under autocast, dtypes that it converts may differ.
+    """
     try:
         same = a.array.dtype == b.array.dtype
     except AttributeError:
@@ -180,7 +183,7 @@ def _with_vectors(a, b):
 
 
 def _of_ranks(where, a, b, names, rank_a, rank_b):
-    """Check the ranks, the inner sizes and, for batches, the batch sizes."""
+    """Return a and b as Tensors; raise an error if their dtypes, ranks or sizes do not match."""
     a, b = same_dtype(a, b, where, names)
     if a.ndim != rank_a or b.ndim != rank_b:
         raise ShapeError(

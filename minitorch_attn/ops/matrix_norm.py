@@ -1,4 +1,4 @@
-"""Matrix norms, from the elements or from the singular values, and linalg.norm."""
+"""Matrix norms, computed from the elements or the singular values, and linalg.norm."""
 
 import builtins
 import math

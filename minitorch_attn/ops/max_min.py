@@ -115,13 +115,13 @@ class Place(Function):
 
 
 def pick(input, index, axis, keepdim=True):
-    """Return the elements of `input` at the indices in an array, and these indices as a Tensor.
+    """Return the elements of `input` at the indices in `index`, and these indices as a Tensor.
 
     Parameters
     ----------
     input : Tensor
     index : array of int64
-        Indices along `axis`, all distinct; it has as many axes as `input`.
+        Indices along `axis`, with as many axes as `input`. No index may occur twice along `axis`.
     axis : int
     keepdim : bool
         Whether to keep the axis. If False, the axis must have size 1 and is removed.
@@ -224,8 +224,8 @@ def max(input, dim=None, keepdim=False):
     Returns
     -------
     Tensor, or (values, indices) if an axis is given
-        Along an axis, the first of several equal elements is chosen and alone gets the gradient.
-        Without an axis, equal elements share the gradient.
+        Along an axis, the first of several equal elements is chosen and receives the whole
+        gradient. Without an axis, equal elements share the gradient.
 
     Examples
     --------
@@ -258,8 +258,8 @@ def min(input, dim=None, keepdim=False):
     Returns
     -------
     Tensor, or (values, indices) if an axis is given
-        Along an axis, the first of several equal elements is chosen and alone gets the gradient.
-        Without an axis, equal elements share the gradient.
+        Along an axis, the first of several equal elements is chosen and receives the whole
+        gradient. Without an axis, equal elements share the gradient.
 
     Examples
     --------

@@ -91,7 +91,7 @@ def pad(input, pad, mode="constant", value=None):
 
 
 def _amounts(input, flat):
-    """Return (before, after) for every axis, starting with the first axis."""
+    """Convert `flat` (last axis first) to one pair (before, after) per axis, first axis first."""
     if len(flat) % 2 or len(flat) > 2 * input.ndim:
         raise ArgumentError(
             "pad(input, pad): pad must hold at most one pair per axis",

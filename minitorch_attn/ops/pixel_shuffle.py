@@ -12,7 +12,7 @@ __all__ = ["pixel_shuffle", "pixel_unshuffle"]
 @computes("pixel shuffle", reveals=("merged neighbors",))
 @names_arguments
 def pixel_shuffle(input, upscale_factor):
-    """Rearrange groups of r * r channels into squares of r by r pixels.
+    """Rearrange groups of r * r channels into squares of r by r pixels (r = `upscale_factor`).
 
     Parameters
     ----------

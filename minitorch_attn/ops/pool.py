@@ -80,9 +80,9 @@ class MaxPool(Function):
 def _largest_along(x, entry, count, taps, axis):
     """Find the largest element of each window along one axis, and its index in the window.
 
-    The later axes are already reduced. For each element of x, `entry` holds its index in the window
-    along these axes, from 0 to `count` - 1. For windows of up to 255 elements, an index takes one
-    byte; int64 positions would take four times as long.
+    The windows are already reduced along the later axes. For each element of x, `entry` holds the
+    index of this maximum within its window along these axes, from 0 to `count` - 1. For windows of
+    up to 255 elements, an index takes one byte; int64 indices would take about twice as long.
     """
     xp = array_module(x)
     best = found = None
@@ -98,7 +98,7 @@ def _largest_along(x, entry, count, taps, axis):
 
 
 def _largest_only(x, tables):
-    """Return the largest element of each window, in new memory."""
+    """Return the largest element of each window, without its index; never a view of x."""
     xp, y = array_module(x), x
     for axis in range(x.ndim - 1, 1, -1):
         first, *others = tables[axis - 2].on_device_of(x)

@@ -285,7 +285,8 @@ def pow(input, exponent):
     ----------
     input : Tensor or number
     exponent : Tensor or number
-        Integer exponents from -64 to 64 are computed with products, 1/2 and -1/2 with square roots.
+        Exponent. If it is a number, integers from -64 to 64 are computed by repeated
+        multiplication, and 1/2 and -1/2 with a square root.
 
     Returns
     -------
@@ -295,7 +296,7 @@ def pow(input, exponent):
     Raises
     ------
     ArgumentError
-        For an integer tensor and a negative integer exponent.
+        If both operands are integers and the exponent is negative.
 
     Examples
     --------

@@ -55,7 +55,7 @@ class Projections(Function):
 
     @staticmethod
     def composed(ctx, x, *parameters):
-        """Apply the linear layers one by one."""
+        """Reference implementation: apply the linear layers one by one."""
         return tuple([Linear.apply(x, weight, bias) for weight, bias in pairs(parameters)])
 
 

@@ -1,7 +1,7 @@
 """Random numbers: rand, randn, randint, randperm, normal, bernoulli and multinomial.
 
-A generator on the host, which `mt.manual_seed` seeds, draws all numbers, and the numbers are then
-copied to the device. The same seed therefore gives the same numbers on every device.
+All numbers are drawn on the host, by a generator that `mt.manual_seed` seeds, and then copied to
+the device. The same seed therefore gives the same numbers on every device.
 """
 
 from ..backend import as_device, from_host, host_generator
@@ -82,7 +82,7 @@ def randint(
     Parameters
     ----------
     low, high : int
-        Smallest number, and the number after the largest. `randint(high, size)` starts at 0.
+        Lower limit (inclusive) and upper limit (exclusive). `randint(high, size)` starts at 0.
     size : tuple of int
 
     Examples
@@ -195,7 +195,7 @@ _NEGATIVE_STD = InvalidValue(
 
 @names_arguments
 def bernoulli(input, p=None, *, generator=None):
-    """Zeros and ones; each element of `input` is the probability of a 1 at its position.
+    """Random zeros and ones; each element of `input` is the probability of a 1 at its position.
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ class Prelu(Function):
 
 
 class Elu(Function):
-    """Exponential linear unit (ELU), with the scale of SELU and the rate of CELU.
+    """Exponential linear unit (ELU); with `scale` also SELU, and with `rate` also CELU.
 
     Forward:  y = scale * where(x > 0, x, alpha * (exp(rate * x) - 1))
     Backward: grad_x = grad_y * scale * where(x > 0, 1, alpha * rate * exp(rate * x))
@@ -294,7 +294,7 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 
 @names_arguments
 def selu(input):
-    """SELU: `elu` with a scale, and constants that preserve mean 0 and variance 1 across layers.
+    """SELU: a scaled `elu` whose constants preserve mean 0 and variance 1 across layers.
 
     Parameters
     ----------

@@ -113,7 +113,7 @@ def reshape(input, shape):
 
 
 def _full_shape(input, shape, where):
-    """Return `shape` with the size for -1 filled in; check it against the number of elements."""
+    """Return `shape` with -1 replaced by the inferred size, if it fits the number of elements."""
     shape = sizes_of(shape, where, "shape")
     try:
         count = input.array.size
@@ -138,7 +138,7 @@ def _full_shape(input, shape, where):
 
 
 def view(input, *shape, size=None, dtype=None):
-    """A view of `input` in a new shape; never a copy.
+    """A view of `input` in a new shape, or with its memory read as another dtype; never a copy.
 
     Parameters
     ----------
@@ -146,9 +146,9 @@ def view(input, *shape, size=None, dtype=None):
     *shape : int, or one tuple, or one dtype
         Sizes of the result, or a dtype in which to reinterpret the memory (without gradient).
     size : tuple of int, optional
-        The sizes as one argument.
+        Sizes of the result, as a keyword argument instead of `*shape`.
     dtype : dtype, optional
-        The dtype as a keyword argument.
+        Dtype in which to reinterpret the memory, as a keyword argument instead of `*shape`.
 
     Raises
     ------

@@ -109,7 +109,7 @@ def steps(batch_sizes, reverse):
 
 
 def project(x, weight, *biases):
-    """Return x W^T plus the given biases, for all steps at once; this does not need the states."""
+    """Return x W^T plus biases for all steps at once: the part that does not need the states."""
     y = matmul(x, weight.swapaxes(0, 1))  # (row, input) @ (input, gates)
     for bias in biases:
         if bias is not None:
@@ -118,7 +118,7 @@ def project(x, weight, *biases):
 
 
 def transposed(weight, batch_sizes):
-    """Return W^T. With more than two steps, it is copied into contiguous memory.
+    """Return W^T; if there are more than two steps, it is copied into contiguous memory.
 
     BLAS reads the contiguous copy up to five times as fast as the transposed view.
     """
@@ -147,12 +147,13 @@ def parameter_grads(grad_a, grad_e, x, h_before, needs):
 
 
 def walk(step, x, states, batch_sizes, reverse):
-    """Apply `step(x_t, *states) -> new states` to Tensors, step by step.
+    """Run a recurrent network on packed sequences: call `step(x_t, *states)` at each step t.
 
     Parameters
     ----------
     step : callable
-        Computes one step. The first of the new states is also the output of the step.
+        Function that computes one step and returns the new states. The first new state is also
+        the output of the step.
     x : Tensor of shape (row, input)
     states : tuple of Tensor of shape (batch, ...)
     batch_sizes : tuple of int
@@ -161,7 +162,7 @@ def walk(step, x, states, batch_sizes, reverse):
     Returns
     -------
     tuple of Tensor
-        The outputs of all rows, then the last states.
+        Output for each row of `x`, followed by the states after the last step of each sequence.
     """
     order = range(len(batch_sizes))
     pieces, outputs = split(x, list(batch_sizes)), {}
@@ -267,7 +268,7 @@ def _cell(where, inputs, nonlinearity):
 
 
 def check_cell(where, inputs, gates):
-    """Check the tensors of one step; return its batch sizes."""
+    """Check the arguments of a recurrent cell; return its one step's `batch_sizes`, (batch,)."""
     if isinstance(inputs[0], Tensor) and inputs[0].ndim != 2:
         raise ShapeError(
             f"{where}: input must have 2 axes",

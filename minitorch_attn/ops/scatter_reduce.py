@@ -54,7 +54,7 @@ class ScatterExtreme(Function):
 
 @with_kernel
 def extreme_at(y, grid, src, largest):
-    """Replace y at `grid`, in place, by the larger (or smaller) of y and src."""
+    """Replace y at the indices `grid`, in place, with the larger (or smaller) of y and src."""
     xp = array_module(y)
     (xp.maximum if largest else xp.minimum).at(y, grid, src)
 
@@ -130,7 +130,8 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
     index : integer Tensor
         Positions along `dim`, with the same number of axes as `input`.
     src : Tensor
-        Elements to combine, at least as large as `index` on every axis.
+        Elements to combine with those of `input`. Must be at least as large as `index` along every
+        axis.
     reduce : {"sum", "prod", "mean", "amax", "amin"}
         How elements are combined. Tied maxima or minima share the gradient.
     include_self : bool, default True

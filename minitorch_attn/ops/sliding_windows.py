@@ -70,7 +70,8 @@ def sliding_windows(input, dimension, size, step):
     Returns
     -------
     Tensor
-        The axis has one entry per window; a new last axis holds the elements of each window.
+        Axis `dimension` has one entry per window; a new last axis holds the elements of each
+        window.
 
     Examples
     --------

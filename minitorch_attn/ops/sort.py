@@ -66,12 +66,13 @@ def sort(input, dim=-1, descending=False, stable=False):
     descending : bool
         Whether the largest element comes first.
     stable : bool
-        Whether equal elements keep their order; here they always do.
+        Ignored; for compatibility with PyTorch. Equal elements always keep their order.
 
     Returns
     -------
     values, indices : Tensor
-        Sorted elements, and their indices in `input`. Gradients flow back to these elements.
+        Sorted elements, and their indices in `input`. The gradient of a sorted element flows
+        back to its position in `input`.
 
     Examples
     --------
@@ -97,7 +98,7 @@ def argsort(input, dim=-1, descending=False, stable=False):
     descending : bool
         Whether the largest element comes first.
     stable : bool
-        Whether equal elements keep their order; here they always do.
+        Ignored; for compatibility with PyTorch. Equal elements always keep their order.
 
     Returns
     -------
@@ -125,7 +126,7 @@ def topk(input, k, dim=-1, largest=True, sorted=True):
     dim : int
     largest : bool
     sorted : bool
-        Whether the result is sorted; here it always is.
+        Ignored; for compatibility with PyTorch. The result is always sorted.
 
     Returns
     -------
@@ -160,7 +161,7 @@ def topk(input, k, dim=-1, largest=True, sorted=True):
 
 
 def _top(x, k, axis, largest):
-    """Return the indices of the first k sorted elements, without sorting all of a long axis."""
+    """Return the indices of the first k elements in sorted order; a small k avoids a full sort."""
     size = x.shape[axis]
     if k == 0 or k > size // 8:
         return _order(x, axis, largest)[_first(x.ndim, axis, k)]
@@ -180,7 +181,7 @@ def _last(ndim, axis, k):
 
 
 def _zero_index(input):
-    """Return the index of the only element of a 0-d tensor."""
+    """Return 0, the index of the only element of a 0-d tensor, as a Tensor."""
     return wrap(array_module(input.array).zeros((), dtype="int64"))
 
 

@@ -103,7 +103,7 @@ def _check_matrix(input, where):
 
 @names_arguments
 def tril(input, diagonal=0):
-    """The lower triangle of the last two axes, up to a diagonal, with zeros above it.
+    """The lower triangle of the last two axes, including a given diagonal, with zeros above it.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
     ----------
     input : Tensor
     sorted : bool
-        Whether the result is sorted; here it always is.
+        Ignored; for compatibility with PyTorch. The result is always sorted.
     return_inverse : bool
         Whether to return, for each element, its index in the result.
     return_counts : bool
@@ -71,7 +71,10 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
 
 
 def _slices(input, dim, where):
-    """Return a matrix with one row per element or slice to compare, and the axis of the slices."""
+    """Return the slices along `dim` as the rows of a matrix, and the axis as a non-negative number.
+
+    If `dim` is None, each row is a single element, and the axis is None.
+    """
     if dim is None:
         return input.array.reshape(-1, 1), None
     axis = axis_of(dim, input.ndim, where)

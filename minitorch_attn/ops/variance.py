@@ -19,7 +19,7 @@ class Var(Function):
 
     Forward:  y = sum((x - mean(x))^2) / (n - correction)
     Backward: grad_x = grad_y * 2 * (x - mean(x)) / (n - correction)
-    Derivation: dy/dx_i = 2 (x_i - m) / (n - correction) with m = mean(x). m depends on x_i, too,
+    Derivation: dy/dx_i = 2 (x_i - m) / (n - correction) with m = mean(x). m also depends on x_i,
     but this part of the derivative vanishes, because the differences from the mean sum to 0.
     Saved: the input x.
     """
@@ -158,11 +158,8 @@ def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
     Parameters
     ----------
-    input : Tensor
-    dim : int or sequence of int, optional
-    unbiased : bool, optional
-    keepdim : bool
-    correction : int or float, default 1
+    input, dim, unbiased, keepdim, correction
+        See `var`.
 
     Returns
     -------
@@ -185,11 +182,8 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
     Parameters
     ----------
-    input : Tensor
-    dim : int or sequence of int, optional
-    unbiased : bool, optional
-    keepdim : bool
-    correction : int or float, default 1
+    input, dim, unbiased, keepdim, correction
+        See `std`.
 
     Returns
     -------
@@ -207,7 +201,7 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 
 def _dims(dim):
-    """Return `dim`, or None for a bool: `var_mean(x, False)` means `unbiased=False`."""
+    """Return `dim`, or None if it is a bool: `var_mean(x, False)` means `unbiased=False`."""
     return None if isinstance(dim, builtins.bool) else dim
 
 

@@ -108,7 +108,7 @@ class Minimum(Function):
 
 
 def _shared(ctx, grad_c, lost_a, lost_b, tie):
-    """Return both operands' gradients: `grad_c` for the chosen one, or half for each in a tie."""
+    """Return both gradients: 0 where an operand lost, half of `grad_c` in a tie, else `grad_c`."""
     need_a, need_b = ctx.needs_grad
     grad_c = Where.call(tie, grad_c * 0.5, grad_c)
     return (
@@ -145,9 +145,10 @@ class ClampTo(Function):
 
     Forward:  y = min(max(x, low), high)
     Backward: the gradient goes to whichever of x, low and high was chosen
-    Derivation: the derivative is 1 for the operand that is chosen. This operand is x inside and at
-    the limits, otherwise the limit that x crossed, or high where low > high. Each gradient is
-    summed over the axes that broadcasting repeated.
+    Derivation: the derivative is 1 for the operand that is chosen. Where low <= high, this is x
+    inside and at the limits, and the limit that x crossed elsewhere. (If low = high and x is less,
+    no operand gets a gradient, as in PyTorch.) Where low > high, it is always high. Each gradient
+    is summed over the axes that broadcasting repeated.
     Saved: the inputs.
     """
 
@@ -190,7 +191,8 @@ def where(condition, input=None, other=None):
     ----------
     condition : Tensor of bool
     input, other : Tensor or number
-        Values to choose from; with neither, the indices where `condition` is True are returned.
+        Values to choose from. If both are omitted, `where` returns the indices where `condition`
+        is True.
 
     Returns
     -------
@@ -236,7 +238,7 @@ def _zero_d(value, dtype, like):
 
 
 def masked_fill(input, mask, value):
-    """Replace the elements of `input` by `value` where `mask` is True.
+    """Replace the elements of `input` with `value` where `mask` is True.
 
     Parameters
     ----------
@@ -279,7 +281,7 @@ def masked_fill(input, mask, value):
 
 @names_arguments
 def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
-    """Replace NaN and infinities by numbers; the replaced elements do not receive a gradient.
+    """Replace NaN and infinities with numbers; the replaced elements do not receive a gradient.
 
     Parameters
     ----------

@@ -118,7 +118,8 @@ def cached_position_index(window_size, device):
 
     Parameters
     ----------
-    window_size : (int, int), a tuple
+    window_size : tuple (int, int)
+        Height and width of a window. Must be a tuple, because the cache needs a hashable key.
     device : Device
     """
     return relative_position_index(window_size, device)
@@ -131,9 +132,10 @@ def window_regions(height, width, window_size, shift_size, device=None):
     ----------
     height, width : int
         Height and width of the map.
-    window_size, shift_size : (int, int)
-        Size of a window, and numbers of rows and columns by which the map was rolled up and to the
-        left.
+    window_size : (int, int)
+        Height and width of a window.
+    shift_size : (int, int)
+        Number of rows by which the map was rolled up, and of columns by which it was rolled left.
 
     Returns
     -------

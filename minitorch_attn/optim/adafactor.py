@@ -258,7 +258,7 @@ class HFAdafactor(_PerParameter):
 
     @staticmethod
     def _scaled(state, grad, squares, beta2):
-        """Update the running means of g^2. Return g / sqrt(V), where V comes from the means."""
+        """Update the running means of `squares`, and return g / sqrt(V) with V from these means."""
         xp = array_module(grad)
         if "exp_avg_sq" in state:
             v = state["exp_avg_sq"].array

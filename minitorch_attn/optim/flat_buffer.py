@@ -3,7 +3,7 @@
 A model has many small parameters, and each array operation has an overhead of about a
 microsecond. Therefore, a group's parameters are moved to one buffer and become views of it.
 Buffers of the same layout hold the optimizer's state. An update processes whole ranges of the
-buffer, in blocks that fit the cache.
+buffer, in blocks that fit in the cache.
 """
 
 from bisect import bisect_right
@@ -72,7 +72,7 @@ class FlatBuffer:
         return all(p.array is v for p, v in zip(self.parameters, self.views, strict=True))
 
     def state(self, name):
-        """Return the state buffer of this name; create it with zeros if it does not exist."""
+        """Return the state buffer of this name; create it, filled with zeros, if it is missing."""
         if name not in self.states:
             self.states[name] = self.new(self.values)
         return self.states[name]
@@ -95,7 +95,7 @@ class FlatBuffer:
         return joined
 
     def blocks(self, stretches):
-        """Split buffer ranges (key, start, stop) into ranges that fit a CPU's cache."""
+        """Split buffer ranges (key, start, stop) into ranges that fit in a CPU's cache."""
         size = self._block_size()
         return [
             (key, low, min(low + size, stop))
@@ -112,7 +112,7 @@ class FlatBuffer:
     def parts(self, blocks, names, overwrites=True):
         """For each block, yield its key, parameter values, gradient, states and two scratch arrays.
 
-        The gradient is a copy if the update `overwrites` it, or if the block extends over several
+        The gradient is a copy if `overwrites` is True, or if the block extends over several
         parameters. Copying only one block at a time avoids a second buffer as large as all
         gradients together.
         """
@@ -129,7 +129,7 @@ class FlatBuffer:
             yield key, value, grad, *states, first, second
 
     def gradients(self, low, high):
-        """Return the gradients of the elements `low` to `high`, as a list of 1-D arrays."""
+        """Return the gradients of elements `low` to `high - 1`, one 1-D array per parameter."""
         found = []
         i = bisect_right(self.starts, low) - 1
         while i < len(self.starts) and self.starts[i] < high:

@@ -192,7 +192,7 @@ class LBFGS(Optimizer):
         state["H_diag"] = product / _dot(y, y)
 
     def _move(self, step):
-        """Add a vector to the parameters."""
+        """Add `step`, one vector for all parameters, to the parameters."""
         start = 0
         with no_grad():
             for p in self.param_groups[0]["params"]:

@@ -43,8 +43,9 @@ class Optimizer(NamedErrors):
     Attributes
     ----------
     threads : int, optional
-        Number of threads that process the blocks of an update. Default: as many as NumPy uses for a
-        matrix product. The result is bit-identical for any number of threads.
+        Number of threads that update the parameters, each thread in its own blocks of elements.
+        Default: as many as NumPy uses for a matrix product. The result is bit-identical for any
+        number of threads.
     """
 
     scalars = ("step",)  # state entries that are one number, not one for each element
@@ -146,7 +147,7 @@ class Optimizer(NamedErrors):
             return closure()
 
     def start_state(self, group, name, view):
-        """Fill a new state buffer, which contains zeros, if the state does not start at zero."""
+        """Initialize the state buffer `view`. It contains zeros; by default, they are kept."""
 
     def names_of_state(self, group):
         """Return the names of the state buffers of this group."""
@@ -223,7 +224,7 @@ class Optimizer(NamedErrors):
         return any(buffer is one for buffers in self._buffers for one in buffers or ())
 
     def _replayed(self, buffer, indices, change):
-        """Count an update by a CUDA graph. `change=-1` undoes the count after a failed capture."""
+        """Count an update by a CUDA-graph replay; `change=-1` undoes it after a failed capture."""
         if self.step_in_state:
             for i in indices:
                 self.state[buffer.parameters[i]]["step"].array += change
@@ -251,7 +252,7 @@ class Optimizer(NamedErrors):
         return left
 
     def _updates(self, buffer, at):
-        """Return the number of updates of the parameter that owns element `at` of a buffer."""
+        """Return how many times the parameter that owns element `at` has been updated."""
         index = bisect_right(buffer.starts, at) - 1
         return int(self.state[buffer.parameters[index]]["step"].item())
 
@@ -302,7 +303,7 @@ class Optimizer(NamedErrors):
         self._buffers = [None] * len(self.param_groups)
 
     def _loaded(self, name, value, parameter):
-        """Convert a state entry, except scalars, to the dtype and device of `parameter`."""
+        """Convert a saved array to the dtype and device of `parameter`. Scalars stay scalars."""
         if name in self.scalars:
             number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
             check_saved({name: number}, record({name: number_from(0, 2**53)}), "optimizer")
@@ -342,9 +343,9 @@ def check_number(owner, **values):
     Parameters
     ----------
     owner : Optimizer or LRScheduler
-        Object that has the values as options, for the error message.
+        Object whose options are checked; the error message names its class.
     **values : number, or Tensor with one element
-        Options by name.
+        Values of the options, by name.
     """
     found = None
     for name, value in values.items():

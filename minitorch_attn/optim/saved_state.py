@@ -49,7 +49,7 @@ def check_like(saved, current, where, others=None):
     where : str
         Name of the optimizer or schedule for error messages.
     others : dict of str to Kind, optional
-        Kinds of the values that need a stricter check than an equal type.
+        Kinds, by name, for values that need a stricter check than a comparison of types.
     """
     kinds = {name: _like(value) for name, value in current.items()}
     kinds |= {name: kind for name, kind in (others or {}).items() if current.get(name)}

@@ -7,8 +7,8 @@ if the loss falls enough, and the slope has become small enough:
 
 with c1 = 1e-4 and c2 = 0.9. First, t grows until an interval is known to contain a step that
 satisfies both conditions. Then the interval shrinks: each new t is the minimum of the cubic
-polynomial that has the losses and slopes of both ends, within the same limits as in PyTorch. The
-two phases are algorithms 3.5 and 3.6 of Nocedal and Wright 2006, "Numerical Optimization",
+polynomial that matches the losses and slopes at both ends, within the same bounds as in PyTorch.
+The two phases are algorithms 3.5 and 3.6 of Nocedal and Wright 2006, "Numerical Optimization",
 section 3.5.
 """
 
@@ -21,7 +21,7 @@ C1, C2 = 1e-4, 0.9
 
 
 class Point(NamedTuple):
-    """A step t, with the loss after this step, its gradient (a vector) and its slope phi'(t)."""
+    """A step size t, with the loss after this step, its gradient (a vector) and slope phi'(t)."""
 
     t: float
     loss: float
@@ -30,7 +30,7 @@ class Point(NamedTuple):
 
 
 def strong_wolfe(evaluate, start, t, tolerance, most):
-    """Search for a step along a direction.
+    """Search along a direction for a step that satisfies the strong Wolfe conditions.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def strong_wolfe(evaluate, start, t, tolerance, most):
     tolerance : float
         The search ends if t would change by less than this.
     most : int
-        Number of calls of `evaluate` after which the search ends. One more call is possible.
+        Limit on the number of calls of `evaluate`. The search may exceed it by one call.
 
     Returns
     -------
@@ -77,7 +77,11 @@ def _flat_enough(point, start):
 
 
 def _bracket(evaluate, start, t, most):
-    """Return (end, other end, number of tries) of a bracket, or (accepted point, None, tries)."""
+    """Find a point that satisfies both conditions, or an interval that contains such a point.
+
+    Return (point, None, count) or (one end, other end, count), where `count` is the number of calls
+    of `evaluate`.
+    """
     before, point = start, evaluate(t)
     for tried in range(1, most + 1):
         rises = tried > 2 and point.loss >= before.loss
@@ -94,7 +98,7 @@ def _bracket(evaluate, start, t, most):
 
 
 def _zoom(evaluate, start, low, high, tried, most, tolerance):
-    """Shrink the interval between two points; return the best point and the number of tries."""
+    """Shrink the interval from `low` to `high`. Return the best point and the evaluation count."""
     stuck = False  # whether the last step was close to an end of the interval
     while tried <= most and abs(high.t - low.t) >= tolerance:
         left, right = sorted((low.t, high.t))

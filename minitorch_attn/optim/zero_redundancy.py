@@ -42,7 +42,7 @@ class ZeroRedundancyOptimizer(Optimizer):
     optim : Optimizer
         The optimizer of this rank's share.
     owners : dict of Tensor to int
-        For each parameter, the rank that updates it, as its number in the group.
+        For each parameter, the rank that updates it. Ranks are numbered within the group.
 
     Raises
     ------
@@ -147,7 +147,8 @@ class ZeroRedundancyOptimizer(Optimizer):
         Parameters
         ----------
         to : int, default 0
-            Rank in the group that receives the state. Every rank must call this method.
+            Rank, numbered within the group, that receives the state. Every rank of the group must
+            call this method.
         """
         if not isinstance(to, int) or not 0 <= to < self._ranks:
             raise ArgumentError(
@@ -184,7 +185,9 @@ class ZeroRedundancyOptimizer(Optimizer):
         return {p: number for number, p in enumerate(everything)}
 
     def state_dict(self):
-        """Return the full state, as `optimizer_class` would, after `consolidate_state_dict`.
+        """Return the full state, in the format of `optimizer_class`.
+
+        With several ranks, call `consolidate_state_dict` first, on all ranks.
 
         Raises
         ------
@@ -264,7 +267,7 @@ def _check(optimizer_class, parameters_as_bucket_view):
 
 
 def _packed(state):
-    """Return a JSON-serializable description of some parameters' state, and the state's arrays.
+    """Split the state of some parameters into a JSON-serializable description and arrays.
 
     Parameters
     ----------

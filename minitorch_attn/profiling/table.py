@@ -1,4 +1,4 @@
-"""Table of a profile: operations and modules as text."""
+"""Text table of a profile: the cost of each operation and of each module."""
 
 from ..formatting import short_bytes, short_count
 
@@ -57,7 +57,7 @@ def _time(seconds):
 
 
 def _aligned(lines):
-    """Left-align names and right-align numbers, with a line under the header."""
+    """Format a table: left-align names, right-align numbers, and underline the header."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     text = [
         "  ".join(

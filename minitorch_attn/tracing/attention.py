@@ -44,7 +44,7 @@ class Found:
 
 
 def is_attention(function):
-    """Return True if a fused Function computes attention, i.e. is defined in `ops/attention/`.
+    """Return True if a fused Function computes attention, that is, if `ops/attention/` defines it.
 
     Examples
     --------

@@ -47,7 +47,7 @@ class Unlike:
         return f"{self.name}: {self.kind}"
 
     def document(self):
-        """Return the fields that describe this difference in `Difference.document`."""
+        """Return this difference as a dict of fields, which `Difference.document` includes."""
         numbers = [_json(value) for value in (self.mine, self.reference, self.largest)]
         return {
             "index": None if self.index is None else list(self.index),
@@ -98,7 +98,7 @@ def compare_steps(mine, reference, rtol=None, atol=None):
 
 
 def _additions(step):
-    """Return each sum of gradients and, if the step adds to a `.grad`, both terms of each sum."""
+    """Return the sum of each addition. If the step adds to a `.grad`, return both terms as well."""
     if step.kind != "accumulate":
         return [addition.after for addition in step.added]
     return [entry for a in step.added for entry in (a.before, a.contribution, a.after)]

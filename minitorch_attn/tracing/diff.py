@@ -256,7 +256,7 @@ def trace_diff(mine, reference, rtol=None, atol=None):
 
 
 def side_by_side(a, b):
-    """Match the steps of two sequences.
+    """Divide two sequences of steps into ranges that match and ranges that differ.
 
     Parameters
     ----------
@@ -266,8 +266,8 @@ def side_by_side(a, b):
     Returns
     -------
     list of (str, int, int, int, int)
-        Tuples (text, i, i_end, j, j_end), as in `difflib`. If the text is "equal", the steps from
-        i to i_end of `a` and from j to j_end of `b` correspond one by one.
+        Tuples (tag, i, i_end, j, j_end), as in `difflib`. If the tag is "equal", the steps
+        `a[i:i_end]` and `b[j:j_end]` match one by one.
     """
     return SequenceMatcher(None, *_keys(a, b), autojunk=False).get_opcodes()
 

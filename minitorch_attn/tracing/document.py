@@ -38,10 +38,11 @@ A tensor has these fields:
 * was: id of the tensor's state before an in-place change, or null.
 
 A step of any kind has id, kind, op, function (key in `functions`), formula, module, source,
-called_at and notes (anything unusual). A step that is a line of plain code has kind "forward",
-function null, and a field side, "forward" or "backward". A forward or backward step also has
-definition, settings, input_names and output_names (names in the formula), part_of (id of a fused
-operation) and inside (the backward step that was running). Each kind has further fields:
+called_at and notes (anything unusual). If a step is a line of plain code, its kind is "forward",
+its function is null, and it has an additional field: side, "forward" or "backward". A forward or
+backward step also has definition, settings, input_names and output_names (names in the formula),
+part_of (id of a fused operation) and inside (the backward step that was running). Each kind has
+further fields:
 
 * "forward": inputs and outputs, variables (names of the inputs in the code) and aliases (pairs
   [output, input] of positions that share memory). An input is a tensor, {"number": 2.0} or null.
@@ -77,7 +78,7 @@ _LEAST = 64
 
 
 def document(recording, values=4096):
-    """Create the document of a recording.
+    """Return a recording as a dict with the fields that this module's docstring describes.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ class _Writer:
     def _most(self, values):
         """Return the maximum number of values per tensor.
 
-        Halve `values` until the total fits the budget, or the minimum is reached.
+        Halve `values` until the total is within the budget, or the minimum is reached.
         """
         sizes = [entry.values.size for entry in self.recording.tensors]
         while values > _LEAST and sum(min(size, values) for size in sizes) > _BUDGET:
@@ -316,7 +317,7 @@ def _addition(addition):
 
 
 def _setting(value):
-    """Convert an operation's setting to a JSON value or short text."""
+    """Convert an operation's setting to a value that JSON supports, such as a short string."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if is_index(value):

@@ -15,7 +15,7 @@ _SMALL = 4096  # values to keep per array after the memory limit is reached
 
 
 class Entries(list):
-    """All entries of a recording. Arrays are looked up by their identity.
+    """List of the Entry objects of a recording. `see` finds an array's Entry by its identity.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Entries(list):
         return self._called(self._new(array, role, name, needs, was), variable)
 
     def _called(self, entry, variable):
-        """Store the name of the variable that holds an entry, and return the entry.
+        """Store the name of the variable that holds the tensor of `entry`, and return `entry`.
 
         An earlier name is kept, unless it is a single letter or `input`.
         """

@@ -1,8 +1,8 @@
-"""Equivalent forms: differences that cancel out, such as `(q / 3) @ k` and `(q @ k) / 3`.
+"""Equivalent forms, such as `(q / 3) @ k` and `(q @ k) / 3`, whose differences cancel out.
 
 A detour is a step that differs, or occurs in only one recording, but does not change the result.
-Each step that uses an output of a detour either has inputs that agree with the other recording, or
-is a detour itself.
+To recognize a detour, look at the steps that use its outputs: each of them must be a detour as
+well, or have inputs that agree with those of the matching step in the other recording.
 """
 
 from .steps import Entry
@@ -44,9 +44,9 @@ def detours(steps, agrees, given, loose):
 
 
 def _users(steps):
-    """Map the number of each entry to the numbers of the steps that use it.
+    """Map the number of each Entry to the numbers of the steps that use it.
 
-    A step can use an entry directly, or use a sum that the entry contributes to.
+    A step can use an Entry directly, or use a sum that the Entry contributes to.
     """
     users, sums = {}, []
     for step in steps:

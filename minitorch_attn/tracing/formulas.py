@@ -92,7 +92,7 @@ def with_index(text, settings):
 
 
 def _of_arrays(axes):
-    """Write an index of integer arrays, which are the inputs index_0, index_1 and so on."""
+    """Return an index with integer arrays at `axes` as text, such as "[:, index_0]"."""
     parts = [":"] * (max(axes) + 1)
     for number, axis in enumerate(axes):
         parts[axis] = f"index_{number}"
@@ -106,7 +106,7 @@ def is_index(value):
 
 
 def index_text(index):
-    """Write an index as it appears in code, without the final `...` that indexing adds.
+    """Return an index as it is written in code, without the final `...` that indexing adds.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def labels(function, inputs, outputs):
 
 
 def _worded(name):
-    """Rename the numbered entries of `*grads` to output_0, output_1 and so on."""
+    """Return "output_0" for "0", the name of the first of `*grads`; keep names that are words."""
     return f"output_{name}" if name.isdigit() else name
 
 

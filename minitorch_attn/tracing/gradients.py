@@ -1,4 +1,4 @@
-"""Gradients in a recording: `before + contribution = after` for every tensor."""
+"""Gradients in a recording: each contribution to a tensor's gradient, and the sum so far."""
 
 import numpy as np
 
@@ -35,11 +35,12 @@ class Arrivals:
         self._grad_before.clear()
 
     def add(self, edge, value, contribution):
-        """Add a gradient that arrives at an edge.
+        """Add `value` to the sum of the gradients that have arrived at an edge.
 
         Parameters
         ----------
         edge : (node, int)
+            Node of the graph, and index of its output.
         value : array or Tensor
         contribution : Entry
             Recorded entry of `value`.
@@ -63,7 +64,13 @@ class Arrivals:
         return Addition(tensor, before, contribution, after, self.made_by.get(key[0]))
 
     def arrive(self, key, value):
-        """Return the gradient that a node receives for an output.
+        """Return the Entry of `value`, the gradient that the engine passes to a node for an output.
+
+        Parameters
+        ----------
+        key : (int, int)
+            Number of the node, and index of its output.
+        value : array or Tensor
 
         Returns
         -------
@@ -106,7 +113,7 @@ class Arrivals:
         return Addition(self.tensors.get(key), before, contribution, after, made_by), odd
 
     def name(self, key):
-        """Return the name of the tensor whose gradient arrives at an edge."""
+        """Return the name of the tensor at an edge (number of a node, output index)."""
         entry = self.tensors.get(key)
         return "a tensor from before the recording" if entry is None else entry.name or "a tensor"
 

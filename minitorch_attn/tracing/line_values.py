@@ -120,7 +120,7 @@ def _longest(node, frame):
 
 
 def read(node, frame):
-    """Read a variable, an attribute or an entry, without calling properties or methods.
+    """Read a variable, an attribute or an item (`a[0]`) without calling properties or methods.
 
     Returns
     -------
@@ -151,16 +151,16 @@ def _read(node, frame):
 
 
 def held_array(value, depth=0):
-    """Return the arrays and floats in an array, in an object, or in a tuple or list of these.
+    """Return the arrays, tensors and floats that a value is or contains.
 
-    From an object, take the attribute `data` if it is an array or a float, or else the first
-    attribute that is an array.
+    A tuple or list of at most eight items is searched item by item. From any other object, take the
+    attribute `data` if it is an array or a float, or else the first attribute that is an array.
 
     Parameters
     ----------
     value : object
     depth : int
-        Nesting depth; tuples and lists inside others are not searched.
+        Number of tuples and lists around `value`. Only the outermost tuple or list is searched.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Record plain NumPy code line by line: the executed lines of given files that compute arrays."""
+"""Record plain NumPy code line by line: each executed line that computes an array."""
 
 import ast
 import os
@@ -23,7 +23,7 @@ _BACKWARD = "backward"  # lines that run during a call of this name belong to th
 
 
 class LineRecording(Recording):
-    """Records the executed lines of given files that compute an array or a float.
+    """Records each executed line of the given files that computes an array or a float.
 
     Use it for code that does not use this package's operations, such as a framework of your own. A
     step is one executed statement, with the arrays that it reads, creates or changes. An object
@@ -72,7 +72,7 @@ class LineRecording(Recording):
     # Events
 
     def _on_call(self, frame, event, argument):
-        """Start tracing a function in the recorded files. Return the callback for its lines."""
+        """Trace a call if the function is in a recorded file. Return the callback for its lines."""
         code = frame.f_code
         statements = self._statements.get(os.path.abspath(code.co_filename))
         if statements is None or code.co_name in _INNER:
@@ -101,7 +101,7 @@ class LineRecording(Recording):
         return self._on_event
 
     def _caller(self, frame):
-        """Return the innermost recorded Call around a frame, and the code that called the frame."""
+        """Return the innermost recorded Call that encloses a frame, and the Place of the call."""
         called_at = None
         while (frame := frame.f_back) is not None:
             if os.path.abspath(frame.f_code.co_filename) in self._statements:
@@ -177,7 +177,7 @@ class LineRecording(Recording):
             entry.variable = entry.variable if text == "result" else text
 
     def _numbered(self, call):
-        """Add a call, and the calls around it, to the list of modules."""
+        """Add a call to the list of modules, after the calls that enclose it. Return the call."""
         if call is not None and call.number is None:
             self._numbered(call.parent)
             call.number = len(self.modules)
@@ -186,7 +186,7 @@ class LineRecording(Recording):
 
 
 class Call:
-    """One call of a function in the recorded files. It is shown in place of a `Module`.
+    """One call of a function from a recorded file. It takes the place of a `Module`.
 
     Attributes
     ----------

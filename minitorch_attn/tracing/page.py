@@ -86,7 +86,7 @@ def frame(text, height=680):
 def _fill(template, *, style, script, data, **texts):
     """Insert a style sheet, a script, data and a matching security policy into a template.
 
-    `{{name}}` in the template is replaced by the part with that name. Plain texts are escaped.
+    `{{name}}` in the template is replaced by the part with this name. The `texts` are HTML-escaped.
     """
     parts = {name: html.escape(text) for name, text in texts.items()}
     parts["policy"] = (

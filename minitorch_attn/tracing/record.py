@@ -32,8 +32,9 @@ class Recording(Listener):
     Parameters
     ----------
     expand : bool or sequence of str, default False
-        If True, also run the other fused operations step by step: layer norm, GELU, cross-entropy
-        and recurrent layers. A sequence such as ("LayerNorm", "CrossEntropy") selects some of them.
+        If True, run not only attention but all fused operations step by step: also layer norm,
+        GELU, cross-entropy and recurrent layers. A sequence such as ("LayerNorm", "CrossEntropy")
+        selects some of them.
     max_steps : int, default 5000
         Maximum number of steps to record. Later steps are only counted.
     max_bytes : int
@@ -103,7 +104,7 @@ class Recording(Listener):
         return self.expand is not False and function.__name__ in self.expand
 
     def _full(self):
-        """Return True if the recording is full, and count the skipped step."""
+        """Return True if the recording is full. In this case, count the step as skipped."""
         if len(self.steps) < self.max_steps:
             return False
         self.skipped += 1

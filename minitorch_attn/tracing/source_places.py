@@ -37,8 +37,8 @@ class Place:
     Attributes
     ----------
     file : str
-        Path relative to the current folder or this package's folder, with slashes. "Cell In[3]"
-        for a cell of a notebook.
+        Path relative to the current folder or to this package's parent folder, with forward
+        slashes. "Cell In[3]" for a cell of a notebook.
     line : int
     function : str
     """
@@ -75,7 +75,7 @@ class Place:
         return None if column is None or end is None else (first, column, last, end)
 
     def _characters(self, line, column):
-        """Convert a column from bytes to characters. Return None if the line is shorter."""
+        """Convert a column from bytes to characters. Return None if the line ends before it."""
         text = linecache.getline(self.path, line).rstrip("\n").encode()
         return None if column > len(text) else len(text[:column].decode(errors="replace"))
 
@@ -117,7 +117,7 @@ def _whole_chain(path, first, column, last, end):
 
 @lru_cache(maxsize=8)
 def _chains(source):
-    """Map the end (line, column) of each attribute or method call to its position."""
+    """Return {(last line, end column): position} for each attribute access and method call."""
     try:
         nodes = list(ast.walk(ast.parse(source)))
     except SyntaxError:  # for example, a notebook cell with IPython commands
@@ -130,12 +130,12 @@ def _chains(source):
 
 
 def position_of(node):
-    """Return the position of a syntax node, as `Place` expects it."""
+    """Return the position of a syntax node in the form that `Place` expects."""
     return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
 
 
 def _cell(file):
-    """Return the name of an IPython or Jupyter cell in tracebacks, or None for other files."""
+    """Return the name that tracebacks give to an IPython or Jupyter cell; None for other files."""
     if "ipykernel_" not in file and not file.startswith("<ipython"):
         return None
     ipython = sys.modules.get("IPython")
@@ -146,7 +146,10 @@ def _cell(file):
 
 @lru_cache(maxsize=256)
 def _short(file, folder):
-    """Return a path relative to `folder` or this package's folder, with slashes."""
+    """Return a path with forward slashes, relative to `folder` or to this package's parent folder.
+
+    The path of a file outside these folders is not shortened.
+    """
     for start in (folder, os.path.dirname(PACKAGE)):
         if file.startswith(start + os.sep):
             file = os.path.relpath(file, start)
@@ -184,7 +187,10 @@ def here():
 
 
 def _uses(code):
-    """Return True if this code uses operations, and does not just implement or forward a call."""
+    """Return True if this code uses operations, and is not part of the code that runs them.
+
+    A wrapper that only passes a call on does not count as a user.
+    """
     if not code.co_filename.startswith(_MACHINERY):
         return not passes_on(code)
     # An operation's methods in `ops/` use other operations. Their first argument is `ctx`.

@@ -60,7 +60,7 @@ class Shown(str):
 
 
 def _parts(recording, rows, depth, width):
-    """Yield the texts and tables to print."""
+    """Yield the titles and tables of a recording, in the order in which they are printed."""
     steps = {
         kind: [step for step in recording.steps if step.kind == kind]
         for kind in ("forward", "backward", "accumulate")
@@ -118,7 +118,7 @@ def _table(columns):
 
 
 def _forward(steps, rows, depth, width):
-    """Yield each line of code with its operations, and each folded module."""
+    """Yield the header, then each heading (module and line of code) and the table of its steps."""
     from rich.text import Text
 
     groups = _folded(steps, rows, depth)
@@ -256,7 +256,7 @@ def _number(values, index):
 
 
 def _name(entry):
-    """Return an entry's name. If a variable with another name holds the entry, return both."""
+    """Return a tensor's name, or "variable (name)" if a variable with another name holds it."""
     if entry.variable is None or entry.variable == entry.name or entry.role == "parameter":
         return entry.name
     return f"{entry.variable} ({entry.name})"
@@ -266,7 +266,7 @@ def _name(entry):
 
 
 def _folded(steps, rows, depth):
-    """Group steps into pairs: (None, [step]), or (module, steps) for a folded module."""
+    """Return a pair for each row: (module, steps) for a module in one row, else (None, [step])."""
     if depth is not None:
         return _fold(steps, depth)
     deepest = max((len(_chain(step)) for step in steps), default=0)

@@ -16,8 +16,8 @@ class Values:
     ----------
     array : array on any device
     keep : int
-        Maximum number of values to copy. A larger array is sampled along its longest axes. With
-        four or more axes, only the axes before the last two are sampled if that is sufficient.
+        Maximum number of values to copy. A larger array is sampled along its longest axes. If it
+        has four or more axes, its last two axes are copied in full whenever they fit into `keep`.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Values:
 
     @property
     def whole(self):
-        """True if all values are kept."""
+        """True if all values are stored, not only a sample."""
         return all(step == 1 for step in self.steps)
 
     def still(self, array):
@@ -89,7 +89,7 @@ class Values:
         return same(self.array, np.asarray(to_host(array))[_grid(self.steps)])
 
     def grid(self, count, whole=0):
-        """Return at most `count` of the values, evenly spaced; see `grid_steps`.
+        """Return at most `count` of the values, evenly spaced; for `whole`, see `grid_steps`.
 
         Returns
         -------
@@ -106,7 +106,7 @@ class Values:
 
 
 def same(a, b):
-    """Return True if two arrays on the host are equal, where NaN equals NaN."""
+    """Return True if two arrays on the host are equal, treating NaN as equal to NaN."""
     return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))
 
 
@@ -150,7 +150,8 @@ def plain(array, digits=5):
     Returns
     -------
     list
-        Numbers, with "nan", "inf" and "-inf" as text, because JSON cannot represent them.
+        Numbers, with NaN and infinities as the strings "nan", "inf" and "-inf", because JSON cannot
+        represent them.
 
     Examples
     --------

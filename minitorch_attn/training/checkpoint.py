@@ -141,7 +141,7 @@ class Checkpoints:
         )  # fmt: skip
 
     def set_aside(self, after):
-        """Rename the checkpoints of later steps to *.replaced, so that a run can return to a step.
+        """Rename all checkpoints after step `after` to *.replaced, so that a run can return to it.
 
         Parameters
         ----------

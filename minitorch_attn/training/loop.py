@@ -154,7 +154,7 @@ class Loop:
         return loss, norm
 
     def clip_gradients(self):
-        """Scale gradients down if their norm exceeds `max_norm`. Return the norm before scaling."""
+        """Scale down the gradients if their norm exceeds `max_norm`. Return the original norm."""
         return clip_grad_norm_(self.model.parameters(), self.max_norm)
 
     def _log(self, evaluating):

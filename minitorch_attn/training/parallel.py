@@ -1,4 +1,4 @@
-"""Data-parallel training: each thread processes a part of the batch, and gradients are added.
+"""Data-parallel training: each thread processes a part of the batch. The gradients are summed.
 
 `nn.DataParallel` splits only the calls of the model. Here the threads also compute the loss. This
 is faster if the loss takes a large part of the time, for example with a large vocabulary.
@@ -79,7 +79,7 @@ class ThreadSplit(NamedErrors):
         return self._run(batch)
 
     def _run(self, batch):
-        """Run the backward pass in threads."""
+        """Run the forward and backward pass, with a part of the batch on each thread."""
         parts = split_batch(batch, self.threads) if self.threads > 1 else [batch]
         if len(parts) == 1:
             loss = self.loss_function(self.model, batch)

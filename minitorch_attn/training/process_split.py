@@ -152,7 +152,10 @@ def _can_fork(tensors):
 
 
 def _has_hooks(tensor):
-    """Return True if a tensor has hooks, which must see the gradient of the whole batch."""
+    """Return True if a tensor has hooks.
+
+    A hook must see the gradient of the whole batch, but a process computes only a part of it.
+    """
     leaf = tensor._edge and tensor._edge[0]
     return bool(leaf) and bool(leaf.hooks or leaf.after_accumulate)
 

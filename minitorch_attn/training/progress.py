@@ -74,7 +74,7 @@ class Progress:
             self.console.print("  ".join([count, *filter(None, texts)]), soft_wrap=True)
 
     def advance(self, step):
-        """Update the bar after a step. Lines are printed only for log entries."""
+        """Update the bar after a step. If the output is not a terminal, do nothing."""
         now = time.perf_counter()
         if self.bar is not None and now - self.last_shown >= 0.2:
             self._refresh(step, now)
@@ -84,7 +84,7 @@ class Progress:
         self.bar.update(self.task, completed=step, refresh=True, **self._texts(step, now))
 
     def _texts(self, step, now):
-        """Return the loss, accuracy, speed and remaining time as texts for the bar or a line."""
+        """Format the losses, accuracy, speed and remaining time for the bar or for a line."""
         done, elapsed = step - self.start, now - self.started
         rate = done / elapsed if done and elapsed else None  # steps per second
         narrow = self.bar is not None and self.console.width < 100

@@ -21,9 +21,8 @@ _RESTORE = "restore it from a checkpoint: mt.load(file)['config']"
 class RunFolder:
     """Files in a training run's folder, from which the run can be resumed.
 
-    Each line of `metrics.jsonl` is a JSON object with a "step". The contents do not depend on the
-    clock, so a run that was interrupted and resumed writes the same file as a run without
-    interruption.
+    Each line of `metrics.jsonl` is a JSON object with a "step". Training does not log any times
+    there, so a run that was interrupted and resumed writes the same file as an uninterrupted run.
 
     Parameters
     ----------

@@ -28,13 +28,13 @@ _TOGETHER = 1 << 20  # bytes that a process adds at a time
 
 
 class SharedGradients:
-    """Sums of the gradients of several processes, in memory that all of them use.
+    """Buffers in shared memory in which several processes add up their gradients.
 
     The sum of each parameter's gradients does not depend on which process is faster: process k adds
     each piece of its gradient after process k - 1. A sum of only two gradients may be computed in
     any order, because a + b = b + a also holds for rounded numbers. Until its turn has come, a
-    process continues its backward pass. It waits in two cases: at the end, and if a large gradient
-    stays in memory only because another process is changing one piece of the sum.
+    process continues its backward pass. It waits only at the end of the pass, or if a large
+    gradient is still in memory only because another process is changing one piece of its sum.
 
     Create this object before the processes are forked.
 
@@ -77,9 +77,9 @@ class SharedGradients:
         self.any_order[...] = processes + self.filled <= 2
 
     def _leave_to_others(self, i):
-        """Move the last pass's gradient to other memory if the caller still holds its Tensor.
+        """Copy the previous pass's gradient out of shared memory if the caller still holds it.
 
-        The shared memory, which contains this gradient, is about to be overwritten.
+        The new pass overwrites the shared memory.
         """
         before = self._grads[i]
         if getrefcount(before) > 3:  # references: the list, `before`, the argument of getrefcount
@@ -142,9 +142,9 @@ class SharedGradients:
             self._take_turns(pending, rank, check_others)
 
     def _pieces_to_add(self, i, grad):
-        """Return (number, sum, own piece) for each piece of a gradient.
+        """Return (number, piece of the sum, piece of the gradient) for each piece of parameter `i`.
 
-        The sum and the own piece are None if there is nothing to add.
+        Both arrays are None if this process has nothing to add.
         """
         pieces = enumerate(self._pieces[i], self._first[i])
         if grad is None or grad.array is self.views[i]:
@@ -177,9 +177,9 @@ class SharedGradients:
                     self.filled[number] = True
 
     def _is_almost_done(self, pending, rank):
-        """Return True if a piece of a large gradient waits only for an addition in progress.
+        """Return True if a piece of a large gradient can be added once another addition ends.
 
-        Another process is adding its own piece to the same sum, and this process may add next.
+        Another process is adding to the same piece of the sum, and this process may add next.
         """
         return any(
             self.busy[number] and (self.any_order[number] or self.turns[number] == rank)
@@ -204,7 +204,7 @@ class SharedGradients:
 
     @contextmanager
     def _locked(self, check_others):
-        """Hold the lock inside the `with` block.
+        """Context manager that holds the lock.
 
         If a process is killed while it holds the lock, the lock is never released. `check_others`
         then raises an error.

@@ -73,7 +73,7 @@ def _named_tuple(module, name):
 
 
 def _described(value, arrays):
-    """Return a description of a value for JSON, and append its arrays to a list."""
+    """Return a JSON-compatible description of a value, and append its arrays to `arrays`."""
     kind = type(value)
     if kind in PLAIN:
         return ["plain", value]

@@ -261,7 +261,7 @@ def _check_parent(owner):
 
 
 def _serve(workers, rank, connection):
-    """Compute one part of a batch."""
+    """Receive one part of a batch, send its loss, and add its gradients to the sums."""
     seed, offset, weight, part = receive(connection)
     if seed != initial_seed():
         manual_seed(seed)

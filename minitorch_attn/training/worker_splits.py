@@ -203,7 +203,7 @@ class TensorSplit(_Split):
         return norm
 
     def distribute(self):
-        """Copy this worker's part of the weights from `model`."""
+        """Copy this worker's part of each split parameter from `model` to the split model."""
         with no_grad():
             for whole, (part, axis) in self.parts.items():
                 part.copy_(self._own(whole.detach(), axis))

@@ -63,7 +63,7 @@ class WorkerLoop(Loop):
 
     Arguments and attributes are the same as for `Loop`, but `threads` and `processes` are always 1.
     `stop_requested` becomes True on all workers after the same step. Every worker has the full
-    `model`. If a split trains a separate set of weights, `model` is up to date only on worker 0,
+    `model`. If a split trains its own copy of some weights, `model` is up to date only on worker 0,
     and only during evaluations, in checkpoints and after `train`.
 
     Parameters
@@ -89,7 +89,7 @@ class WorkerLoop(Loop):
 
     @property
     def stop_requested(self):
-        """Whether any worker asked to stop in the last step. Set it on one worker to stop all."""
+        """Whether any worker asked to stop during the last step. Set it on one to stop all."""
         return self.split.stop_agreed
 
     @stop_requested.setter
@@ -115,7 +115,7 @@ class WorkerLoop(Loop):
         set_rng_state(state[0])
 
     def _evaluate(self):
-        """Evaluate on worker 0, then send the results and its random state to the others."""
+        """Evaluate on worker 0, then send its results and random state to the others."""
         from ..distributed import broadcast_object_list
 
         self.split.collect()

@@ -65,7 +65,7 @@ def caption_figure(scenes, title="Captions", labels=None, smooth=True):
 
 
 def _draw(axes, image, word, glow, top, smooth):
-    """Draw the image in gray, and the weights over it."""
+    """Draw the image in gray, with the attention weights (`glow`) over it."""
     from matplotlib.colors import LinearSegmentedColormap
 
     height, width = image.shape

@@ -22,8 +22,8 @@ def messages_figure(messages, ranks, label=None, title="Messages", color=None):
         of the message in bytes.
     title : str
     color : callable, optional
-        Function that returns the number of the color of a message. By default, this is the rank
-        that sends the message.
+        Function that returns an integer for a message; messages with the same integer have the
+        same color. By default, this is the rank that sends the message.
 
     Returns
     -------

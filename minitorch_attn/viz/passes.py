@@ -1,4 +1,4 @@
-"""Passes of Mask-Predict: the masked tokens, the predictions, and their probabilities."""
+"""Mask-Predict figure: the masked tokens, predictions and probabilities of each pass."""
 
 import numpy as np
 

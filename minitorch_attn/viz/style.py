@@ -35,7 +35,7 @@ def new_figure(width, height):
 
 @lru_cache(maxsize=1)
 def _picture():
-    """Return the class of the figures. The first call defines it and imports matplotlib."""
+    """Return the Figure subclass to use. The first call defines it and imports matplotlib."""
     from matplotlib.figure import Figure
 
     class Picture(Figure):

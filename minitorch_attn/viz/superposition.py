@@ -17,7 +17,7 @@ _SHAPES = (
 
 @names_arguments
 def superposition_figure(matrices, interference, captions, title="Superposition"):
-    """Plot W^T W of several models as heat maps, and below it the norm of each column of W.
+    """Plot W^T W of each model as a heat map, and below it the norm of each column of W.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def dimensionality_figure(inverse_density, dimensions, by_feature, title="Dimens
 
 
 def _matrices(matrices, where, rows=None):
-    """Return the matrices as arrays, or raise an error."""
+    """Convert the matrices to float arrays, after checking their number and shapes."""
     for W in matrices:
         check_axes(W, 2, where, "matrices", f"({rows or 'hidden'}, feature)")
     matrices = [host(W).astype(float) for W in matrices]

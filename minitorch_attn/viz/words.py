@@ -122,7 +122,7 @@ def _principal(vectors):
 
 
 def _spread(points, count=6):
-    """Return the indices of a few points, each as far as possible from the points before it."""
+    """Return the indices of a few points, each as far as possible from those chosen before it."""
     chosen = [int(np.argmax(np.linalg.norm(points, axis=1)))]
     closest = 0.12 * np.ptp(points, axis=0).max()  # labels of close points would overlap
     while len(chosen) < min(count, len(points)):
@@ -134,9 +134,9 @@ def _spread(points, count=6):
 
 
 def _scaled(distances, rounds=300):
-    """Return points (row, 2) with approximately the given distances.
+    """Return points (row, 2) whose pairwise distances approximate `distances`.
 
-    The method is SMACOF, which starts from classical multidimensional scaling.
+    The method is SMACOF, starting from classical multidimensional scaling.
     """
     count = len(distances)
     center = np.eye(count) - 1 / count

@@ -1,7 +1,7 @@
-"""Fuzz the calls: give every public function, layer, optimizer and method invalid arguments.
+"""Fuzz calls: call every public function, layer, optimizer and method with invalid arguments.
 
-The seed and a number determine a program, so `--seed SEED --only NUMBER` runs it again. Programs
-run in child processes with limits on memory and time, so a call cannot block the machine.
+The seed and its number determine each program, so `--seed SEED --only NUMBER` runs it again.
+Programs run in child processes with limits on memory and time, so a call cannot block the machine.
 """
 
 import argparse
@@ -56,12 +56,12 @@ def _options(arguments):
 
 
 def program(seed, number, found):
-    """Return Program `number` of a seed; `found` is the result of `callables`."""
+    """Generate the program with this seed and number; `found` is the result of `callables`."""
     return write(random.Random(f"{seed}/{number}"), found)
 
 
 class Report:
-    """Report on many calls: the number of outcomes of each kind, and the findings by place."""
+    """Report on many calls: the number of outcomes of each kind, and the findings at each place."""
 
     def __init__(self):
         self.kinds = collections.Counter()
@@ -111,7 +111,7 @@ def _most(table):
 
 
 def fuzz(seed, numbers, processes=2, progress=False):
-    """Run the programs with these numbers, and return a Report."""
+    """Run the programs of `seed` that have the given numbers, and return a Report."""
     with tempfile.TemporaryDirectory() as folder:
         return _fuzz(seed, [numbers[i::processes] for i in range(processes)], folder, progress)
 
@@ -158,7 +158,7 @@ class _Worker:
         os.close(writer)
 
     def read(self, report):
-        """Add the received outcomes to the report. If the process has ended, start a new one."""
+        """Add the received outcomes to the report. If the child process has died, restart it."""
         data = os.read(self.pipe, 1 << 16)
         self.heard = time.monotonic()
         if not data:

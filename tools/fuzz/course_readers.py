@@ -129,7 +129,7 @@ _URLS = "\n".join((
 
 
 class _SecretShown(Exception):
-    """Error of the fuzzer: a message contains the password of a URL."""
+    """Raised by the fuzzer if an error message contains the password of a URL."""
 
 
 def _download_all(folder):
@@ -269,7 +269,7 @@ _RESULTS = {
 
 
 class _Task:
-    """Task with only the fields that the readers of run.json and of stored documents compare."""
+    """Stand-in for a Task: only the fields that run.json and stored documents must match."""
 
     name, version, digest = "a", "1", ""
 

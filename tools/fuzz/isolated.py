@@ -1,4 +1,4 @@
-"""Run cases in isolated (forked) processes, with limits on time and memory; locate errors."""
+"""Run cases in forked processes with limits on time and memory, and find where errors occur."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def place_of(error, package="minitorch_attn"):
 
 
 def run_isolated(run, cases, seconds):
-    """Call `run(case)` for every case, in forked processes that run many cases each.
+    """Call `run(case)` for each case in a forked process, replaced after a crash or a timeout.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def run_isolated(run, cases, seconds):
     Yields
     ------
     Failure or None for each case, in order
-        A case that exceeds the time limit, or ends its process, is a Failure.
+        Result of `run(case)`, or a Failure if the case exceeds the time limit or ends its process.
     """
     left = list(cases)
     while left:
@@ -77,7 +77,7 @@ def run_isolated(run, cases, seconds):
 
 
 def _work(run, cases, reader, writer):
-    """Run the cases in the child process. Write one result after another, as JSON."""
+    """Run the cases in the child process, and write each result to the pipe as JSON."""
     status = 1
     try:
         os.close(reader)

@@ -140,7 +140,7 @@ def _place(frames):
 
 
 def _is_callback(program, error):
-    """Return True if the error comes from calling an argument, such as the class nn.Linear."""
+    """Return True for a TypeError from calling one of the arguments, such as `nn.Linear`."""
     found = re.match(r"([\w.]+)\(\) (missing|takes)", str(error))
     given = [text for name, text in _CALLBACKS.items() if found is not None and name == found[1]]
     return type(error) is TypeError and any(text in program.text for text in given)

@@ -24,7 +24,7 @@ def _make_build(folder):
 
 
 def _use_build(folder):
-    """Append the stubs of the second build step, and test whether the check refuses the file."""
+    """Append a step's stubs as `mta build` does, and run the check that may refuse the file."""
     first, second, *_ = load_steps()
     WorkFile(folder / "my_gpt.py").start(second)
     build_check._refused(first, folder / "my_gpt.py")
@@ -45,7 +45,7 @@ def _make_lock(folder):
 
 
 def _use_lock(folder):
-    """Read who holds a lock. The fuzzer's own process holds it."""
+    """Read the mutated description of the process that holds a lock: the fuzzer itself."""
     data = (folder / ".lock.json").read_bytes()
     with FolderLock(folder, "a folder"):
         (folder / ".lock.json").write_bytes(data)

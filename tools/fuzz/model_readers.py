@@ -161,7 +161,7 @@ def _make_shards(folder):
 
 
 def _save_again(folder):
-    """Save a model into an existing model folder. Saving reads the old index."""
+    """Save a model to a folder that contains a model. Saving reads the mutated index there."""
     return mt.models.pretrained.GPT2LMHeadModel(_FAMILIES["GPT2LMHeadModel"]).save_pretrained(
         folder
     )

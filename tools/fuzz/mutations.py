@@ -1,7 +1,7 @@
 """Mutations of valid files: damaged bytes, and wrong values in JSON, TOML and other formats.
 
-If a mutation writes a value of a wrong type, `Mutation.wrong` is True, and the reader must refuse
-the file. After all other mutations, a reader may accept or refuse the file.
+If `Mutation.wrong` is True, a field has a value of a wrong type, and a reader that uses the field
+must refuse the file. After all other mutations, a reader may accept or refuse the file.
 """
 
 import copy
@@ -42,7 +42,7 @@ class Mutation:
 
 
 class _Raw(str):
-    """Text to write into a JSON or TOML document as it is, such as NaN."""
+    """Text to insert verbatim into a JSON or TOML document, such as NaN."""
 
 
 _STRANGE = [
@@ -135,7 +135,7 @@ def _at(document, path):
 
 
 def _change(document, rng):
-    """Return a changed copy of a document, and the other fields of its Mutation."""
+    """Return a changed copy of a document, and `what`, `path` and `wrong` of its Mutation."""
     document = copy.deepcopy(document)
     path = rng.choice([*_paths(document)][1:] or [()])
     if not path:
@@ -285,7 +285,7 @@ def _idx(data, rng):
 
 
 def _wav(data, rng):
-    """Change one number in the header of a WAV file, or the order of its chunks."""
+    """Change one number in a WAV header, or drop, repeat and reorder the chunks."""
     if rng.random() < 0.3:
         chunks, place = [], 12
         while place < len(data):
@@ -301,7 +301,7 @@ def _wav(data, rng):
 
 
 def _zip(data, rng):
-    """Write the members of a zip file again. One of them gets a strange name or damaged content."""
+    """Rewrite a zip file with a strange name or damaged content for one of its members."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = [(info.filename, archive.read(info)) for info in archive.infolist()]
     place, choice = rng.randrange(len(members)), rng.random()

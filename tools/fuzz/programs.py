@@ -184,7 +184,7 @@ def public_names(holder):
 
 
 def write(choice, found):
-    """Write a program with a call of one of the callables `found`.
+    """Write a program that calls one of the callables in `found`.
 
     Parameters
     ----------
@@ -428,7 +428,7 @@ _MODELS = {  # arguments that build a small model, and its usual input
 
 
 def _protocol(choice):
-    """Write a use of a tensor or a module through a Python protocol, such as `float(x)`."""
+    """Write a program that uses a tensor or module through a Python protocol, as in `float(x)`."""
     text = choice.choice(_PROTOCOLS)
     for name, values in (("T", TENSORS), ("M", _SUBJECTS["Module"]), ("V", None)):
         value = choice.choice(values) if values else _value(choice, "value")
@@ -482,15 +482,16 @@ _WRITERS = {
 
 
 def _arguments(choice, parameters, calm=False):
-    """Write the arguments of a call with these parameters.
+    """Return the source text of the arguments for a call with these parameters.
 
     Parameters
     ----------
     choice : random.Random
     parameters : mapping of str to inspect.Parameter
     calm : bool
-        Whether most calls get only usual arguments, so that the program reaches its next call.
-        Otherwise, some calls get a single wrong argument, and the others get random arguments.
+        If True, most calls get usual arguments, so that the program is likely to reach its next
+        call. If False, more calls get random arguments. In both cases, some calls get one wrong
+        argument.
     """
     usual_only = calm and choice.random() < 0.8
     wrong = choice.choice([*parameters, ""]) if choice.random() < 0.4 else None

@@ -20,9 +20,10 @@ class Reader:
         Function that reads the files of a folder, and uses the result.
     files : dict of str to str
         Files to mutate: {name: key of `mutations.FORMATS`}.
-    unread : collection of str
-        Fields that the reader does not use, so their values may have any type. A string is the name
-        of a field, and a tuple the path of a single field. An empty string stands for all fields.
+    unread : set of str or tuple
+        Fields that the reader does not use, so their values may have any type. A string stands for
+        all fields with this name and their contents. A tuple of keys is the path of a single field.
+        The empty string stands for all fields.
     accepts : bool
         Whether `read` accepts the valid files. It is False for a reader that needs a network.
     """

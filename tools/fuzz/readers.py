@@ -1,7 +1,7 @@
 """Fuzz the file readers: mutate valid files, and report errors that are not the package's own.
 
 python -m tools.fuzz readers --seed 0 --count 50000     all readers in turn
-python -m tools.fuzz readers --only "mt.load"           the readers with this text in their names
+python -m tools.fuzz readers --only "mt.load"           only readers with this text in their names
 python -m tools.fuzz readers --seed 0 --case 123        one case, with its file and its traceback
 """
 
@@ -46,7 +46,7 @@ class Campaign:
     folder : path
         Folder for the files.
     allowed : tuple of exception classes
-        Errors with which a reader may refuse a file.
+        Errors that a reader may raise to reject a file.
     """
 
     def __init__(self, readers, seed, folder, allowed):
@@ -155,7 +155,7 @@ def _show(campaign, case):
 
 
 def _report(failures, everything):
-    """Print the failures by place, the most frequent place first."""
+    """Print the failures, grouped by place, with the most frequent place first."""
     for place, found in sorted(failures.items(), key=lambda item: -len(item[1])):
         print(f"{place}  ({len(found)} files)")
         for failure in found if everything else found[:_MOST]:

@@ -32,7 +32,7 @@ def _make_extensible(folder):
 
 
 def _use_wav(folder):
-    """Read a file strictly and leniently. It must not have more samples than bytes."""
+    """Read a WAV file with and without `allow_truncated`, and check the size of the result."""
     size = (folder / "a.wav").stat().st_size
     for lenient in (True, False):
         samples, rate = read_wav(folder / "a.wav", allow_truncated=lenient)

@@ -187,7 +187,7 @@ class Campaign:
         return Verdict(mutant, KILLED, by, tests, reason)
 
     def tell_file(self, file, verdicts):
-        """Print the number of mutants in each group of a file."""
+        """Print how many mutants of a file are in each group, such as "killed"."""
         own = [v for v in verdicts if v.mutant.target.file == file]
         count = Counter(v.group for v in own)
         self.tell(f"{file}: {', '.join(f'{n} {group}' for group, n in sorted(count.items()))}")

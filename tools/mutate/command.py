@@ -126,7 +126,7 @@ def tell(text, passing=False):
 
 
 def print_table(verdicts):
-    """Print one line for each file, and the totals."""
+    """Print the results table: one line for each file, and the totals."""
     count, files = Counter(), {}
     for verdict in verdicts:
         files.setdefault(verdict.mutant.target.file, Counter())[verdict.group] += 1

@@ -1,4 +1,4 @@
-"""Run jobs in forks (child processes), so that changes made by one job do not affect the others."""
+"""Run jobs in forked processes, so that changes made by one job do not affect the others."""
 
 import os
 import pickle

@@ -42,7 +42,7 @@ SUMS = {"sum": "mean", "mean": "sum"}
 
 
 class Mutant:
-    """A mutant: one change in one function.
+    """One small change in the body of one function.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ def one_line(statement):
 
 
 def mutants_of(target):
-    """Make all distinct mutants of a target, sorted by line.
+    """Return all distinct mutants of a target, sorted by line.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def _expressions(node):
 
 
 def _is_free(parent, node):
-    """Return True if a change of this node has no effect: the -1 of a reshape, or `strict=True`."""
+    """Return True if changing this node has no effect: the -1 of a reshape, or `strict=True`."""
     if isinstance(parent, ast.keyword):
         return parent.arg == "strict" and isinstance(node, ast.Constant)
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):

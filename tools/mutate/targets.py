@@ -57,7 +57,7 @@ if "type_params" in ast.ClassDef._fields:  # Python 3.12
 
 
 def find_targets(package_dir, folders=("ops", "nn"), only=()):
-    """Return the targets of a package, sorted by file.
+    """Return the functions to mutate in a package, sorted by file.
 
     Parameters
     ----------

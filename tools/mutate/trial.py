@@ -107,6 +107,7 @@ def footprint(items, indices, targets):
     Parameters
     ----------
     items : list
+        All collected tests.
     indices : list of int
         Indices of the tests to run.
     targets : list of Target
@@ -154,6 +155,7 @@ def run_mutant(mutant, items, order):
     ----------
     mutant : Mutant
     items : list
+        All collected tests.
     order : list of int
         Indices of the tests, in the order in which to run them.
 

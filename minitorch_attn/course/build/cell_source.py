@@ -23,7 +23,7 @@ class CellSource:
     text : str
         The function, without the decorator `add_to`.
     line : int
-        Line number of `def`, or of the first other decorator, in the cell.
+        Line number in the cell where `text` starts: the line of `def` or of a decorator.
     helpers : tuple of str
         Other definitions and imports of the same cell that the function uses.
     """
@@ -45,7 +45,7 @@ def cell_source(function, namespace):
     ----------
     function : object
     namespace : dict
-        Names of the notebook. Only functions that its cells define have a source.
+        Global namespace of the notebook. Functions that its cells did not define are not found.
 
     Returns
     -------

@@ -20,9 +20,9 @@ def cause(check, name, found, wanted, arrays, mistaken):
     name : str
         "y" for the value, or "d " followed by the name of an input.
     found, wanted : dict of str to array
-        Values and gradients of the learner's function, and of the library's.
+        Value and gradients of the learner's function and of the library's function.
     arrays : dict of str to array
-        The inputs of the check, with the cotangent.
+        Inputs of the check, and the cotangent.
     mistaken : callable
         Takes a function with the parameters of `Check.library`, calls it with the inputs of the
         check, and returns its value as an array.

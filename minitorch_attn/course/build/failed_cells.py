@@ -18,9 +18,10 @@ class FailedCells:
     Parameters
     ----------
     namespace : dict
-        Names of the notebook.
+        Global namespace of the notebook.
     codes : callable
-        `codes()` returns the code object of each function that a cell has defined, by name.
+        `codes()` returns a dict from the name of each function that a cell has defined to its code
+        object.
     """
 
     def __init__(self, namespace, codes):

@@ -42,7 +42,7 @@ class Build:
     Parameters
     ----------
     namespace : dict
-        Names of the notebook, `globals()`. The names that the file defines are added.
+        Global namespace of the notebook, `globals()`. The names that the file defines are added.
     file : str or path
         The learner's file. It is created if it does not exist.
     remember : bool, default True
@@ -187,8 +187,8 @@ class Build:
         Returns
         -------
         LineRecording
-            The recorded lines. A notebook shows them as a page, which is also written to a file
-            next to yours.
+            The recorded lines. A notebook shows them as a page, which is also written to an HTML
+            file next to your GPT file.
         """
         self._complete(7)
         page = self.file.path.with_suffix(".html")

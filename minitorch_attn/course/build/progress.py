@@ -46,8 +46,8 @@ class BuildProgress(Progress):
         Returns
         -------
         str, Step or None
-            Number of a lesson that is not done, or a step that has not passed. None if there is
-            none, or if the lesson is not on the path.
+            Number of a lesson that is not done, or a step that has not passed. None if everything
+            after `place` is done, or if `place` is not on the path.
         """
         path = [item for step in known for item in (*step.lessons, step)]
         later = path[path.index(place) + 1 :] if place in path else []

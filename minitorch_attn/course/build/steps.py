@@ -69,8 +69,8 @@ class Step:
     measured : int, default 0
         Minutes that a student needed, rounded up to a multiple of five; 0 if unknown.
     short : dict of str to dict, optional
-        Maps the number of a lesson to the `part` that is enough on this path, and the `minutes` for
-        that part.
+        Lessons of which a part is enough on this path: maps the number of the lesson to a dict with
+        the keys "part" (such as 'up to "Detective work"') and "minutes" (time for that part).
     """
 
     number: int

@@ -39,12 +39,12 @@ def mean_loss(m, model, ids, context=64, limit=1024):
     Parameters
     ----------
     m : module
-        The learner's file.
+        The learner's file, imported as a module.
     model : callable
-        Takes ids (batch, token) and returns logits as the learner's Tensor.
+        Takes ids of shape (batch, token) and returns the logits, a Tensor of the learner's class.
     ids : array of int64
     context, limit : int
-        Length of a window, and the largest number of windows.
+        Length of a window, and maximum number of windows.
 
     Returns
     -------

@@ -84,12 +84,13 @@ class WorkFile:
         sources : dict of str to CellSource
             Functions by name.
         expected : dict of str to str
-            The `digest` of the text last copied from a cell to the file, by function name.
+            By function name, the digest (see `digest`) of the text that was last copied from a cell
+            to the file.
 
         Returns
         -------
         Path or None
-            Path of the copy of the previous file, or None if no copy was necessary.
+            Path of the backup copy of the previous file, or None if no backup was necessary.
         """
         before = text = self.path.read_text("utf-8")
         edited = False

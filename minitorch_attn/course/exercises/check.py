@@ -225,7 +225,8 @@ def run_child(module, path, folder, seconds, columns=None):
     module : str
         Module that is run with the arguments `path` and `folder`.
     path, folder : Path
-        The learner's file, and a folder for inputs and results. The output is in `printed.txt`.
+        The learner's file, and a folder for inputs and results. What the module prints is written
+        to `printed.txt` in this folder.
     seconds : float
         Time limit.
     columns : int, optional

@@ -122,7 +122,8 @@ class Segmenter:
         Yields
         ------
         (pre-tokens, next special token or None)
-            As from `whole`.
+            As from `whole`, except that the pre-tokens before a special token can be divided among
+            several pairs. All of these except the last have None.
         """
         held, fresh, fresh_length = "", [], 0
         for chunk in self._pieces(chunks):

@@ -98,8 +98,8 @@ def blank(source, module, bodies):
     module : str
         Dotted name of the module, used to import `NotYetWritten`.
     bodies : dict of str to (str or None)
-        New body by dotted function name. None means `raise NotYetWritten(...)` below the shape
-        comments of the old body.
+        New body by dotted function name. None keeps the shape comments of the old body, and puts
+        `raise NotYetWritten(...)` below them.
 
     Returns
     -------
@@ -120,7 +120,8 @@ def code_lines(source, name):
 
     Returns
     -------
-    list of str, without empty lines and with single spaces
+    list of str
+        Lines without empty ones. Repeated spaces are collapsed.
     """
     first, last = _span(source, name)
     lines = source.splitlines()[first - 1 : last]

@@ -31,6 +31,7 @@ def telling_lines(assignment):
     Returns
     -------
     dict of str to str
+        Name of the function, by line of code.
     """
     left = _library() | changed_files(assignment)
     texts = [set(_bare_lines(text)) for text in left.values()]

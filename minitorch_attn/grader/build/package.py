@@ -161,6 +161,7 @@ def solution_files(assignment, calling=""):
     Returns
     -------
     dict of str to str
+        Text of each file, by path.
     """
     found = {}
     for path in assignment.files:

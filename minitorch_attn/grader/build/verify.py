@@ -70,7 +70,7 @@ def verify(assignment, level=None, seed=SEED, reward=True, place=0):
     reward : bool, default True
         Whether to also run the assignment's `reward.py`, which trains a model.
     place : int, default 0
-        Number of the worker. Workers that run at the same time need different numbers.
+        Number of this verification among those that run at the same time, passed to `Sandbox`.
 
     Yields
     ------
@@ -235,11 +235,13 @@ def with_bug(files, bug):
     Parameters
     ----------
     files : dict of str to str
+        Text of each file, by path.
     bug : Bug
 
     Returns
     -------
     dict of str to str
+        The files, with the bug.
     """
     path, name = bug.target.path, bug.target.name
     text = files[path]

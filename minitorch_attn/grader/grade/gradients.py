@@ -25,7 +25,7 @@ def gradient_report(check, arrays):
     Returns
     -------
     str or None
-        Table as text, of the gradients that have the correct shape. None if their values are all
+        Text table of the gradients that have the correct shape. None if their values are all
         correct.
     """
     rows, clues = [], []

@@ -121,8 +121,8 @@ def run_seed(task, out, given=None):
     out : path
         Folder of results. Its `run.json` is written if it is missing.
     given : dict, optional
-        Content of the seed file, if several machines share one. A `run.json` with a different seed
-        is refused.
+        Content of the seed file, if several machines share one. If `run.json` has a different seed,
+        an ArgumentError is raised.
 
     Returns
     -------

@@ -82,8 +82,9 @@ class Sandbox:
         Protection level, where 3 is the safest.
     limits : Limits
     place : int
-        Number of this sandbox among those in use at the same time. Each sandbox runs as a separate
-        user, even if several graders run on the same machine.
+        Number that distinguishes the sandboxes in use at the same time. If the grader runs as root,
+        the processes of each sandbox run as a separate user, even if several graders run on the
+        same machine.
     """
 
     level: int

@@ -37,7 +37,8 @@ class Session:
     files : dict of str to bytes
         Content of each submitted file, by path.
     steps : bool, default False
-        Whether to repeat a failed check to find the first step that differs.
+        Whether to repeat a failed check to find the first step whose result differs from the
+        library's.
     after : Session, optional
         Earlier session with the same submission. Its time counts toward the total time limit.
 

@@ -54,7 +54,7 @@ class Shard:
     Attributes
     ----------
     number : int
-        From 1 to `of`.
+        Number of this shard, from 1 to `of`.
     of : int
         Number of shards.
 
@@ -137,8 +137,8 @@ def write_shard(out, shard, *, listed, **fields):
         Folder of results.
     shard : Shard
     listed : bool
-        Whether grading is finished, so that `fields` contain the list of results. While submissions
-        are graded it is False, and it stays False if the process is killed.
+        Whether the run has ended and `fields` contain the list of results. It is False while
+        submissions are graded, and stays False if the process is killed.
     **fields
         All other fields of the file.
     """

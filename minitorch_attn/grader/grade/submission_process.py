@@ -129,6 +129,7 @@ class Worker:
         Returns
         -------
         (dict, dict of str to ndarray)
+            Header and arrays of the answer.
 
         Raises
         ------

@@ -34,7 +34,8 @@ class Watched:
     worker : int
         Id of the process that runs the submission: `root` or a descendant.
     tasks : int
-        Number of threads of `root` and its descendants, before the worker starts any.
+        Number of threads of `root` and its descendants, before the worker starts
+        any threads of its own.
     """
 
     root: int

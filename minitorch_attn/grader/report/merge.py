@@ -32,7 +32,7 @@ class Merged(Outcome):
     Attributes
     ----------
     waiting : dict of str to list of str
-        Names of the students who are not graded, by reason. The reason names the shard.
+        Names of the students who are not graded, by reason. Each reason names the students' shard.
     notes : list of str
         Differences between shards that do not prevent a merge, such as in the NumPy version.
     """

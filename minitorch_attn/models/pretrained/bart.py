@@ -1,4 +1,4 @@
-"""BART with the Hugging Face interface; the model itself is `models/bart.py`."""
+"""BART with the Hugging Face interface; the model itself is in `models/bart.py`."""
 
 from ... import nn, ops
 from ...errors import ArgumentError

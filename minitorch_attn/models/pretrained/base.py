@@ -37,14 +37,14 @@ class PretrainedModel(nn.Module):
     model_type : str
         Value of `model_type` in `config.json`.
     defaults, aliases : dict
-        `defaults` contains the values of fields that are missing from `config.json`. `aliases` is
-        a dict {alternative name: field name}.
+        `defaults` contains default values of the fields that `config.json` may omit. `aliases` is a
+        dict {alternative name: field name}.
     base_prefix : str
         Prefix of the base model's stored parameter names inside a model with a head.
     is_base : bool
         Whether this class is the base model, whose stored names have no prefix.
     old_names : dict
-        Endings of parameter names in old files, and the current ending for each.
+        Endings of parameter names, as {ending in old files: current ending}.
     may_be_missing : tuple of str
         Endings of buffer names that a file may omit because their initial values are correct.
     """
@@ -229,7 +229,8 @@ class PretrainedModel(nn.Module):
         folder : str or path
             Folder to write to. It is created if it does not exist.
         max_shard_size : int or str
-            Maximum file size in bytes, or a string such as "5GB". Larger models are split.
+            Maximum file size in bytes, or a string such as "5GB". Larger models are split
+            into several files (shards). A tensor that is larger than the limit gets its own shard.
         """
         folder = make_folder(folder)
         arrays = self.peer_state()

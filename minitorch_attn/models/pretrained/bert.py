@@ -1,4 +1,4 @@
-"""BERT with the Hugging Face interface; the model itself is `models/bert.py`."""
+"""BERT with the Hugging Face interface; the model itself is in `models/bert.py`."""
 
 from ... import nn
 from ...errors import ArgumentError
@@ -253,7 +253,8 @@ class BertForMultipleChoice(_Classes):
 
         Parameters
         ----------
-        input_ids, attention_mask, token_type_ids, position_ids : Tensor (batch, choice, token)
+        input_ids, attention_mask, token_type_ids, position_ids : Tensor
+            Tensors of shape (batch, choice, token).
         inputs_embeds : Tensor of shape (batch, choice, token, embed), optional
         labels : int64 Tensor of shape (batch,), optional
             Index of the correct choice.

@@ -1,4 +1,4 @@
-"""CLIP with the Hugging Face interface; the model itself is `models/clip.py`."""
+"""CLIP with the Hugging Face interface; the model itself is in `models/clip.py`."""
 
 from ... import nn, ops
 from ...errors import ArgumentError

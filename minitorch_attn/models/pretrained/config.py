@@ -21,7 +21,7 @@ class Config:
     defaults : dict, optional
         Default values of omitted fields.
     aliases : dict, optional
-        Aliases and their fields, such as {"hidden_size": "n_embd"}.
+        Field name of each alias, such as {"hidden_size": "n_embd"}.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class Config:
         model : str
             Class name for the error message.
         **unsupported
-            Fields, each with the only value that the model supports.
+            Field names, each with the only value that the model supports.
         """
         for name, only in unsupported.items():
             if self.get(name, only) != only:

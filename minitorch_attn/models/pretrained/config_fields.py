@@ -172,11 +172,15 @@ def check_sizes(fields, arrays, where, strict):
     Parameters
     ----------
     fields : dict
+        Fields of the configuration.
     arrays : dict of array
+        Arrays in the file, with stored names as keys.
     where : str
+        Name of the configuration for error messages.
     strict : bool
-        Whether the file must contain all tensors. If False, the limits do not depend on the file,
-        and reject only extremely large numbers of layers and widths.
+        Whether the file must contain all tensors of the model, so that its contents limit the
+        sizes. If False, the limits are constants, which only extremely large numbers of layers and
+        widths exceed.
     """
     elements = sum(array.size for array in arrays.values())
     arguments = {**fields, **(fields.get("model_args") or {})}

@@ -48,8 +48,9 @@ def attention_mask_of(attention_mask, position_ids, x, past):
         Mask for the cached and the new tokens, with 1 for tokens and 0 for padding. A mask with
         four axes replaces the causal mask; see `decoder_mask`.
     position_ids : int64 Tensor of shape (1 or batch, token), optional
-        Without a mask and a cache, several texts can share a row: a position that is not the
-        previous position plus 1 starts a new text. Tokens attend only to tokens of the same text.
+        If there is neither a mask nor a cache, several texts can share a row. A position that is
+        not the previous position plus 1 starts a new text. Tokens attend only to tokens of the same
+        text.
     x : Tensor of shape (batch, token, embed)
     past : int or None
         Number of cached tokens; None without a cache.
@@ -57,7 +58,8 @@ def attention_mask_of(attention_mask, position_ids, x, past):
     Returns
     -------
     bool Tensor that broadcasts to (batch, heads, query, key), CompleteMask, or None
-        None if no key is masked.
+        A `CompleteMask` (for a mask with four axes) replaces the causal mask. None if no key is
+        masked.
     """
     if attention_mask is None:
         packed = past is None and position_ids is not None and position_ids.shape[-1] > 1
@@ -124,7 +126,7 @@ def collecting(config, blocks, modules, output_attentions, output_hidden_states)
     Parameters
     ----------
     config : Config
-        Configuration whose values replace flags that are None.
+        Configuration that supplies the value of each flag that is None.
     blocks : Module
         Module whose attention weights are collected.
     modules : list of Module

@@ -1,4 +1,4 @@
-"""DeiT with the Hugging Face interface; the model itself is `models/deit.py`."""
+"""DeiT with the Hugging Face interface; the model itself is in `models/deit.py`."""
 
 from ... import nn
 from ..deit import DistilledVisionTransformer

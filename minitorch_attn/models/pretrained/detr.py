@@ -1,4 +1,4 @@
-"""DETR with the Hugging Face interface; the model itself is `models/detr.py`."""
+"""DETR with the Hugging Face interface; the model itself is in `models/detr.py`."""
 
 import re
 
@@ -47,9 +47,10 @@ class DetrPreTrainedModel(PretrainedModel):
     Attributes
     ----------
     as_classes : bool
-        Whether files use the parameter names of transformers' classes. Published folders and
-        folders written by transformers use older names. A loaded model is saved with the same names
-        that it was loaded with.
+        Whether the model is saved with the parameter names of the classes in transformers. If
+        False, it is saved with the older names, which are used in published folders and in folders
+        that transformers writes. Loading a folder sets this attribute, so that a loaded model is
+        saved with the names that it was loaded with.
     """
 
     model_type = "detr"
@@ -246,7 +247,7 @@ class DetrModel(DetrPreTrainedModel):
         ----------
         pixel_values : Tensor of shape (batch, channel, height, width)
         pixel_mask : Tensor of shape (batch, height, width), optional
-            1 for pixels, 0 for padding.
+            1 for pixels of the image, 0 for padding.
         decoder_attention_mask : Tensor of shape (batch, query), optional
             0 for object queries that the other queries must not attend to.
         encoder_outputs : Output or tuple, optional

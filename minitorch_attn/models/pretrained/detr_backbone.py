@@ -33,13 +33,14 @@ _FIELDS = record(
 
 
 def backbone_config(config):
-    """Return the backbone's fields: `backbone_config` or, in older folders, several fields.
+    """Return the backbone's configuration, from `backbone_config` or an older folder's fields.
 
     Parameters
     ----------
     config : Config
-        Configuration of a DETR model. If it does not have `backbone_config`, its other fields
-        describe a timm backbone.
+        Configuration of a DETR model. If it does not have `backbone_config`, other fields such as
+        `backbone` describe a timm backbone, unless `use_timm_backbone` is False. The backbone is
+        then Hugging Face's default ResNet.
 
     Returns
     -------
@@ -149,7 +150,8 @@ def backbone_names(fields, stored, ours):
     fields : dict
         Result of `backbone_config`.
     stored, ours : str
-        Prefixes of the names in files and in this library, such as "model.backbone.model.".
+        Prefixes of the names in files and in this library, such as "model.backbone.model." and
+        "detr.backbone.".
     """
     if fields["model_type"] == "timm_backbone":
         yield Same(stored.removesuffix("."), ours.removesuffix("."))

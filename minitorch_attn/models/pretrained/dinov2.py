@@ -1,4 +1,4 @@
-"""DINOv2 with the Hugging Face interface; the model itself is `models/dinov2.py`."""
+"""DINOv2 with the Hugging Face interface; the model itself is in `models/dinov2.py`."""
 
 import math
 
@@ -76,7 +76,7 @@ class Dinov2PreTrainedModel(VisionModel):
         self.initialize()
 
     def add_head(self, config):
-        """Create the modules other than the encoder."""
+        """Create the head. A base model does not have a head."""
 
     def initialize(self):
         super().initialize()
@@ -155,7 +155,10 @@ class Dinov2PreTrainedModel(VisionModel):
 
 
 def _in_classes(arrays):
-    """Convert tensor names of published folders to the names that transformers 5 uses."""
+    """Rename the tensors of a published folder as in the classes of transformers 5.
+
+    Each combined gate and up matrix is split into two.
+    """
     found = {}
     for name, array in arrays.items():
         for old, new in _PUBLISHED.items():
@@ -170,7 +173,10 @@ def _in_classes(arrays):
 
 
 def _published(arrays):
-    """Convert tensor names that transformers 5 uses to the names of published folders."""
+    """Undo `_in_classes`: rename the tensors as in published folders.
+
+    Each pair of gate and up matrices is combined into one.
+    """
     found = {}
     for name, array in arrays.items():
         for old, new in _PUBLISHED.items():
@@ -246,7 +252,7 @@ class Dinov2ForImageClassification(Dinov2PreTrainedModel):
 
 
 class _WithRegisters:
-    """Mixin for DINOv2 with register tokens."""
+    """Mixin that sets the class attributes of the DINOv2 models with register tokens."""
 
     model_type = "dinov2_with_registers"
     base_prefix = "dinov2_with_registers"

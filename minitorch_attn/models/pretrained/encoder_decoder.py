@@ -1,4 +1,4 @@
-"""EncoderDecoderModel: base class of BART and Marian, which runs the encoder and the decoder."""
+"""EncoderDecoderModel: base class for BART and Marian that runs the encoder and the decoder."""
 
 from ... import ops
 from ...errors import ArgumentError
@@ -98,7 +98,7 @@ def drop_encoder(model):
 
 
 def decoder_names():
-    """Return the `NameTable` of a decoder-only model. Encoder tensors in the file are ignored."""
+    """Return the `NameTable` of a decoder-only model, which ignores a file's encoder tensors."""
     return NameTable(
         Same("model.decoder.embed_tokens.weight", "paper.target_embedding.tokens.weight"),
         Same("lm_head.weight", "paper.head.weight"),
@@ -110,7 +110,8 @@ def decoder_names():
 def decoder_tied(config):
     """Return a decoder-only model's tied parameters as {alias: stored name}.
 
-    The aliases include a name that occurs only in the files of encoder-decoder models.
+    The alias "model.shared.weight" occurs only in the files of encoder-decoder models, which a
+    decoder-only model can also load.
     """
     tokens = "model.decoder.embed_tokens.weight"
     aliases = ["lm_head.weight", "model.shared.weight"] if config.tie_word_embeddings else []
@@ -118,7 +119,9 @@ def decoder_tied(config):
 
 
 class EncoderDecoderModel(PretrainedModel):
-    """Base class for encoder-decoder models. `build` creates `paper`, an `EncoderDecoder`.
+    """Base class for encoder-decoder models: adds Hugging Face's interface to `paper`.
+
+    Subclasses must create `paper` in `build`.
 
     Attributes
     ----------
@@ -138,7 +141,7 @@ class EncoderDecoderModel(PretrainedModel):
         return self.config.tie_word_embeddings
 
     def shifted(self, ids):
-        """Return `shift_right(ids)` with the token ids of the configuration."""
+        """Return `ids`, shifted right by one position, with the start token in front."""
         return shift_right(ids, self.config.pad_token_id, self.config.decoder_start_token_id)
 
     def target_ids(self, input_ids, decoder_input_ids, decoder_inputs_embeds):
@@ -146,7 +149,7 @@ class EncoderDecoderModel(PretrainedModel):
         return decoder_input_ids
 
     def add_head(self, config):
-        """Set up the head. A base model removes the head of `paper`; subclasses override this."""
+        """Set up the head. By default, remove it from `paper`, as in models without a head."""
         self.paper.head = None
 
     def names(self):

@@ -55,7 +55,7 @@ class WithoutHead(EncoderDecoderModel):
 
 
 class NextTokenHead(EncoderDecoderModel):
-    """Language-model head: computes the logits of the next target token and adds a bias."""
+    """Language-model head: returns the logits of the next target token, with a bias added."""
 
     def add_head(self, config):
         size = self.paper.head.weight.shape[0]

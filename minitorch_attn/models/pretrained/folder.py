@@ -113,7 +113,7 @@ def check_tensors(folder, name, arrays, shapes, allowed=()):
     shapes : dict of tuple
         Expected shapes, with stored names as keys.
     allowed : collection of str
-        Names that may be missing.
+        Stored names of the tensors that may be missing.
     """
     problems = [f"missing      {key}" for key in shapes if key not in arrays and key not in allowed]
     problems += [f"extra        {key}" for key in arrays if key not in shapes]
@@ -131,7 +131,7 @@ def check_tensors(folder, name, arrays, shapes, allowed=()):
 
 @contextlib.contextmanager
 def saved_tensors(folder, arrays, max_shard_size="50GB"):
-    """Save the tensors to one file, or to shards with an index, when the `with` block ends.
+    """Context manager that saves the tensors to one file, or to several shards and an index.
 
     The tensors are written to temporary files before the block starts. The block can write the
     other files. When the block ends, the temporary files replace the old files, and the index is
@@ -169,7 +169,10 @@ def saved_tensors(folder, arrays, max_shard_size="50GB"):
 
 
 def _shards(arrays, limit):
-    """Divide the tensors into {file name: {tensor name: array}}."""
+    """Divide the tensors into files of at most `limit` bytes: {file name: {tensor name: array}}.
+
+    A tensor larger than `limit` gets its own file.
+    """
     shards, size = [{}], 0
     for name, array in arrays.items():
         if shards[-1] and size + array.nbytes > limit:
@@ -183,7 +186,11 @@ def _shards(arrays, limit):
 
 
 def _old_shards(folder):
-    """Return the shard names in the index of an earlier save. Names of other files are ignored."""
+    """Return the shard names in the index of an earlier save, so that the shards can be removed.
+
+    The result contains only names that `saved_tensors` could have written, such as
+    "model-00001-of-00002.safetensors". Other files are never removed.
+    """
     try:
         index = read_json(folder / _INDEX, CheckpointError).get("weight_map")
     except CheckpointError:

@@ -1,4 +1,4 @@
-"""GPT-2 with the Hugging Face interface; the model itself is `models/gpt.py`."""
+"""GPT-2 with the Hugging Face interface; the model itself is in `models/gpt.py`."""
 
 import math
 
@@ -114,12 +114,12 @@ class GPT2PreTrainedModel(DecoderModel):
         return x, {"past_key_values": cache if wanted else None, **vars(found)}
 
     def mask_of(self, attention_mask, position_ids, x, past):
-        """Return the mask to use besides the causal mask, or None; see `attention_mask_of`."""
+        """Return the mask to combine with the causal mask, or None; see `attention_mask_of`."""
         return attention_mask_of(attention_mask, position_ids, x, past)
 
 
 def _set_attention(block, config, i):
-    """Apply the attention options of Hugging Face's configuration that are not in the paper."""
+    """Apply the configuration's attention options: upcasting, dropout and scaling of the scores."""
     attention = block.attention
     if config.reorder_and_upcast_attn:
         attention = block.attention = UpcastAttention(config.n_embd, config.n_head)
@@ -153,7 +153,8 @@ class GPT2TokenVectors(TokenVectors):
         Parameters
         ----------
         token_type_ids : int64 Tensor of shape (batch, token), optional
-            A second id for each token. Its row of the token embedding matrix is added as well.
+            A second id for each token. The row of the token embedding matrix with this id is added
+            to the token's embedding.
         encoder_hidden_states, encoder_attention_mask : None (not supported)
         """
         _refuse_memory(encoder_hidden_states, encoder_attention_mask)

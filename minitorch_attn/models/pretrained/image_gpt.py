@@ -1,4 +1,4 @@
-"""Image GPT with the Hugging Face interface; the model itself is `models/image_gpt.py`."""
+"""Image GPT with the Hugging Face interface; the model itself is in `models/image_gpt.py`."""
 
 from ... import nn
 from ..image_gpt import ImageGPT
@@ -21,7 +21,7 @@ _DEFAULTS = dict(
 
 
 class ImageGPTPreTrainedModel(GPT2PreTrainedModel):
-    """Base class for the Image GPT models, with their Transformer and their attention masks."""
+    """Base class for the Image GPT models: creates their Transformer and their padding masks."""
 
     model_type = "imagegpt"
     defaults = _DEFAULTS
@@ -43,7 +43,10 @@ class ImageGPTPreTrainedModel(GPT2PreTrainedModel):
         return body
 
     def mask_of(self, attention_mask, position_ids, x, past):
-        """Return the padding mask. Unlike in GPT-2, a row always contains a single sequence."""
+        """Return the padding mask, or None without `attention_mask`.
+
+        Unlike GPT-2, this model does not use `position_ids` to detect several sequences in a row.
+        """
         if attention_mask is None:
             return None
         flat = attention_mask.reshape(x.shape[0], -1)
@@ -51,7 +54,7 @@ class ImageGPTPreTrainedModel(GPT2PreTrainedModel):
 
 
 class ImageGPTModel(GPT2TokenVectors, ImageGPTPreTrainedModel):
-    """Image GPT without a head: returns the vectors of the pixels.
+    """Image GPT without a head: returns one vector for each pixel.
 
     Examples
     --------
@@ -106,10 +109,12 @@ class ImageGPTForImageClassification(ImageGPTPreTrainedModel):
     ):  # fmt: skip
         """Return the logits and, with labels, the loss, as in Hugging Face.
 
+        The other arguments are the same as for `GPT2Model.forward`.
+
         Parameters
         ----------
         labels : Tensor of shape (batch,), optional
-            See `losses.classification_loss`. The other arguments are those of `GPT2Model.forward`.
+            Labels of the images; see `losses.classification_loss`.
         """
         x, more = self.run(
             input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache,

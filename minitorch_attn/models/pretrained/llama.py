@@ -1,4 +1,4 @@
-"""Llama with the Hugging Face interface; the model itself is `models/llama.py`."""
+"""Llama with the Hugging Face interface; the model itself is in `models/llama.py`."""
 
 from ... import nn
 from ..llama import Llama
@@ -88,7 +88,11 @@ class LlamaPreTrainedModel(DecoderModel):
 
 
 def rotary_settings(config, model):
-    """Return (base, scaling) of the rotary embedding, given by the config's new or old fields."""
+    """Return (base, scaling) of the rotary embedding.
+
+    Configurations of transformers 5 contain `rope_parameters`. Older ones contain `rope_theta` and
+    `rope_scaling`.
+    """
     given = dict(config.rope_scaling or config.rope_parameters or {})
     base = given.pop("rope_theta", None) or config.rope_theta
     old_name = given.pop("type", "default")

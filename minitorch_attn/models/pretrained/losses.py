@@ -25,12 +25,14 @@ def next_token_loss(logits, labels):
     ----------
     logits : Tensor of shape (batch, token, vocabulary)
     labels : int64 Tensor of shape (batch, token)
+        Token ids, usually the input ids. The logits at position t are compared with the label at
+        position t + 1. -100 marks positions to ignore.
     """
     return token_loss(logits[:, :-1], labels[:, 1:])
 
 
 def classification_loss(config, logits, labels):
-    """Return the loss for `config.problem_type`.
+    """Return the loss for `config.problem_type`: MSE, cross-entropy or binary cross-entropy.
 
     If this field is None, `config.num_labels` and the dtype of the labels determine the problem
     type.

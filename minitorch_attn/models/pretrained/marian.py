@@ -1,4 +1,4 @@
-"""Marian with the Hugging Face interface; the model itself is `models/marian.py`."""
+"""Marian with the Hugging Face interface; the model itself is in `models/marian.py`."""
 
 from ... import nn, ops
 from ...errors import ArgumentError

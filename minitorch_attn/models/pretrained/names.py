@@ -36,11 +36,14 @@ class Same:
         return [array]
 
     def stored_shape(self, shapes):
-        """Return the shape of the stored array."""
+        """Return the shape of the stored array, given the shapes of our arrays."""
         return shapes[0]
 
     def numbers(self, name):
-        """Return (numbers at `{}`, suffix) if `name` matches `ours[0]`, or None otherwise."""
+        """Match one of our names with `ours[0]`.
+
+        Return (numbers in place of `{}`, rest of the name), or None if the name does not match.
+        """
         pattern = re.escape(self.ours[0]).replace(r"\{\}", r"(\d+)")
         found = re.fullmatch(pattern + r"((?:\..+)?)", name)
         return None if found is None else (found.groups()[:-1], found.groups()[-1])
@@ -65,11 +68,13 @@ class Stacked(Same):
     Parameters
     ----------
     stored : str
+        Name of the stored tensor, or a prefix as in `Same`.
     ours : list of str
+        Our names of the tensors, in the order in which they are concatenated.
     dim : int, default 0
-        Axis of our layout along which the tensors are concatenated.
-    transposed : bool
-        Whether the result is stored transposed.
+        Axis of our tensors along which they are concatenated.
+    transposed : bool, default False
+        Whether the concatenated tensor is stored transposed.
     """
 
     def __init__(self, stored, ours, dim=0, transposed=False):
@@ -110,6 +115,7 @@ class NameTable:
     Parameters
     ----------
     *entries : Same, Transposed, Stacked or Ignored
+        Entries of the table. A tensor without an entry is stored unchanged, under the same name.
 
     Examples
     --------
@@ -125,7 +131,7 @@ class NameTable:
         self.ignored = [entry for entry in entries if isinstance(entry, Ignored)]
 
     def bind(self, names):
-        """Map stored names to our names.
+        """Return the entry and our names for each stored name.
 
         Parameters
         ----------
@@ -134,7 +140,8 @@ class NameTable:
 
         Returns
         -------
-        dict from the stored name to (entry, list of our names)
+        dict of str to (entry, list of str)
+            For each stored name, its entry and our names of the tensors that it contains.
         """
         names, bound, taken = list(names), {}, set()
         for name in names:

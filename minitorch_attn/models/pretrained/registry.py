@@ -1,4 +1,4 @@
-"""Registry of the pretrained classes: find a class by its Hugging Face or timm name."""
+"""Model registry: find a class by its Hugging Face class name or timm architecture name."""
 
 from importlib import import_module
 
@@ -38,7 +38,8 @@ def find_class(name):
     Raises
     ------
     ArgumentError
-        If the class is not supported. The error lists the supported classes.
+        If the class is not supported. The error lists the supported classes of its model family or,
+        if the family is not supported, the supported families.
     """
     known = [family for family in FAMILIES if name.startswith(family)]
     if known:
@@ -66,7 +67,7 @@ def find_timm_class(architecture):
 
 
 def from_pretrained(folder, dtype=None, device=None):
-    """Load the model in a Hugging Face or timm folder, in eval mode.
+    """Load a model from a Hugging Face or timm folder, in eval mode.
 
     Parameters
     ----------
@@ -96,8 +97,10 @@ def class_in(folder):
 
     Raises
     ------
-    CheckpointError, ArgumentError
-        If the folder or the file is missing, or the class is not supported.
+    CheckpointError
+        If the folder or `config.json` is missing, or the file is invalid or does not name a class.
+    ArgumentError
+        If the class is not supported.
     """
     fields = read_config(folder)
     if "architecture" in fields:

@@ -75,18 +75,30 @@ class SwinPreTrainedModel(SwinFamilyModel):
         return super()._with_expected_names(arrays, expected, table)
 
     def peer_state(self):
-        """Return the tensors to save, under their old names if the loaded file had old names."""
+        """Return the tensors to save.
+
+        If the loaded file had names from before transformers 5, the tensors get these names.
+        """
         state = super().peer_state()
         return {_older(name): x for name, x in state.items()} if self.has_old_names else state
 
     def encode(self, pixel_values, bool_masked_pos=None, *, always_partition=False, **settings):
-        """Encode an image. With `always_partition`, maps of any size get shifted windows."""
+        """Encode an image.
+
+        With `always_partition`, feature maps can have any size: maps smaller than the window are
+        padded, and the windows are shifted on all maps.
+        """
         if pixel_values is not None:
             self._place_windows(pixel_values.shape[-2:], always_partition)
         return super().encode(pixel_values, bool_masked_pos, **settings)
 
     def _place_windows(self, size, always_partition):
-        """Shift the windows of every second block, unless a map's side is as long as the window."""
+        """Choose the shift of each block's windows for images of the given size.
+
+        Every second block shifts its windows. Unless `always_partition` is True, the windows of a
+        feature map are not shifted if its shorter side is as long as the window, and a smaller map
+        raises an error.
+        """
         window, patches = self.config.window_size, pair(self.config.patch_size)
         grid = [-(-n // patch) for n, patch in zip(size, patches, strict=True)]
         for stage in self.model.stages:
@@ -147,7 +159,7 @@ class SwinBackbone(Backbone, SwinPreTrainedModel):
     def _with_prefix(self, arrays, expected):
         """Add the prefix "swin." to the names of the base model's tensors.
 
-        If the file does not contain the last norm, add its initial weight and bias.
+        If the file does not contain the final norm, add a weight of ones and a bias of zeros.
         """
         arrays = {
             f"swin.{name}"
@@ -176,5 +188,5 @@ class SwinBackbone(Backbone, SwinPreTrainedModel):
         return self.hidden_states_norms[name](x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
     def states(self, maps):
-        """Return `maps` unchanged: Hugging Face returns Swin's hidden states as feature maps."""
+        """Return `maps` unchanged: as in Hugging Face, the hidden states are not flattened."""
         return maps

@@ -72,7 +72,10 @@ class SwinFamilyModel(PretrainedModel):
     # Embedding
 
     def embed(self, pixel_values, bool_masked_pos=None, interpolate_pos_encoding=False):
-        """Return the masked patch embeddings plus positions: (batch, height, width, embed)."""
+        """Return the patch embeddings plus positions, with shape (batch, height, width, embed).
+
+        The mask token replaces the embeddings of masked patches.
+        """
         if pixel_values is None:
             raise missing_input(self, "pixel_values", IMAGES)
         x = self.model.patch_embedding(pixel_values)
@@ -189,7 +192,7 @@ class BaseHead:
 
 
 class ClassificationHead:
-    """Classification head: a linear layer on the mean of the last hidden state."""
+    """Classification head: a linear layer on the last hidden state, averaged over the tokens."""
 
     classes = True
 
@@ -322,7 +325,7 @@ class Backbone:
 
 
 def _wanted_stages(config):
-    """Return {name: number} of the stages whose feature maps the backbone returns."""
+    """Return the stages whose feature maps the backbone returns, as {name: stage number}."""
     stages = ["stem"] + [f"stage{i + 1}" for i in range(len(config.depths))]
     wanted = config.get("out_features")
     if wanted is None:

@@ -74,7 +74,7 @@ class Swinv2PreTrainedModel(SwinFamilyModel):
         self, pixel_values, bool_masked_pos=None, *, interpolate_pos_encoding=False,
         output_attentions=None, output_hidden_states=None,
     ):  # fmt: skip
-        """Encode an image. The returned hidden states of a stage are those after patch merging."""
+        """Encode an image. A stage's hidden states are taken after patch merging, not before."""
         return super().encode(
             pixel_values, bool_masked_pos, interpolate_pos_encoding, output_attentions,
             output_hidden_states,
@@ -117,7 +117,7 @@ class Swinv2Backbone(Backbone, Swinv2PreTrainedModel):
         return table
 
     def encode_stages(self, pixel_values, output_attentions):
-        """Encode an image. Also return the feature map of each stage before patch merging."""
+        """Encode an image, and collect each stage's feature map before patch merging."""
         return SwinFamilyModel.encode(
             self, pixel_values, output_attentions=output_attentions, output_hidden_states=True,
             output_hidden_states_before_downsampling=True,

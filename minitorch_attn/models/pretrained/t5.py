@@ -1,4 +1,4 @@
-"""T5 with the Hugging Face interface; the model itself is `models/t5.py`."""
+"""T5 with the Hugging Face interface; the model itself is in `models/t5.py`."""
 
 from ... import nn, ops
 from ...errors import ArgumentError
@@ -210,7 +210,7 @@ class T5ForSequenceClassification(T5PreTrainedModel):
         decoder_attention_mask=None, encoder_outputs=None, inputs_embeds=None,
         decoder_inputs_embeds=None, labels=None, use_cache=None, return_dict=None, **options
     ):  # fmt: skip
-        """Return the logits and, with `labels`, the loss. `input_ids` is required."""
+        """Return the logits and, with `labels`, the loss. `input_ids` is needed to locate </s>."""
         if input_ids is None:
             raise ArgumentError(
                 "T5ForSequenceClassification: input_ids is required to locate </s>",
@@ -250,9 +250,9 @@ class T5ForQuestionAnswering(T5PreTrainedModel):
         end_positions=None, inputs_embeds=None, decoder_inputs_embeds=None, use_cache=None,
         return_dict=None, **options
     ):  # fmt: skip
-        """Return start and end logits and, with positions, the loss.
+        """Return start and end logits and, with `start_positions` and `end_positions`, the loss.
 
-        Positions beyond the text are ignored.
+        The loss ignores positions beyond the end of the text.
         """
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             if input_ids is None:

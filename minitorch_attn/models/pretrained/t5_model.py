@@ -195,7 +195,7 @@ def _is_tied(config):
 
 
 def _feed_forward(config):
-    """Return (activation name, whether it is gated) for a name such as "gated-gelu"."""
+    """Parse `config.feed_forward_proj`, such as "gated-gelu", into (activation name, is gated)."""
     *gate, function = config.feed_forward_proj.split("-")
     if gate not in ([], ["gated"]):
         raise ArgumentError(
@@ -209,7 +209,7 @@ def _feed_forward(config):
 
 
 def _stack_names(stored, ours, parts):
-    """Yield the parameter names of the encoder or decoder, whose layers consist of `parts`."""
+    """Yield the `NameTable` entries of the encoder or decoder, whose layers consist of `parts`."""
     first = f"{stored}.block.0.layer.0.SelfAttention.relative_attention_bias"
     yield Same(first, f"{ours}.position_bias.embedding")
     yield Same(f"{stored}.final_layer_norm", f"{ours}.norm")
@@ -227,7 +227,10 @@ def _stack_names(stored, ours, parts):
 
 
 def _hidden_states(states):
-    """Return the input, the output of each layer except the last, and the stack's output."""
+    """Return the hidden states without the last layer's output, as in Hugging Face.
+
+    The last hidden state is the output of the encoder or decoder, after the final norm.
+    """
     return None if states is None else (*states[:-2], states[-1])
 
 

@@ -1,4 +1,4 @@
-"""TimeSformer with the Hugging Face interface; the model itself is `models/timesformer.py`."""
+"""TimeSformer with the Hugging Face interface; the model itself is in `models/timesformer.py`."""
 
 from ... import nn, ops
 from ...errors import ArgumentError
@@ -43,7 +43,7 @@ class TimesformerPreTrainedModel(PretrainedModel):
         self.initialize()
 
     def add_head(self, config):
-        """Create the modules outside the encoder."""
+        """Create the head. A base model does not have a head."""
 
     def initialize(self):
         """Initialize the parameters from a truncated normal with std `config.initializer_range`."""
@@ -80,7 +80,7 @@ class TimesformerPreTrainedModel(PretrainedModel):
         return NameTable(*entries)
 
     def run(self, pixel_values, output_attentions, output_hidden_states):
-        """Run the encoder. Return (tokens after the last norm, dict of the other outputs).
+        """Run the encoder. Return (tokens after the final norm, dict of the other outputs).
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class TimesformerPreTrainedModel(PretrainedModel):
         return last, vars(found)
 
     def _positions(self, grid):
-        """Return positions (1 + patch, embed) for a grid, resized by nearest neighbor."""
+        """Return position embeddings (1 + patch, embed) for a grid, resized by nearest neighbor."""
         weight, old = self.vision.positions.weight, self.vision.grid
         if grid[0] * grid[1] == old[0] * old[1]:
             return weight
@@ -114,7 +114,7 @@ class TimesformerPreTrainedModel(PretrainedModel):
         return ops.cat([weight[:1], table[0].flatten(1).transpose(0, 1)], 0)
 
     def _times(self, frames):
-        """Return time positions (frame, embed) for `frames` frames, resized by nearest neighbor."""
+        """Return the time embeddings (frame, embed), resized to `frames` by nearest neighbor."""
         if self.vision.time_positions is None:
             return None
         weight = self.vision.time_positions.weight

@@ -1,4 +1,4 @@
-"""timm interface: read the arguments in `config.json`, and build the classifier head."""
+"""timm interface: the base class, which reads `config.json`, and the classifier head."""
 
 from types import SimpleNamespace
 
@@ -25,7 +25,7 @@ def timm_activation(name):
 
 
 def class_among(classes, architecture, name=None):
-    """Return the first of `classes` that defines a timm architecture.
+    """Return the first of `classes` that supports a timm architecture.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def class_among(classes, architecture, name=None):
     Raises
     ------
     ArgumentError
-        If none of the classes defines the architecture.
+        If none of the classes supports the architecture.
     """
     name = architecture.partition(".")[0] if name is None else name
     for cls in classes:
@@ -56,7 +56,7 @@ def class_among(classes, architecture, name=None):
 
 
 class TimmModel(PretrainedModel):
-    """Base class for models with the timm interface, which a timm `config.json` describes.
+    """Base class for models with the timm interface, created from a timm `config.json`.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class TimmModel(PretrainedModel):
         raise NotImplementedError
 
     def read_arguments(self, config):
-        """Return timm's arguments: the defaults, overridden by the architecture and the file."""
+        """Return timm's arguments: defaults, overridden by the architecture and `config.json`."""
         name = config.get("architecture", "").partition(".")[0]
         class_among((type(self),), name)
         given = dict(config.get("model_args") or {})
@@ -103,7 +103,7 @@ class TimmModel(PretrainedModel):
         return {**self.arguments, **entry, **_described(config, about), **given}
 
     def _describe(self, fields, arrays):
-        """Remove the fields that timm's `config.json` does not have."""
+        """Remove from `fields` what timm does not write to `config.json`."""
         for name in ("model_type", "architectures", "dtype", "torch_dtype"):
             fields.pop(name, None)
 

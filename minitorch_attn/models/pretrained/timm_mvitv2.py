@@ -67,9 +67,8 @@ def class_for(architecture):
 class MultiScaleVit(TimmModel):
     """timm's MViTv2: returns class logits. See also `forward_features` and `forward_head`.
 
-    `model_args.cfg` has the fields of timm's `MultiScaleVitCfg`. If the file contains
-    `model_args.cfg`, its fields replace the architecture's sizes, and missing fields get timm's
-    defaults.
+    `model_args.cfg` in `config.json` can contain fields of timm's `MultiScaleVitCfg`. They then
+    replace all sizes of the architecture, and missing fields get timm's defaults.
 
     Examples
     --------
@@ -138,7 +137,7 @@ class MultiScaleVit(TimmModel):
         )
 
     def forward_features(self, x):
-        """Return the tokens after the last block and its norm, with shape (batch, token, embed).
+        """Return the tokens after the last block and the final norm: (batch, token, embed).
 
         Parameters
         ----------
@@ -170,7 +169,7 @@ def _pool_type(global_pool, cfg):
 
 
 def _check_cfg(cfg):
-    """Raise an error for settings that timm's own class does not support."""
+    """Raise an error for pooling settings that timm's own class does not support."""
     heads = cfg.num_heads if isinstance(cfg.num_heads, (list, tuple)) else (cfg.num_heads, 2)
     shared = cfg.mode in ("conv", "max", "avg")
     if cfg.pool_first or not (shared or cfg.mode == "conv_unshared" and max(heads) == 1):
@@ -182,7 +181,11 @@ def _check_cfg(cfg):
 
 
 def _stride_kv(cfg):
-    """Return the strides of keys and values: one for each stage, or only for the first stage."""
+    """Return the pooling strides of the keys and values, one for each stage.
+
+    They are given by `stride_kv`. By default, they start at `stride_kv_adaptive`, and each stage
+    that pools the queries divides them by its query strides.
+    """
     if cfg.stride_kv is not None:
         return list(cfg.stride_kv)[: len(cfg.depths)]
     if cfg.stride_kv_adaptive is None:

@@ -221,9 +221,9 @@ def _settings(args):
 
 
 def _from_authors(name):
-    """Convert a tensor name in the authors' files to timm's name.
+    """Convert a tensor name in a checkpoint of Swin's authors to timm's name.
 
-    In the authors' files, patch merging ends a stage. In timm, it begins the next stage.
+    In the authors' checkpoints, patch merging ends a stage. In timm, it begins the next stage.
     """
     start, merging, rest = name.partition(".downsample")
     if merging:

@@ -1,6 +1,6 @@
 """ViT and DeiT with the timm interface, based on `models/vit.py` and `models/deit.py`.
 
-The parts that timm adds from later papers are in `timm_vit_parts.py`.
+The parts that timm takes from later papers are in `timm_vit_parts.py`.
 """
 
 import math
@@ -120,7 +120,7 @@ class VisionTransformer(TimmModel):
             self.make_positions(width)
 
     def make_positions(self, width):
-        """Create position embeddings for the patches, and for prefix tokens that have positions."""
+        """Create position embeddings for the patches and `positioned_prefix` prefix tokens."""
         count = self.positioned_prefix + self.grid[0] * self.grid[1]
         self.positions = nn.Parameter(ops.empty(1, count, width))
 
@@ -180,7 +180,9 @@ class VisionTransformer(TimmModel):
         return self.forward_head(self.forward_features(x, attn_mask, is_causal))
 
     def forward_features(self, x, attn_mask=None, is_causal=False):
-        """Return the tokens after the last block and its norm, with shape (batch, token, embed).
+        """Return the tokens after the last block and `norm`, with shape (batch, token, embed).
+
+        If the model normalizes the pooled vector instead (`fc_norm`), `norm` is the identity.
 
         Parameters
         ----------
@@ -200,7 +202,7 @@ class VisionTransformer(TimmModel):
         return self.norm(x)
 
     def embed(self, images):
-        """Return the prefix tokens and the patches with their positions."""
+        """Return the prefix and patch tokens of images, with the position embeddings added."""
         images = self._sized(images)
         grid = self.patch_embedding.grid(*images.shape[-2:])
         x = self.embed_norm(self.patch_embedding(images))  # (batch, patch, embed)
@@ -239,7 +241,7 @@ class VisionTransformer(TimmModel):
         return ops.cat([*(t.expand(batch, t.shape[1], width) for t in tokens), patches], 1)
 
     def prefix(self):
-        """Return the class token and the register tokens; None if the model does not have them."""
+        """Return the class token and the register tokens. A token that does not exist is None."""
         return self.class_token, self.register_tokens
 
     def _positions_for(self, grid):
@@ -253,7 +255,7 @@ class VisionTransformer(TimmModel):
     def _drop_patches(self, x):
         """During training, drop a random subset of each image's patches.
 
-        Li et al. 2022, "Scaling Language-Image Pre-training via Masking", arXiv:2212.00794v2.
+        See Li et al. 2022, "Scaling Language-Image Pre-training via Masking", arXiv:2212.00794v2.
         """
         if not (self.training and self.args.patch_drop_rate):
             return x
@@ -328,7 +330,7 @@ class VisionTransformerDistilled(VisionTransformer):
     def forward_head(self, x, pre_logits=False):
         """Return the mean of the two heads' logits or, with `pre_logits`, of the heads' inputs.
 
-        In training with `set_distilled_training`, return the logits of both heads instead.
+        In training mode, after `set_distilled_training()`, return both heads' logits instead.
         """
         x, distilled = self.head_dropout(x[:, 0]), self.head_dropout(x[:, 1])  # (batch, embed)
         if not pre_logits:

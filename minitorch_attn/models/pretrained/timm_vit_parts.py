@@ -1,4 +1,4 @@
-"""Parts of timm's ViT from later papers: norms in attention, scaled blocks, attention pooling."""
+"""Additions to ViT in timm: norms in attention, scaled blocks and attention pooling."""
 
 from types import SimpleNamespace
 

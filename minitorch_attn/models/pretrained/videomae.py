@@ -1,4 +1,4 @@
-"""VideoMAE with the Hugging Face interface; the model itself is `models/video_mae.py`."""
+"""VideoMAE with the Hugging Face interface; the model itself is in `models/video_mae.py`."""
 
 from ... import nn
 from ...autograd.modes import no_grad
@@ -55,14 +55,17 @@ class VideoMAEPreTrainedModel(PretrainedModel):
         self.initialize()
 
     def block_options(self):
-        """Return the arguments of the encoder blocks."""
+        """Return the keyword arguments shared by the encoder's and the decoder's blocks."""
         return block_options(self.config)
 
     def add_head(self, config):
-        """Create the modules outside the encoder."""
+        """Create the decoder or the classifier. The base model has neither."""
 
     def initialize(self):
-        """Initialize matrices from a normal distribution with std `config.initializer_range`."""
+        """Initialize weights from a normal distribution with std `config.initializer_range`.
+
+        Biases are set to 0.
+        """
         initialize_layers(self, init.normal_)
 
     def names(self):
@@ -75,7 +78,7 @@ class VideoMAEPreTrainedModel(PretrainedModel):
         )
 
     def other_names(self):
-        """Return the name table's entries for the modules outside the encoder."""
+        """Return the `NameTable` entries of the modules outside the encoder."""
         return []
 
     def run(self, pixel_values, visible, output_attentions, output_hidden_states):

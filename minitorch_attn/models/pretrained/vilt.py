@@ -1,4 +1,4 @@
-"""ViLT with the Hugging Face interface; the model itself is `models/vilt.py`."""
+"""ViLT with the Hugging Face interface; the model itself is in `models/vilt.py`."""
 
 from ...errors import ArgumentError
 from ..bert import TokenPrediction
@@ -154,8 +154,8 @@ class ViltModel(ViltPreTrainedModel):
         token_type_ids : int64 Tensor of shape (batch, word), optional
         pixel_values : Tensor of shape (batch, channel, height, width), optional
         pixel_mask : Tensor of shape (batch, height, width), optional
-            1 for pixels, 0 for padding. With `image_embeds`, the mask has one entry for each
-            embedding.
+            1 for pixels of the image, 0 for padding. With `image_embeds`, the mask has one entry
+            for each embedding.
         inputs_embeds : Tensor of shape (batch, word, embed), optional
             Embeddings to use instead of `input_ids`.
         image_embeds : Tensor of shape (batch, patch, embed), optional

@@ -1,4 +1,4 @@
-"""VisualBERT with the Hugging Face interface; the model itself is `models/visual_bert.py`."""
+"""VisualBERT with the Hugging Face interface; the model itself is in `models/visual_bert.py`."""
 
 from ... import nn, ops
 from ...autograd.modes import no_grad
@@ -14,7 +14,7 @@ __all__ = ["VisualBertForPreTraining", "VisualBertModel"]
 
 
 class VisualBertPreTrainedModel(BertPreTrainedModel):
-    """Base class of the VisualBERT models. Adds the image regions' parameters to BERT's names."""
+    """Base class for the VisualBERT models: BERT with embeddings of image regions."""
 
     model_type = "visual_bert"
     base_prefix = "visual_bert"
@@ -42,7 +42,7 @@ class VisualBertPreTrainedModel(BertPreTrainedModel):
         )  # fmt: skip
 
     def _copy_tables(self, tables):
-        """Copy the words' segment and position embeddings to the regions' embeddings."""
+        """Copy the segment and position embeddings of the words to those of the image regions."""
         with no_grad():
             for part in ("segment", "position"):
                 source = getattr(tables, f"{part}_embedding").weight

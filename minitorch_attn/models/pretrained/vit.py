@@ -1,4 +1,4 @@
-"""ViT with the Hugging Face interface; the model itself is `models/vit.py`."""
+"""ViT with the Hugging Face interface; the model itself is in `models/vit.py`."""
 
 from ... import nn, ops
 from .activations import activation
@@ -48,7 +48,7 @@ class ViTModel(ViTPreTrainedModel):
     add_pooling_layer : bool, default True
         Whether the model has a pooler.
     use_mask_token : bool, default False
-        Whether the model has a mask token, for `bool_masked_pos`.
+        Whether the model has a mask token, which replaces the patches that `bool_masked_pos` marks.
 
     Examples
     --------
@@ -124,7 +124,7 @@ class ViTForMaskedImageModeling(MaskedImageModeling, ViTPreTrainedModel):
         self, pixel_values=None, bool_masked_pos=None, interpolate_pos_encoding=None,
         attention_mask=None, output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Return the reconstructed images and, with a mask, the loss, as in Hugging Face."""
+        """Return the reconstructed images and, if `bool_masked_pos` is given, the loss."""
         self.check_stride(bool_masked_pos)
         last, others = self.run(
             pixel_values, bool_masked_pos, interpolate_pos_encoding, attention_mask,

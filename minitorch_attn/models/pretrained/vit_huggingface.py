@@ -101,14 +101,14 @@ class ImageEncoderModel(TwoLayouts, VisionModel):
     Attributes
     ----------
     encoder_class : class
-        `VisionTransformer` or a subclass.
+        Class of the encoder: `VisionTransformer` or a subclass.
     """
 
     defaults = DEFAULTS
     encoder_class = VisionTransformer
 
     def make_encoder(self, config):
-        """Create the `encoder_class` model for a configuration, without a classification head."""
+        """Create an `encoder_class` from a configuration, without a classification head."""
         heads = config.num_attention_heads
         config.refuse(type(self).__name__, head_dim=config.hidden_size // heads)
         return self.encoder_class(
@@ -125,7 +125,7 @@ class ImageEncoderModel(TwoLayouts, VisionModel):
         return NameTable(*table)
 
     def other_names(self):
-        """Return the entries of the name table for the modules outside the encoder."""
+        """Return the `NameTable` entries of the modules outside the encoder."""
         return []
 
 
@@ -139,7 +139,7 @@ def block_options(config):
 
 
 def initialize_layers(model, draw):
-    """Initialize the layers of a model: random matrices with std `config.initializer_range`.
+    """Initialize the layers of a model: weights with std `config.initializer_range`.
 
     Biases are set to 0.
 
@@ -147,7 +147,7 @@ def initialize_layers(model, draw):
     ----------
     model : PretrainedModel
     draw : callable
-        Function of `nn.init` with an argument `std`, which fills the matrices.
+        Function of `nn.init` with an argument `std`, which fills the weights.
     """
     for module in model.modules():
         if isinstance(module, (nn.Linear, nn.Conv2d, nn.Conv3d)):
@@ -206,7 +206,7 @@ class MaskedImageModeling:
         return self.decoder(patches.transpose(1, 2).reshape(batch, embed_dim, side, side))
 
     def painting_loss(self, pixel_values, painted, bool_masked_pos):
-        """Return the mean absolute error over the masked pixels."""
+        """Return the mean absolute error of the images `painted` over the masked pixels."""
         config, patch = self.config, self.config.encoder_stride
         side = pixel_values.shape[-1] // patch
         mask = bool_masked_pos.reshape(-1, side, side)

@@ -43,7 +43,7 @@ class Unsqueezed(Same):
 
 
 def block_names(stored, ours):
-    """Return the entries of the name table for a stack of blocks.
+    """Return the `NameTable` entries of a stack of blocks.
 
     Parameters
     ----------
@@ -62,14 +62,14 @@ def block_names(stored, ours):
 
 
 def file_block_names(stored, ours):
-    """Same as `block_names`, for models whose stored names are always those of published files."""
+    """Same as `block_names`, but with the names in published files, such as `output.dense`."""
     parts = {entry.stored: entry.ours[0] for entry in block_names("", "")}
     parts |= {f"attention.{x}_proj": f"attention.{x}_proj" for x in "qkv"}
     return [Same(stored + old, ours + parts[new]) for old, new in _PARTS.items()]
 
 
 def encoder_names(prefix):
-    """Return the name-table entries for a `VisionTransformer` in the attribute `vision`.
+    """Return the `NameTable` entries of the `VisionTransformer` in the attribute `vision`.
 
     Parameters
     ----------
@@ -96,8 +96,8 @@ class TwoLayouts(PretrainedModel):
     Attributes
     ----------
     stacks : dict of str, or None
-        Names of the stacks of blocks, as {name in the classes: name in the files}. None if the
-        files use the same names as the classes.
+        Names of the stacks of blocks, as {name in the classes of transformers: name in the files}.
+        None if the files use the same names as these classes.
     """
 
     stacks = {"layers": "encoder.layer", "decoder.decoder_layers": "decoder.decoder_layers"}
@@ -137,7 +137,10 @@ def _in_files(name, stacks):
 
 
 def _split(name, stacks, parts):
-    """Split a block's parameter name into (prefix, stack, number, part, ".weight" or ".bias")."""
+    """Split the name of a block's parameter into (prefix, stack, index, part, suffix).
+
+    The suffix is ".weight" or ".bias". Return None for other names.
+    """
     either = [
         "|".join(re.escape(x) for x in sorted(set(y), key=len, reverse=True))
         for y in (stacks, parts)

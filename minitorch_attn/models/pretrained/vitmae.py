@@ -1,4 +1,4 @@
-"""ViTMAE with the Hugging Face interface; the model itself is `models/mae.py`."""
+"""ViTMAE with the Hugging Face interface; the model itself is in `models/mae.py`."""
 
 from ... import nn, ops
 from ...errors import ShapeError
@@ -32,7 +32,7 @@ class ViTMAEPreTrainedModel(ImageEncoderModel):
         self.initialize()
 
     def add_head(self, config):
-        """Create the modules outside the encoder."""
+        """Create the decoder. The base model does not have a decoder."""
 
     def initialize(self):
         fixed = self.vision.positions.weight.detach().clone()
@@ -76,7 +76,7 @@ class ViTMAEModel(ViTMAEPreTrainedModel):
         self, pixel_values=None, noise=None, interpolate_pos_encoding=None, attention_mask=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Return last_hidden_state, mask and ids_restore, as in Hugging Face."""
+        """Encode the visible patches. The outputs include `mask` and `ids_restore`."""
         last, mask, restore, others = self.run(
             pixel_values, noise, interpolate_pos_encoding, attention_mask, output_attentions,
             output_hidden_states,
@@ -111,7 +111,7 @@ class ViTMAEForPreTraining(ViTMAEPreTrainedModel):
         self, pixel_values=None, noise=None, interpolate_pos_encoding=None, attention_mask=None,
         output_attentions=None, output_hidden_states=None, return_dict=None,
     ):  # fmt: skip
-        """Return loss, logits, mask and ids_restore, as in Hugging Face."""
+        """Reconstruct the patches. The outputs include the loss, `mask` and `ids_restore`."""
         last, mask, restore, others = self.run(
             pixel_values, noise, interpolate_pos_encoding, attention_mask, output_attentions,
             output_hidden_states,

@@ -69,7 +69,7 @@ class Wav2Vec2ConformerPreTrainedModel(PretrainedModel):
         self.initialize()
 
     def add_head(self, config):
-        """Create the modules outside the encoder."""
+        """Create the head. A base model does not have a head."""
 
     def initialize(self):
         """Initialize the parameters as Hugging Face does."""
@@ -143,7 +143,10 @@ class Wav2Vec2ConformerPreTrainedModel(PretrainedModel):
         return lengths
 
     def frames_of(self, attention_mask, frames, add_adapter=False):
-        """Convert a sample mask to frames: (batch, frame), False at padding. None stays None."""
+        """Convert a mask of the samples to a mask of the frames, with shape (batch, frame).
+
+        The result is False at padding, or None if `attention_mask` is None.
+        """
         if attention_mask is None:
             return None
         lengths = self.output_lengths((attention_mask != 0).sum(-1), add_adapter)
@@ -151,7 +154,7 @@ class Wav2Vec2ConformerPreTrainedModel(PretrainedModel):
         return ops.arange(frames, device=last.device) <= last.unsqueeze(-1)
 
     def hide(self, x, mask_time_indices, frames):
-        """Apply SpecAugment: replace masked frames by the mask vector, masked features by 0."""
+        """Apply SpecAugment: replace masked frames by the mask vector, and masked features by 0."""
         config = self.config
         if not config.apply_spec_augment:
             return x
@@ -286,14 +289,14 @@ class _WeightedLayers(Wav2Vec2ConformerPreTrainedModel):
     """Base class for heads that read the last output or a weighted mean of the hidden states."""
 
     def add_weights(self, config):
-        """Create the weights of the hidden states if `config.use_weighted_layer_sum` is set."""
+        """Create one weight per hidden state if `config.use_weighted_layer_sum` is set."""
         config.refuse(type(self).__name__, add_adapter=False)
         if config.use_weighted_layer_sum:
             count = config.num_hidden_layers + 1
             self.layer_weights = nn.Parameter(ops.full((count,), 1.0 / count))
 
     def weighted(self, input_values, attention_mask, output_attentions, output_hidden_states):
-        """Return (frame vectors that the head reads, dict of the other outputs)."""
+        """Return (last output or weighted mean of the hidden states, dict of the other outputs)."""
         wants = output_hidden_states
         wants = self.config.get("output_hidden_states", False) if wants is None else wants
         needs = self.config.use_weighted_layer_sum

@@ -27,7 +27,13 @@ DEFAULTS = dict(
 
 
 def block_names(stored, ours):
-    """Return the entries of the name table for the parts of a Conformer block."""
+    """Return the `NameTable` entries of a Conformer block.
+
+    Parameters
+    ----------
+    stored, ours : str
+        Prefixes of the block's names in files and in this library.
+    """
     names = {
         "ffn{}_layer_norm": "feed_forward{}.norm",
         "ffn{}.intermediate_dense": "feed_forward{}.linear1",
@@ -77,8 +83,8 @@ class Wav2Vec2ConformerEncoderLayer(PretrainedModel):
         attention_mask : Tensor, optional
             Mask of shape (batch, frame), 1 for frames and 0 for padding, or a mask with four axes.
         relative_position_embeddings : Tensor, optional
-            Encodings of the distances, of shape (1 or batch, 2 * frame - 1, embed). For rotary
-            positions: cosines and sines of shape (2, frame, 1, 1, head_dim).
+            Encodings of the distances between frames, of shape (1 or batch, 2 * frame - 1, embed).
+            For rotary positions: cosines and sines of shape (2, frame, 1, 1, head_dim).
         """
         positions = relative_position_embeddings
         if self.config.position_embeddings_type == "rotary":

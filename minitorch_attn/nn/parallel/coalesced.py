@@ -23,7 +23,7 @@ def broadcast_tensors(tensors, group=None, src=0):
 
 
 def start_broadcast(tensors, group=None, src=0):
-    """Start the messages of `broadcast_tensors`. Return a function that waits for the result."""
+    """Start `broadcast_tensors`. Return a function that waits for the data and copies it."""
     batches = {}
     for t in tensors:
         batches.setdefault((str(t.dtype), device_of(t.array)), []).append(t)

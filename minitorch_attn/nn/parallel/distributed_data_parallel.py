@@ -37,7 +37,8 @@ class DistributedDataParallel(Module):
     process_group : ProcessGroup, optional
         Ranks that share the batch. Default: all ranks.
     bucket_cap_mb : float, default 25
-        Size in MiB at which a bucket of gradients is full. For the first bucket, at most 1 MiB.
+        Size in MiB at which a bucket of gradients is full. For the first bucket, this size
+        is at most 1 MiB.
     find_unused_parameters : bool, default False
         Whether a forward pass may leave some parameters unused. Their gradients count as zero. The
         ranks exchange one additional message to find the parameters that no rank used. The `.grad`
@@ -64,8 +65,8 @@ class DistributedDataParallel(Module):
 
         L = (1/n) sum_k sum_i l_i = sum_k (n_k/n) L_k,   and with n_k = n/N:   L = (1/N) sum_k L_k.
 
-    Differentiation is linear, so dL/dw = (1/N) sum_k dL_k/dw. The ranks compute this mean of their
-    gradients. If the n_k differ, multiply the loss of each rank by N n_k / n.
+    Differentiation is linear, so dL/dw = (1/N) sum_k dL_k/dw. The ranks therefore average their
+    gradients. If the n_k differ, multiply the loss L_k of each rank by N n_k / n.
 
     *Overlap.* Each parameter has a hook that copies its gradient into a bucket as soon as the
     gradient is complete. The gradients of the last layers are complete first. A non-blocking
@@ -80,7 +81,7 @@ class DistributedDataParallel(Module):
     every N. This requires that all ranks have the same number of rows and that the batch is the
     first axis.
 
-    Li et al. 2020 [1]_ describe the buckets and the hooks of PyTorch's class.
+    Li et al. 2020 [1]_ explain how PyTorch's class uses buckets and hooks.
 
     References
     ----------
@@ -118,7 +119,7 @@ class DistributedDataParallel(Module):
         )  # fmt: skip
 
     def _check_equal(self):
-        """Raise an error unless all ranks have parameters and buffers of the same names and shapes.
+        """Raise an error unless parameters and buffers match on all ranks: names, shapes, dtypes.
 
         Otherwise, the ranks would exchange messages of different sizes.
         """
@@ -191,7 +192,10 @@ def _check(module, dim, bucket_cap_mb, gradient_as_bucket_view):
 
 
 def _refuse_tokens_first(module):
-    """Raise an error for dropout with `batch_first=False`: masks are split along the first axis."""
+    """Raise an error if the module uses both dropout and `batch_first=False`.
+
+    Each rank draws the dropout masks of its own rows, so the batch must be the first axis.
+    """
     if not any(_drops(layer) for layer in module.modules()):
         return
     for path, layer in module.named_modules():

@@ -30,14 +30,15 @@ class GradientReducer:
         Parameters with their names. Parameters that do not require grad are ignored.
     group : ProcessGroup, optional
     bucket_bytes : int
-        Size in bytes at which a bucket is full. For the first bucket, at most 1 MiB.
+        Size in bytes at which a bucket is full. For the first bucket, this size is at most 1 MiB.
     find_unused : bool, default False
         Whether parameters without a gradient are allowed; see `DistributedDataParallel`.
 
     Attributes
     ----------
     enabled : bool
-        Whether the hooks are active.
+        Whether backward passes average the gradients. If False, each rank keeps its own
+        gradients.
     """
 
     def __init__(self, named_parameters, group=None, bucket_bytes=25 * 2**20, find_unused=False):
@@ -60,9 +61,9 @@ class GradientReducer:
     def prepare(self, outputs):
         """Prepare for the backward pass through the given outputs.
 
-        The engine would otherwise process all leaves at the end of the backward pass.
-        `number_early` makes it process each leaf as soon as the leaf's gradient is complete, so
-        that sending the gradient overlaps with the rest of the backward pass.
+        By default, the engine processes all leaves at the end of the backward pass. `number_early`
+        renumbers the leaves so that the engine processes each of them as soon as its gradient is
+        complete. Sending the gradient then overlaps with the rest of the backward pass.
 
         Parameters
         ----------
@@ -108,7 +109,7 @@ class GradientReducer:
     # Backward pass
 
     def _receive(self, index, parameter):
-        """Hook of a leaf: put the complete gradient into its bucket."""
+        """Hook of a leaf: copy its complete gradient into a bucket, and send all full buckets."""
         if not self.enabled:
             return
         if not self._arrived:
@@ -120,7 +121,7 @@ class GradientReducer:
             self._finish()
 
     def _fill(self, index, grad):
-        """Copy a gradient, or zeros for None, into its bucket."""
+        """Copy the gradient of parameter `index`, or zeros if it is None, into its bucket."""
         bucket = self.bucket_of[index]
         if bucket in self.buckets[: self._sent]:
             raise GraphError(
@@ -155,7 +156,7 @@ class GradientReducer:
         self._start_again()
 
     def _used_anywhere(self):
-        """Return a list that says for each parameter whether it has a gradient on any rank."""
+        """For each parameter, return whether it has a gradient on at least one rank."""
         used = [i not in self._unused for i in range(len(self.parameters))]
         if not self.find_unused:
             return used
@@ -168,7 +169,7 @@ class _Bucket:
     """Gradients of parameters with the same dtype and device, stored consecutively in one array."""
 
     def __init__(self, parameters):
-        """Allocate the array for the gradients of (index, parameter) pairs."""
+        """Allocate the array for the gradients. `parameters` are (index, parameter) pairs."""
         self.indices = [i for i, _ in parameters]
         first = parameters[0][1].array
         sizes = [p.array.size for _, p in parameters]
@@ -182,11 +183,11 @@ class _Bucket:
         return self.flat.array[start : start + math.prod(shape)].reshape(shape)
 
     def put(self, index, grad):
-        """Copy a gradient, or zeros for None, into the bucket."""
+        """Copy the gradient of parameter `index`, or zeros if it is None, into the bucket."""
         self._view(index)[...] = 0 if grad is None else grad.array
 
     def take(self, index, parameter):
-        """Copy the average into the parameter's `.grad`."""
+        """Copy the averaged gradient of parameter `index` into its `.grad`."""
         if parameter.grad is None:
             parameter.grad = wrap(self._view(index).copy())
         else:

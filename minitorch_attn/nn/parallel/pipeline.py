@@ -38,14 +38,15 @@ def gpipe_schedule(stages, micro_batches):
     Returns
     -------
     list of list
-        For each stage, 2 (M + N - 1) slots: ("forward", m), ("backward", m), or None if idle.
+        For each stage, a list of 2 (M + N - 1) slots. A slot is ("forward", m) or ("backward", m),
+        where m is the index of a micro-batch, or None if the stage is idle.
 
     Notes
     -----
     Stage s can compute micro-batch m one slot after stage s - 1, in slot s + m. The last forward
-    pass ends after M + N - 1 slots. The backward passes begin at the last stage, with the last
-    micro-batch. Their order is the order of the forward passes, reversed in time. Each stage works
-    in 2 M of the slots. The fraction of idle slots, called the bubble, is
+    pass ends after M + N - 1 slots. The backward passes follow the same schedule in reverse: they
+    begin at the last stage, with the last micro-batch. Each stage works in 2 M of the slots. The
+    fraction of idle slots, called the bubble, is
 
         1 - 2 M / (2 (M + N - 1)) = (N - 1) / (M + N - 1).
 
@@ -184,7 +185,7 @@ class GPipe(Module):
     def forward(self, inputs):
         """Return the output of the last layer on the last rank, and None on the other ranks.
 
-        The forward pass does not record a graph.
+        The forward pass does not record an autograd graph.
         """
         with no_grad():
             run = _Run(self, inputs, None, None)
@@ -253,7 +254,7 @@ class _Run:
         self.outputs[number] = x
 
     def backward(self, number):
-        """Compute the gradients for one micro-batch, and send the input gradient back."""
+        """Compute one micro-batch's gradients. Send the input gradient to the previous stage."""
         output, x = self.outputs.pop(number), self.inputs.pop(number) if not self.first else None
         if self.last:
             output.backward()

@@ -77,8 +77,8 @@ class SequenceParallel(Module):
     """Language model whose sequences are split among the ranks, to train on long sequences.
 
     The attention and dropout layers of the given model are replaced in place. For long sequences,
-    activations need most of the memory. Each rank stores only the activations of its own tokens,
-    but all parameters.
+    activations need most of the memory. Each rank stores all parameters, but only the activations
+    of its own tokens.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ class SequenceParallel(Module):
         return reduce_from_ranks(total / count, self.group)
 
     def sum_gradients(self):
-        """Replace each parameter's gradient by the sum over all ranks, with one message."""
+        """Replace each gradient with its sum over all ranks, using one all-reduce per dtype."""
         with no_grad():
             gradients = {}
             for parameter in self.parameters():

@@ -18,6 +18,7 @@ def mask_part(shape, axis, slices, total, p, xp):
     shape : tuple of int
         Shape of the part.
     axis : int
+        The axis that is split.
     slices : list of slice
         Slices of the whole axis that make up the part, in order.
     total : int
@@ -25,6 +26,7 @@ def mask_part(shape, axis, slices, total, p, xp):
     p : float
         Probability that an element is zeroed.
     xp : module
+        Array module of the result, such as `numpy`.
 
     Returns
     -------

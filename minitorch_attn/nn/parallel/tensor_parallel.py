@@ -160,9 +160,10 @@ class RowParallelLinear(_SplitLinear):
         Y = f(X A) B = f(X [A_1 ... A_N]) [B_1; ...; B_N]
           = [f(X A_1) ... f(X A_N)] [B_1; ...; B_N] = sum_k f(X A_k) B_k.
 
-    A_k are the columns of A with the same indices. Rank k computes term k without any message. The
-    sum is one all-reduce (the paper's g, `reduce_from_ranks`). If A were split by rows, another sum
-    would be required before f, as in f(sum_k X_k A_k), because f(a + b) is not f(a) + f(b).
+    A_k are the columns of A with the same indices. Rank k computes term k without communication.
+    The sum is one all-reduce (the paper's g, `reduce_from_ranks`). If A were split by rows, a sum
+    over the ranks would also be required before the activation, f(sum_k X_k A_k), because f(a + b)
+    is not f(a) + f(b).
     """
 
     split_axes = {"weight": 1}
@@ -205,7 +206,7 @@ class SplitHeadsAttention(Attention):
     contains only the heads of this rank. The arguments `mask` and `bias` are for all heads, as in
     `Attention`.
 
-    Dropout masks are the same as in one process. Each rank draws the entries of its own heads.
+    Dropout masks are the same as in a single process: each rank draws the entries of its own heads.
     """
 
     def __init__(self, attention, group=None):
@@ -322,11 +323,11 @@ def tensor_parallel(model, group=None):
     -----
     Each split layer needs one all-reduce of (batch, token, embed) in the forward pass and one in
     the backward pass, so a block of two layers needs four. Every rank must have the same inputs and
-    the same seed. The gradients of each rank's parameters are then complete without more messages.
-    However, no single rank has all gradients, so `clip_grad_norm_` cannot compute their norm on one
-    rank alone.
+    the same seed. The gradients of each rank's parameters are then complete without further
+    communication. However, no single rank has all gradients, so `clip_grad_norm_` cannot compute
+    their norm on one rank alone.
 
-    Subclasses such as `nn.MultiheadAttention` are not split.
+    Subclasses of the three replaced types, such as `nn.MultiheadAttention`, are not split.
 
     References
     ----------

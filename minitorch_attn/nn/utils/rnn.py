@@ -283,7 +283,7 @@ def unpack_sequence(packed_sequences):
 
 
 def _batch_sizes(lengths):
-    """Return the number of sequences at each step. `lengths` must be in decreasing order."""
+    """Return how many sequences have a token at each step, for `lengths` in decreasing order."""
     sizes = []
     for n in range(len(lengths), 0, -1):
         sizes += [n] * (lengths[n - 1] - len(sizes))

@@ -1,4 +1,4 @@
-"""Additive attention: scores from a hidden layer, softmax and context as one operation."""
+"""Additive attention as one operation: scores from a hidden layer, softmax and context."""
 
 from ...autograd.function import Function
 from ...backend import array_module, matmul
@@ -89,7 +89,8 @@ class AdditiveAttention(Function):
 def additive_attention(query, key, v, value, mask=None):
     """Attend with the scores `tanh(query + key) @ v`.
 
-    `nn.AdditiveAttention` projects queries and keys and checks the arguments.
+    `nn.AdditiveAttention` projects the queries and keys, checks their shapes, and then calls this
+    function.
 
     Parameters
     ----------

@@ -29,10 +29,11 @@ def prepared(
 ):  # fmt: skip
     """Check the arguments of `scaled_dot_product_attention`; return them as `AttentionInputs`.
 
-    With `enable_gqa`, several query heads share a key and value head. If `repeat_heads` is True,
-    the shared heads are copied, so that the weights have a single head axis. Otherwise, heads are
-    copied only if key and value have different numbers of heads. `keys` is the number of keys that
-    the mask covers. It is needed if `key` holds only some of the keys, as in ring attention.
+    With `enable_gqa`, several query heads share one key head and one value head. If `repeat_heads`
+    is True, the shared heads are copied, so that the weights have a single head axis. Otherwise,
+    heads are copied only if key and value have different numbers of heads. `keys` is the number of
+    keys that the mask covers. It is needed if `key` holds only some of the keys, as in ring
+    attention.
     """
     _check_tensors(query=query, key=key, value=value)
     if not 0.0 <= dropout_p <= 1.0:
@@ -70,7 +71,7 @@ def prepared(
 
 
 def _check_tensors(**named):
-    """Check that query, key and value are floating-point tensors of one dtype and matching axes."""
+    """Check that query, key and value are float tensors with matching dtypes and shapes."""
     for name, x in named.items():
         if not isinstance(x, Tensor):
             raise DTypeError(
@@ -102,7 +103,7 @@ def _check_tensors(**named):
 
 
 def _check_groups(query, key, value):
-    """Check that the query heads form groups of equal size, one for each key and value head."""
+    """Check that the number of query heads is a multiple of the numbers of key and value heads."""
     got = f"query {query.shape}, key {key.shape}, value {value.shape}"
     if min(query.ndim, key.ndim, value.ndim) < 3:
         raise ShapeError(
@@ -124,7 +125,7 @@ def _check_groups(query, key, value):
 
 
 def _leading(leads, query, key, value):
-    """Return the shape that the leading axes broadcast to."""
+    """Return the shape to which `leads`, the leading axes of query, key and value, broadcast."""
     if leads[0] == leads[1] == leads[2]:
         return leads[0]
     try:

@@ -1,4 +1,4 @@
-"""Causal attention in blocks of queries, which skips most of the masked-out scores."""
+"""Causal attention computed in blocks of queries, which skips most of the masked-out scores."""
 
 from ...autograd.broadcasting import broadcast_shapes, sum_to_shape
 from ...autograd.function import Function
@@ -17,7 +17,7 @@ ROWS = 64  # queries in a block
 
 
 def rows_pay(query, key, mask, is_causal):
-    """Return True if working in blocks is faster: causal self-attention with several blocks."""
+    """Return True if `CausalAttention` is faster: causal self-attention with several blocks."""
     tokens = query.shape[-2]
     return is_causal and mask is None and tokens == key.shape[-2] and tokens > ROWS
 
@@ -118,13 +118,13 @@ def causal_blocks(tokens):
 
 
 def _full(x, context):
-    """Return the shape of x, but with the leading axes of `context`."""
+    """Return the shape of x, with its leading axes replaced by those of `context`."""
     return (*context.shape[:-2], *x.shape[-2:])
 
 
 @computes("attention")
 def _added(total, weights, rows, seen, like):
-    """Add weights^T @ rows to `total`, for the keys `seen`. If `total` is None, start the sum."""
+    """Add weights^T @ rows to the rows `seen` of `total`. If `total` is None, start the sum."""
     product = matmul_like(weights.swapaxes(-1, -2), rows, like=like[..., seen, :])
     if total is None:
         return product

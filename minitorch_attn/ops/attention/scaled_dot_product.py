@@ -46,7 +46,7 @@ def scaled_dot_product_attention(
     Raises
     ------
     ShapeError, DTypeError, ArgumentError
-        If shapes or dtypes do not match, or a value is out of range.
+        If shapes or dtypes do not match, or an argument is out of range.
 
     Notes
     -----

@@ -55,8 +55,8 @@ class SlidingWindowAttention(Function):
     The derivatives of the other scores with respect to q are -2 (q - k) and -sign(q - k), and those
     with respect to k are the negatives of these.
 
-    The windows are never copied: for each w, the values k_d,o+w for all o form one run of memory
-    (`WindowRuns`). The work is done in blocks that fit into the cache.
+    The windows are never copied: for each w, the values k_d,o+w for all o form one contiguous run
+    of memory (`WindowRuns`). The work is done in blocks that fit into the cache.
     Saved: query, key, value, bias, relative and output; the weights p as intermediates.
     """
 
@@ -138,12 +138,12 @@ def _flat(x):
 
 
 def _arranged(runs, query, key, value):
-    """Convert query, key and value to the layout of `runs`. Each window has one query."""
+    """Convert the query (one per window) and the key and value maps to the layouts of `runs`."""
     return runs.runs_of(_flat(query)), runs.spread(_flat(key)), runs.spread(_flat(value))
 
 
 def _in_blocks(work, weights):
-    """Call `work` on slices of the item axis, each so short that its weights fit in the cache."""
+    """Call `work` on slices of the items, each small enough that its weights fit in the cache."""
     parts = row_blocks(weights, max(1, BLOCK // max(math.prod(weights.shape[1:]), 1)))
 
     def some(mine):
@@ -155,19 +155,19 @@ def _in_blocks(work, weights):
 
 
 def _per_item(x, part, heads):
-    """For each item in the slice `part`, return the row of x that belongs to the item's head."""
+    """For each item in the slice `part`, return the entry of x (heads, ...) for the item's head."""
     return x[array_module(x).arange(part.start, part.stop) % heads]
 
 
 def _blocked(runs, xp, dtype):
-    """Return an array (entry, length): -inf where a window entry is outside the image, else 0."""
+    """Return an array (entry, length): -inf for window entries outside the image, 0 elsewhere."""
     inside = runs.spread(xp.ones((1, 1, *runs.size), dtype=dtype))
     rows = [inside[0, 0, phase, start : start + runs.length] for phase, start in runs.entries]
     return xp.where(xp.stack(rows) > 0, xp.zeros((), dtype=dtype), -xp.inf)
 
 
 def _score(runs, score, q, k, out):
-    """Write the scores of a block to `out`: q (item, dim, length) -> (item, entry, length)."""
+    """Write the scores of q (item, dim, length) and its windows to `out` (item, entry, length)."""
     by_place = out.reshape(len(q), runs.kernel, runs.kernel, runs.length)
     for windows, (rows, columns) in runs.views(k):
         part = by_place[:, rows, columns]
@@ -190,7 +190,7 @@ def _weighted_sum(runs, p, v, out):
 
 
 def _add_to_windows(runs, p, g, out):
-    """Add p * g, weights times output gradients, to the windows: adjoint of `_weighted_sum`."""
+    """Add the weights p times the output gradients g to the windows of the value gradient `out`."""
     product = array_module(g).empty_like(g)
     for entry, (phase, start) in enumerate(runs.entries):
         array_module(g).multiply(p[:, entry, None], g, out=product)
@@ -198,14 +198,14 @@ def _add_to_windows(runs, p, g, out):
 
 
 def _window_dots(runs, g, v, out):
-    """Write the dot products of g with the values of each window to `out`."""
+    """Write the dot products of each output gradient with the values of its window to `out`."""
     by_place = out.reshape(len(g), runs.kernel, runs.kernel, runs.length)
     for windows, (rows, columns) in runs.views(v):
         window_dots(g, windows, by_place[:, rows, columns])
 
 
 def _score_gradient(runs, score, ds, inputs, grads):
-    """Add the query and key gradients that flow through the scores to `grads`."""
+    """Add the gradients of query and key, computed from the score gradients `ds`, to `grads`."""
     (q, k), (grad_q, grad_k) = inputs, grads
     xp = array_module(q)
     term = xp.empty_like(grad_q)
@@ -224,7 +224,7 @@ def _score_gradient(runs, score, ds, inputs, grads):
 
 
 def _definition(query, key, value, bias, relative, *, kernel, stride, score, mask_padding):
-    """Compute the output, and the weights (batch, heads, entry, *places), from copied windows."""
+    """Return the output and the weights (batch, heads, entry, *places), using copied windows."""
     batch, heads, dim, *places = query.shape
     count = math.prod(places)
 
@@ -264,7 +264,7 @@ def sliding_window_attention(
         (height - 1) // stride + 1 and (width - 1) // stride + 1.
     key : Tensor of shape (batch, heads, dim, height, width)
     value : Tensor of shape (batch, heads, value_dim, height, width)
-        All channels of a head share the weights.
+        All channels of a head share the attention weights.
     kernel_size : int
         Height and width of a window, an odd number.
     bias : Tensor of shape (heads, kernel_size**2), optional
@@ -272,9 +272,10 @@ def sliding_window_attention(
     relative : Tensor of shape (heads, dim, kernel_size**2), optional
         Vector added to the keys, for each entry of the window; only for "product".
     stride : int
-        Step between the centers of the windows, which start at the first row and column.
+        Step between the centers of neighboring windows. The first center is in the first row and
+        column.
     score : {"product", "squared_difference", "absolute_difference"}
-        q . k, -|q - k|^2, or the sum of -|q - k| over the features. There is no scale.
+        q . k, -|q - k|^2, or the sum of -|q - k| over the features. Scores are not scaled.
     mask_padding : bool
         Whether positions outside the image get weight 0. Otherwise their keys and values are zeros,
         and they take part in the softmax.

@@ -25,7 +25,7 @@ FROM_SCORES, FROM_TOKENS = 2**22, 1024  # tiles are faster from these sizes on
 
 
 def tiles_pay(score_shape):
-    """True if attention with scores of this shape, (..., query, key), is faster in tiles."""
+    """True if attention is faster in tiles, given the shape of the scores, (..., query, key)."""
     return math.prod(score_shape) >= FROM_SCORES and min(score_shape[-2:]) >= FROM_TOKENS
 
 
@@ -40,7 +40,7 @@ class TiledAttention(Function):
     last key. A running maximum and running sums can be updated tile by tile: if a tile has a larger
     maximum m', the sums so far are multiplied by exp(m - m'), because they were computed with the
     old maximum m. Each row has the running maximum m, the sum l of the exponentials and the sum o
-    of the weighted values. A tile updates them:
+    of the weighted values. With the dropout factors z_ij as in `Attention`, a tile updates them:
         m' = max(m, max_j s_ij),   r = exp(m - m')
         l' = r l + sum_j exp(s_ij - m'),   o' = r o + sum_j exp(s_ij - m') z_ij v_j
     At the end, o / l is the context, and L = m + log l is the log-sum-exp of the row.
@@ -175,7 +175,7 @@ def _backward_rows(ctx, arrays, grads, sums, blocks):
 
 @computes("attention", reveals=("softmax", "masked softmax"))
 def fold_tile(s, value, keep, sums):
-    """Update the running maximum, sum and output of some rows with a tile, all in place.
+    """Update the running maximum and the running sums of the rows of a tile, in place.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def fold_tile(s, value, keep, sums):
         Masked scores of the tile, which are overwritten.
     value : array of shape (..., column, value_dim)
     keep : bool array of shape (..., row, column), or None
-        Weights that dropout keeps.
+        True for the weights that dropout keeps; None without dropout.
     sums : (top, total, o)
         Maximum m and sum l of the exponentials, of shape (..., row, 1), and sum o of the weighted
         values, of shape (..., row, value_dim).
@@ -206,7 +206,10 @@ def fold_tile(s, value, keep, sums):
 
 @computes("attention", reveals=("softmax", "masked softmax"))
 def finish_rows(top, total, o, dropout_p):
-    """Divide o, the sum of weighted values, by `total`, in place. Return each row's log-sum-exp."""
+    """Turn o, the sum of weighted values, into the context, in place. Return the log-sum-exp.
+
+    o is divided by `total` and multiplied by the scale of dropout. Each row has one log-sum-exp.
+    """
     xp = array_module(o)
     at_least_one = xp.maximum(total, 1.0)  # total is 0, or at least exp(0)
     o *= dropout_scale(dropout_p) / at_least_one
@@ -217,7 +220,7 @@ def finish_rows(top, total, o, dropout_p):
 def tile_gradients(s, value, keep, row_values):
     """Return the weights of a tile after dropout, and the gradients of its scores.
 
-    The gradients of the values are computed from the weights.
+    From these weights, the caller computes the gradient of `value`.
 
     Parameters
     ----------
@@ -226,8 +229,9 @@ def tile_gradients(s, value, keep, row_values):
     value, keep
         See `fold_tile`.
     row_values : (log_sum, g, mean_grad)
-        For each row: the log-sum-exp L, the gradient of the context times the scale of dropout, and
-        the mean gradient a of the weights.
+        Three arrays with one row per query. `log_sum` is the log-sum-exp of the row's scores. `g`
+        is the gradient of the context, multiplied by the dropout scale. `mean_grad` is the mean of
+        the gradients of the attention weights, weighted by the attention weights themselves.
     """
     log_sum, g, mean_grad = row_values
     s -= log_sum
@@ -243,7 +247,7 @@ def tile_gradients(s, value, keep, row_values):
 
 
 def _plan(ctx, query, key, lead, mask, is_causal, dropout_p):
-    """Store in `ctx` what both passes need: sizes, settings, each block's dropout counter."""
+    """Store in `ctx` what both passes need: sizes, settings, and each block's dropout counter."""
     ctx.sizes = (query.shape[-2], key.shape[-2])
     ctx.lead = broadcast_shapes(query.shape[:-2], key.shape[:-2])
     ctx.is_causal, ctx.dropout_p, ctx.keep_probability = is_causal, dropout_p, 1.0 - dropout_p
@@ -313,7 +317,7 @@ def tile_scores(q, key, lead, mask, offset):
 
 
 def two_axes(mask):
-    """Return the mask with at least two axes, (query, key)."""
+    """Return the mask with at least two axes, (query, key); new leading axes have size 1."""
     return mask.reshape((1,) * (2 - mask.ndim) + mask.shape)
 
 

@@ -46,7 +46,7 @@ def axis_of(dim, ndim, where, name="dim"):
 
 
 def axes_of(dim, ndim, where, name="dim"):
-    """Convert one axis, or several without repetition, to a tuple of indices from 0.
+    """Convert one axis, or several different axes, to a tuple of non-negative axis numbers.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def too_many_axes(where, name, count):
 
 
 def flag_of(value, where, name):
-    """Return a flag, such as `keepdim`, as a bool.
+    """Convert the value of a flag, such as `keepdim`, to a bool.
 
     Examples
     --------

@@ -13,7 +13,7 @@ __all__ = ["count_of", "dtype_of", "fill_value_of", "shape_of"]
 
 
 def shape_of(sizes, where, name="size"):
-    """Return the same shape for `zeros(2, 3)`, `zeros((2, 3))` and `zeros(torch.Size((2, 3)))`.
+    """Return the shape as a tuple; `sizes` holds the arguments of `zeros(2, 3)` or `zeros((2, 3))`.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def shape_of(sizes, where, name="size"):
 
 
 def count_of(value, where, name):
-    """Return a number of elements as an int that is at least 0.
+    """Return `value`, a number of elements, as an int; raise ArgumentError if it is negative.
 
     Examples
     --------

@@ -47,6 +47,7 @@ def depthwise(x, weight, *, stride, padding, dilation):
     Returns
     -------
     array of shape (batch, channel, *place)
+        One element for each window and channel.
     """
     view = _padded_windows(x, weight.shape[2:], stride, padding, dilation)
     places = view.shape[1 : x.ndim - 1]
@@ -56,14 +57,14 @@ def depthwise(x, weight, *, stride, padding, dilation):
 
 
 def depthwise_transposed(g, weight, *, size, stride, padding, dilation):
-    """Add a scaled kernel to a larger image for each element of g, channel by channel.
+    """For each element of g, add its channel's kernel, scaled by that element, to a larger image.
 
     Parameters
     ----------
     g : array of shape (batch, channel, *place)
     weight : array of shape (channel, 1, *kernel)
     size : tuple of int
-        Size of the result's images.
+        Size of the result along each spatial axis.
     stride, padding, dilation : as in `depthwise`
 
     Returns
@@ -95,7 +96,7 @@ def depthwise_transposed(g, weight, *, size, stride, padding, dilation):
 
 
 def _remainders(size, kernel, stride, padding, dilation):
-    """Return slices and sizes, along one axis, for the images in `depthwise_transposed`.
+    """Return, for one axis, how to compute the image of each remainder in `depthwise_transposed`.
 
     Returns
     -------
@@ -104,7 +105,7 @@ def _remainders(size, kernel, stride, padding, dilation):
 
         1. its positions in the result;
         2. its kernel positions, in reverse order;
-        3. the number of zeros to add before g, or, if negative, of elements of g to crop;
+        3. the number of zeros to add before g; a negative number crops elements of g;
         4. the length to which g is then padded or cropped at its end;
         5. the step between neighboring kernel positions, in elements of g.
     """
@@ -125,11 +126,12 @@ def _remainders(size, kernel, stride, padding, dilation):
 
 
 def depthwise_kernel(g, x, *, kernel, stride, padding, dilation):
-    """Correlate each channel of an image with the same channel of the output gradients.
+    """Return the kernels' gradient: correlate each channel of x with the same channel of g.
 
     Parameters
     ----------
     g : array of shape (batch, channel, *place)
+        Gradient of the output of `depthwise`.
     x : array of shape (batch, channel, *space)
     kernel : tuple of int
     stride, padding, dilation : as in `depthwise`

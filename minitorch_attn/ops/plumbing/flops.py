@@ -98,7 +98,7 @@ def forward_flops(ctx, inputs, outputs):
 
 
 def backward_flops(name, flops, needs_grad):
-    """Number of floating-point operations in the backward pass of an op.
+    """Number of floating-point operations in an op's backward pass, derived from its forward pass.
 
     A matrix product has two factors, and the gradient of each factor is one product of the same
     size. The forward pass of attention has two products, so the backward pass has four. Tiled

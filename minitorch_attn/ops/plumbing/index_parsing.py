@@ -28,7 +28,7 @@ class Selection(NamedTuple):
 
 
 def select_parts(input, index):
-    """Parse an index of `input`.
+    """Parse an index of `input` into a `Selection`.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def index_error(error, index, value=None):
 
 
 def _normalized(input, entry):
-    """Convert an entry of an index to int, slice, None, Ellipsis, bool, or an index Tensor."""
+    """Convert an entry of an index to an int, slice, None, Ellipsis, bool or index Tensor."""
     if isinstance(entry, builtins.bool) or entry is None or entry is Ellipsis:
         return entry
     if isinstance(entry, slice):
@@ -120,7 +120,7 @@ def _axes_used(entry):
 
 
 def _check_places(input, entries):
-    """Reject more indices than axes, a second `...`, and integers that are out of range."""
+    """Raise IndexRangeError for too many indices, a second `...` or an integer out of range."""
     shape = input.array.shape
     axis = 0
     for number, entry in enumerate(entries):
@@ -210,7 +210,7 @@ def _check_together(indices):
 
 
 def _looked_up(entry, sizes):
-    """Convert an index tensor to integer Tensors, after checking it against the axes' sizes."""
+    """Check an index tensor against the axes' sizes; return an integer Tensor for each axis."""
     if entry.dtype.kind != "b":
         check_range(entry.array, sizes[0], where="x[index]", name="index", lowest=-sizes[0])
         return [entry]

@@ -28,22 +28,23 @@ _PYTORCH = {
 
 
 def with_other_names(function):
-    """Return `function`, or a function that also accepts its arguments under other names.
+    """Return a function that also accepts the other names of its arguments, such as `axis`.
 
     Parameters
     ----------
     function : callable
-        Function. `_NUMPY` and `_PYTORCH` list the other names of its arguments, if there are any.
+        Function to wrap. `_NUMPY` and `_PYTORCH` list the other names of its arguments.
 
     Returns
     -------
     callable
-        Its attribute `other_names` maps each additional name to the name of the argument.
+        `function` itself if its arguments have no other names. Otherwise a wrapper, whose attribute
+        `other_names` maps each additional name to the name of the argument.
 
     Raises
     ------
     ArgumentError
-        If a later call passes one argument under two names.
+        If a call of the wrapper passes one argument under two names.
 
     Examples
     --------

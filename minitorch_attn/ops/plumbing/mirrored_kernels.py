@@ -16,18 +16,18 @@ __all__ = ["mirrored", "mirrored_padding", "reads_columns"]
 def reads_columns(g, weight, stride, groups):
     """True if the transposed convolution of g is faster as a convolution with mirrored kernels.
 
-    Both methods use a matrix of columns (see `ops/conv.py`). The transposed convolution computes
-    columns with the channels of its result x, and adds them up. The equivalent convolution reads
-    columns with the channels of g. If g has at most as many channels as x, the convolution takes
-    0.5 to 0.85 of the time that the transposed convolution takes. It is slower only if there are so
-    few positions that mirroring the kernels costs more than it saves.
+    Both methods use a matrix of columns (see `ops/conv.py`), and fewer channels make it smaller.
+    The transposed convolution computes columns for windows of its result x, and adds them up. The
+    equivalent convolution copies windows of g into columns. If g has at most as many channels as x,
+    the convolution takes 0.5 to 0.85 of the time that the transposed convolution takes. It is
+    slower only if there are so few positions that mirroring the kernels costs more than it saves.
     """
     positions, inputs = len(g) * math.prod(g.shape[2:]), weight.shape[1] * groups
     return math.prod(stride) == 1 and g.shape[1] <= inputs <= positions
 
 
 def mirrored(weight, groups):
-    """Return w': (out, in / groups, *kernel) -> (in, out / groups, *kernel)."""
+    """Return mirrored kernels w': (out, in / groups, *kernel) -> (in, out / groups, *kernel)."""
     (count, inputs, *kernel), reverse = weight.shape, slice(None, None, -1)
     w = weight.reshape(groups, count // groups, inputs, *kernel).swapaxes(1, 2)
     w = w.reshape(groups * inputs, count // groups, *kernel)
@@ -35,6 +35,6 @@ def mirrored(weight, groups):
 
 
 def mirrored_padding(g, size, kernel, padding, dilation):
-    """Return, for each axis, the padding (before, after) with which the result has size `size`."""
+    """Return the convolution's padding (before, after) per axis, for a result of size `size`."""
     axes = zip(size, g.shape[2:], kernel, padding, dilation, strict=True)
     return tuple([(d * (k - 1) - before, n - o + before) for n, o, k, (before, _), d in axes])

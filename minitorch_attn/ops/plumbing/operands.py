@@ -19,7 +19,8 @@ MISFITS = (ValueError, TypeError, OverflowError)  # Python's errors if operands 
 def binary(function, name, input, other, **settings):
     """Apply an elementwise Function to two operands of any dtypes, with broadcasting.
 
-    add, sub and mul repeat these lines, because an extra call is measurably slow on small arrays.
+    add, sub and mul repeat these lines instead of calling this function, because an extra call is
+    measurably slow on small arrays.
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ def binary(function, name, input, other, **settings):
 
 
 def explained(error, name, **operands):
-    """Return a version of an elementwise operation's error that names the function's arguments.
+    """Return an elementwise operation's error, reworded to name the public function's arguments.
 
     The array library itself detects shapes that do not broadcast, so valid calls need no checks.
 
@@ -130,7 +131,7 @@ def number(value, name, argument):
 
 
 def at_least_zero(value, name, argument):
-    """Convert a setting to a Python number that is not negative and not NaN.
+    """Convert a setting to a Python number; raise ArgumentError if it is negative or NaN.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ def window_positions(size, kernel, stride, padding, dilation, places):
 
 @lru_cache(maxsize=256)
 def shared_positions(size, places):
-    """Return an array like that of `window_positions`, for the windows of `adaptive_avg_pool2d`."""
+    """Return the positions in each adaptive pooling window, in the format of `window_positions`."""
     o = _host.arange(places)
     start, stop = o * size // max(places, 1), -(-(o + 1) * size // max(places, 1))
     index = start[:, None] + _host.arange(int((stop - start).max(initial=1)))
@@ -34,7 +34,10 @@ def shared_positions(size, places):
 
 @lru_cache(maxsize=256)
 def largest_table(size, positions, *how):
-    """Return Taps for a maximum. In place of padding, a window repeats its last input element."""
+    """Return Taps for a maximum.
+
+    Padding must never be the maximum. A window therefore repeats its last input element instead.
+    """
     index = positions(size, *how)
     last = _host.where(index < size, index, -1).max(axis=1, keepdims=True, initial=-1)
     return Taps(_host.sort(_host.where(index < size, index, last), axis=1), None, size)
@@ -50,7 +53,10 @@ def mean_table(size, positions, *how):
 
 @lru_cache(maxsize=256)
 def padded_mean_table(size, kernel, stride, padding, dilation, places):
-    """Return Taps for a mean that counts padding elements, but not positions beyond the padding."""
+    """Return Taps for a mean whose divisor includes the padding elements in the window.
+
+    Positions beyond the padding, which windows in `ceil_mode` can reach, are not counted.
+    """
     index = window_positions(size, kernel, stride, padding, dilation, places)
     start = _host.arange(places)[:, None] * stride - padding
     count = _host.minimum(start + kernel, size + padding) - start

@@ -16,7 +16,7 @@ __all__ = ["InvalidValue", "check_range", "check_values"]
 
 
 class _Question(NamedTuple):
-    """Check that indices are between `lowest` and `size - 1`; on a GPU, the error comes later."""
+    """Range check of indices; when called with the worst index, it returns the error or None."""
 
     where: str
     name: str
@@ -52,7 +52,7 @@ class _Question(NamedTuple):
 
 
 def check_range(index, size, *, where, name, allow=None, lowest=0):
-    """Raise IndexRangeError if an index is outside `lowest`, ..., `size - 1`.
+    """Raise IndexRangeError if an index is less than `lowest` or greater than `size - 1`.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class InvalidValue(NamedTuple):
 
 
 def check_values(values, invalid, problem):
-    """Raise an error if an element of `values` is invalid.
+    """Raise the error `problem` if an element of `values` is invalid.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def _unsigned(index, lowest):
 
 
 def _without(index, allow, lowest):
-    """Return the indices with `allow` replaced by `lowest`, which is in range."""
+    """Replace the allowed value, such as `ignore_index`, with `lowest`, which passes the check."""
     if allow is None:
         return index
     return array_module(index).where(index == allow, lowest, index)

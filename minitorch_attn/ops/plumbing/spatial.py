@@ -89,7 +89,7 @@ def is_channels_last(x):
 
 
 def enlarge(x, padding):
-    """Pad an array with zeros around its last axes; a negative amount crops the axis.
+    """Pad the last axes of an array with zeros at both ends; a negative amount crops the axis.
 
     Parameters
     ----------
@@ -151,6 +151,7 @@ def windows(x, kernel, stride, dilation):
     Returns
     -------
     array of shape (..., *places, *kernel)
+        `*places` are the numbers of windows along each spatial axis.
 
     Examples
     --------

@@ -16,9 +16,9 @@ class Taps:
     Parameters
     ----------
     index : host array of int64, shape (out, taps)
-        Elements of the axis that each row reads; `size` marks an unused entry.
+        Indices of the elements that each row reads. The index `size` marks an unused entry.
     weight : host array of shape (out, taps), or None
-        Weight of each entry; None means ones.
+        Weight of each entry; None means that all weights are 1.
     size : int
         Length of the axis to read.
     """
@@ -29,12 +29,12 @@ class Taps:
 
     @cached_property
     def has_gaps(self):
-        """True if some entries are unused, that is, their index is `size`."""
+        """True if the matrix has unused entries, whose index is `size`."""
         return bool((self.index == self.size).any())
 
     @cached_property
     def transposed(self):
-        """Return the transposed matrix, which has a row for each element of the axis."""
+        """Return the transposed matrix; it has one row for each of the `size` input elements."""
         out, taps = self.index.shape
         source = self.index.reshape(-1)
         order = _host.argsort(source, kind="stable")
@@ -123,13 +123,13 @@ def at(x, index, axis):
 
 
 def tap_sum(input, tables):
-    """Replace each of the last axes of `input` with weighted sums over that axis.
+    """Apply one sparse matrix (`Taps`) to each of the last axes of `input`.
 
     Parameters
     ----------
     input : Tensor
     tables : sequence of Taps or None
-        Table of each of the last axes; None leaves an axis unchanged.
+        One sparse matrix for each of the last axes; None leaves that axis unchanged.
 
     Returns
     -------

@@ -13,7 +13,7 @@ __all__ = ["WindowRuns"]
 
 
 class WindowRuns:
-    """Positions of all windows in a padded map: one run of memory for each kernel entry.
+    """Memory layout for all windows of a padded map: one contiguous run for each kernel entry.
 
     Parameters
     ----------
@@ -30,7 +30,9 @@ class WindowRuns:
     length : int
         Length of a run: one element per window, and a few unused ones at the end of each row.
     entries : list of (int, int)
-        Phase and start of each kernel entry's run; the entries are in row-major order.
+        For each kernel entry, in row-major order: the phase that contains its run, and the position
+        in this phase where the run starts. With a stride s, phase i * s + j consists of the rows i,
+        i + s, ... and the columns j, j + s, ... of the padded map.
 
     Examples
     --------
@@ -58,21 +60,21 @@ class WindowRuns:
         self.padded, self.space = (rows, self.row), max(rows * self.row, last)
 
     def spread(self, x):
-        """Copy a map into this layout: (item, channel, *size) -> (item, channel, phase, space)."""
+        """Copy x into padded phases: (item, channel, *size) -> (item, channel, phase, space)."""
         y = array_module(x).zeros((*x.shape[:2], self.stride**2, self.space), dtype=x.dtype)
         for there, here in self._phases(y):
             there[...] = x[here]
         return y
 
     def collect(self, y):
-        """Convert the phases back to a map, without the padding; the adjoint of `spread`."""
+        """Copy the phases back into one map, without the padding; the adjoint of `spread`."""
         x = array_module(y).empty((*y.shape[:2], *self.size), dtype=y.dtype)
         for there, here in self._phases(y):
             x[here] = there
         return x
 
     def _phases(self, y):
-        """Yield, for each phase, a view of its elements in y, and their index in the map."""
+        """For each phase, yield a view of its map elements in y, and their index in the map."""
         s, pad = self.stride, self.kernel // 2
         grid = y[..., : self.padded[0] * self.row].reshape(*y.shape[:3], *self.padded)
         for i in range(s):
@@ -86,9 +88,9 @@ class WindowRuns:
                 yield grid[:, :, i * s + j, inside[0], inside[1]], (..., *taken)
 
     def runs_of(self, x):
-        """Lay out one value per window as a run, with 0 in the unused elements.
+        """Arrange one value per window in the layout of a run, with 0 in the unused elements.
 
-        (item, channel, *places) -> (item, channel, length)
+        The shape (item, channel, *places) becomes (item, channel, length).
         """
         y = array_module(x).zeros((*x.shape[:2], self.places[0], self.row), dtype=x.dtype)
         y[..., : self.places[1]] = x
@@ -100,18 +102,20 @@ class WindowRuns:
         return array_module(y).ascontiguousarray(y)
 
     def views(self, x):
-        """For each phase, yield the runs of its kernel entries, and where these are in the kernel.
+        """For each phase, yield the runs of its kernel entries, and slices that select the entries.
 
         Parameters
         ----------
         x : array of shape (item, channel, phase, space)
+            Padded phases, as `spread` returns them.
 
         Yields
         ------
-        array of shape (item, channel, row, column, length)
-            Run of each kernel entry (row, column) of the phase, as a view of x.
-        (slice, slice)
-            Rows and columns of the kernel that belong to the phase.
+        runs : array of shape (item, channel, row, column, length)
+            View of x. Its axes `row` and `column` number the kernel entries whose runs are in this
+            phase.
+        entries : (slice, slice)
+            Slices that select these kernel entries from the rows and columns of the kernel.
         """
         xp, s, k = array_module(x), self.stride, self.kernel
         item, channel, _, step = x.strides

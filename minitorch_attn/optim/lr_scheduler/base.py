@@ -89,7 +89,7 @@ class LRScheduler(NamedErrors):
         return {k: v for k, v in self.__dict__.items() if k != "optimizer" and not _calls(v)}
 
     def load_state_dict(self, state_dict):
-        """Load the result of `state_dict`. Fields that this schedule does not have are ignored."""
+        """Load a saved `state_dict`. Fields that this schedule does not have are ignored."""
         own = self.state_dict()
         check_like(state_dict, own, type(self).__name__)
         self.__dict__.update({name: state_dict[name] for name in own if name in state_dict})
@@ -111,10 +111,10 @@ def check_whole(schedule, least, **values):
     Parameters
     ----------
     schedule : LRScheduler
-        Schedule that has the values as arguments, for the error message.
+        Schedule whose arguments are checked; the error message names its class.
     least : int
     **values : int
-        Arguments by name.
+        Values of the arguments, by name.
     """
     for name, value in values.items():
         try:

@@ -64,7 +64,7 @@ class SequentialLR(LRScheduler):
         return _packed(self)
 
     def load_state_dict(self, state_dict):
-        """Load the result of `state_dict`."""
+        """Load a state that `state_dict` returned."""
         _unpack(self, state_dict)
 
 
@@ -102,7 +102,7 @@ class ChainedScheduler(LRScheduler):
         return _packed(self)
 
     def load_state_dict(self, state_dict):
-        """Load the result of `state_dict`."""
+        """Load a state that `state_dict` returned."""
         _unpack(self, state_dict)
 
 

@@ -136,7 +136,7 @@ class Recipe:
         raise NotImplementedError
 
     def batches(self):
-        """Return the training batches, an iterator with state_dict() and load_state_dict()."""
+        """Return an iterator over the training batches, with state_dict() and load_state_dict()."""
         raise NotImplementedError
 
     def loss(self, model, batch):
@@ -246,7 +246,7 @@ class Recipe:
 
     @property
     def units_per_step(self):
-        """Number of items of kind `unit` (tokens, images, ...) per training step."""
+        """Number of tokens, images, ... (see `unit`) per training step."""
         return self.options["batch"]
 
     def check_data(self, old):
@@ -255,7 +255,7 @@ class Recipe:
         Parameters
         ----------
         old : dict
-            The run's `data`.
+            The `data` that the run has stored in config.json: a dict with "sha256".
 
         Raises
         ------
@@ -285,7 +285,7 @@ class Recipe:
         Raises
         ------
         ArgumentError
-            If an option asks to split the batch, and this recipe needs the whole batch.
+            If `threads` or `processes` is above 1, but this recipe cannot split a batch.
         """
         options = self.options
         for name in ("threads", "processes"):

@@ -134,7 +134,7 @@ class BERT(Recipe):
         return self.stream
 
     def after_step(self, step):
-        """Copy the weights to the classifier before fine-tuning."""
+        """When fine-tuning starts, copy the pre-trained weights to the classifier."""
         if step == self.boundary:
             self.model.hand_over()
 
@@ -190,7 +190,7 @@ class BERT(Recipe):
         return {"unigram": float(-np.log(counts[words] / counts.sum()).mean())}
 
     def evaluate(self, model):
-        """Evaluate the current training phase: masked words, or topics of the test passages."""
+        """Evaluate the current phase's task on the test passages: masked words, or topics."""
         if self.stream.position <= self.boundary:
             return self.evaluate_language()
         loss, accuracy = self._classify(model.classifier)
@@ -213,7 +213,7 @@ class BERT(Recipe):
         }
 
     def _classify(self, classifier):
-        """Return the loss and accuracy on the test passages."""
+        """Return a classifier's loss and accuracy on the test passages."""
         logits, losses = [], []
         with no_grad():
             for ids, labels in in_batches(self.test, 128, self.options["device"]):
@@ -251,7 +251,7 @@ class BERT(Recipe):
         return rows
 
     def show(self, page, measured):
-        """Show accuracies, baselines, predicted words and curves."""
+        """Show the accuracies, baselines and predicted words; plot the loss and the accuracy."""
         rows = [
             (f"{100 * measured['majority']:.1f} %", "always the largest topic"),
             (f"{100 * measured['from scratch']:.1f} %", "trained from scratch, on the same labels"),
@@ -315,7 +315,7 @@ def framed(ids):
 
 
 def occurs_in(passages, runs):
-    """Return a mask of the passages that occur verbatim in one of the texts.
+    """Return a mask that is True for passages that occur verbatim in one of the texts.
 
     Parameters
     ----------
@@ -338,7 +338,7 @@ def occurs_in(passages, runs):
 
 
 def hidden_word_logits(language, batch):
-    """Return the logits at the masked positions only, of shape (batch, hidden, vocabulary)."""
+    """Return the logits (batch, masked word, vocabulary) at the masked positions only."""
     vectors = language.bert(batch.ids)  # (batch, token, embed)
     places = batch.places.unsqueeze(-1).expand(-1, -1, vectors.shape[-1])
-    return language.head(vectors.gather(1, places))  # (batch, hidden, embed) to logits
+    return language.head(vectors.gather(1, places))  # (batch, masked word, embed) to logits

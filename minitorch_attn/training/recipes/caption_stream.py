@@ -73,7 +73,7 @@ def as_words(ids):
 
 
 def as_text(words):
-    """Join the words of a caption.
+    """Join the words of a caption into one string.
 
     Examples
     --------

@@ -181,7 +181,7 @@ class Captions(PhasedRecipe):
         return loss / real.mean()  # per word that is not padding
 
     def write(self, which, count=None):
-        """Write captions of the test images by greedy search.
+        """Write captions of the test images with one of the decoders, by greedy search.
 
         Parameters
         ----------
@@ -227,7 +227,11 @@ class Captions(PhasedRecipe):
             yield tensor(images[first : first + size], device=self.options["device"])
 
     def focus(self, which):
-        """Return the attention on the named digit, relative to uniform attention."""
+        """Return the attention on a digit before its word, relative to uniform attention.
+
+        The decoder `which` ("soft" or "hard") reads the correct captions. The result is the mean
+        over the digits of all test images.
+        """
         weights = self.attention(which, self.captions)
         side = SIDE // GRID
         pixels = weights.repeat(side, 2).repeat(side, 3) / side**2  # (image, word, row, column)
@@ -239,7 +243,11 @@ class Captions(PhasedRecipe):
         return float(np.mean(found)) * SIDE**2 / DIGIT**2
 
     def evaluate(self, model):
-        """Return the loss of soft attention per word, and exact matches on some test images."""
+        """Return the loss and the fractions of exact captions on the first test images.
+
+        The loss is that of soft attention, per word. Captions are written with soft attention and
+        with hard attention.
+        """
         captions = self.captions[:_EVALUATED]
         words = tensor(as_ids(captions), device=self.options["device"])
         with no_grad():
@@ -256,7 +264,7 @@ class Captions(PhasedRecipe):
         return {"validation_loss": loss, "accuracy": exact["soft"], "hard": exact["hard"]}
 
     def measure(self, metrics):
-        """Return exact matches and the `focus` of soft and hard attention, on all test images."""
+        """Return the rate of exact captions and the `focus` of both decoders on all test images."""
         self.model.eval()
         self.written = {which: self.write(which) for which in self.phases[1:]}
         exact = {
@@ -278,7 +286,7 @@ class Captions(PhasedRecipe):
         page.text("\n".join(f"Also: {target}." for target in self.more_targets))
 
     def show(self, page, measured):
-        """Show the fraction of exact captions by number of digits, mistakes, and attention maps."""
+        """Show mistakes, attention maps, and the rate of exact captions by number of digits."""
         for target in (self.target, *self.more_targets):
             value = measured[target.metric]
             reached = "reached" if target.reached(value) else "missed"

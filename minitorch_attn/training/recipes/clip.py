@@ -30,7 +30,7 @@ class SentenceBatches(RecipeStream):
     ----------
     recipe : Clip
     places : bool, default False
-        Whether the sentences name places.
+        Whether the sentences name the position of each digit, such as "top-left".
     """
 
     def __init__(self, recipe, places=False):
@@ -81,7 +81,7 @@ class Clip(Recipe):
 
     "there is seven and two" does not say where the digits are, so the towers must recognize the
     digits to match a scene with its sentence. There are no labels, and no training scene or
-    sentence contains just one digit. In the test, the towers classify scenes of one digit by
+    sentence contains just one digit. In the test, the towers classify scenes with a single digit by
     prompts such as "image of seven". They also find a scene's sentence among 100 sentences, and a
     sentence's scene among 100 scenes. All test scenes show handwriting that does not occur in
     training. A second pair of towers is trained briefly on sentences that also name the places.
@@ -174,14 +174,18 @@ class Clip(Recipe):
         return tensor(as_ids(sentences), device=self.options["device"])
 
     def gallery_logits(self, model, chosen, places=False):
-        """Return an array of logits of the scenes `chosen` (row) and their sentences (column)."""
+        """Return the logits between the scenes `chosen` (rows) and their sentences (columns)."""
         sentences = [self.sentences[places][i] for i in chosen]
         with no_grad():
             logits = model(self._images(self.test, chosen), self._ids(sentences))
         return to_host(logits.array)
 
     def retrieval(self, model, count=None, places=False):
-        """Return both retrieval accuracies in the first galleries, by name."""
+        """Return the accuracies of image-to-text and text-to-image retrieval, as a dict.
+
+        They are means over the first `count` galleries (default: all). If `places` is True, the
+        sentences also name the digits' places.
+        """
         found = [
             ranked_first(self.gallery_logits(model, chosen, places))
             for chosen in self.chosen[:count]
@@ -189,12 +193,12 @@ class Clip(Recipe):
         return dict(zip(_BOTH, map(float, np.mean(found, 0)), strict=True))
 
     def class_vectors(self, model, places=False):
-        """Compute one vector for each of the ten digits, from all prompts of the digit."""
+        """Compute one vector for each of the ten digits, from the prompts that name the digit."""
         ids = np.stack([as_ids(sentences) for sentences in prompts(places)])
         return model.class_vectors(tensor(ids, device=self.options["device"]))
 
     def zero_shot(self, model, places=False):
-        """Classify the test scenes of one digit by prompts; return the predicted digits."""
+        """Classify the test scenes with a single digit by prompts; return the predicted digits."""
         with no_grad():
             logits = model.classify(self._images(self.single), self.class_vectors(model, places))
         return to_host(logits.array).argmax(1)
@@ -213,7 +217,7 @@ class Clip(Recipe):
         }  # fmt: skip
 
     def measure(self, metrics):
-        """Return the accuracies of both pairs of towers, and the relevance of the digits' cells."""
+        """Return the accuracies of the towers without and with places, and the `focus`."""
         model = self.model.eval()
         places = self.train_with_places()
         return {
@@ -256,7 +260,7 @@ class Clip(Recipe):
         return model.eval()
 
     def layout_alone(self):
-        """Return the accuracy of a random guess among the sentences with the correct places."""
+        """Return the accuracy of a random guess among sentences that name the correct places."""
         cells = np.array(
             [[cell_of(c)[0] * GRID + cell_of(c)[1] for c in scene] for scene in self.test.corners]
         )
@@ -282,7 +286,10 @@ class Clip(Recipe):
         return to_host(ops.stack(maps, 1).array)
 
     def focus(self, count=500):
-        """Return the relevance of the cell with a word's digit, relative to a uniform map."""
+        """Return the relevance of a digit's cell for the digit's word, relative to a uniform map.
+
+        The result is the mean over the digits of the first `count` test scenes.
+        """
         maps, found = self.relevance(count), []
         for scene, place in np.argwhere(self.test.digits[:count] >= 0):
             found.append(maps[scene, place][cell_of(self.test.corners[scene, place])])
@@ -298,7 +305,7 @@ class Clip(Recipe):
         page.text("\n".join(f"Also: {target}." for target in self.more_targets))
 
     def show(self, page, measured):
-        """Show the accuracies of both pairs of towers, and a relevance map for each word."""
+        """Show the accuracies of the towers without and with places, and maps of relevance."""
         for target in (self.target, *self.more_targets):
             value = measured[target.metric]
             reached = "reached" if target.reached(value) else "missed"

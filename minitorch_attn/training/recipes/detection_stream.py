@@ -42,7 +42,7 @@ class DetectionBatches(RecipeStream):
 
 
 def as_targets(scenes, dtype="float32", device=None):
-    """Return the targets of the set loss: class labels, and boxes in the relative center format.
+    """Return the targets of the set loss: class labels, and boxes as fractions of the scene.
 
     Parameters
     ----------
@@ -53,6 +53,7 @@ def as_targets(scenes, dtype="float32", device=None):
     Returns
     -------
     list of dict
+        "class_labels" and "boxes" (center x, center y, width, height) of each scene.
     """
     found = []
     for labels, boxes in zip(scenes.labels, scenes.boxes, strict=True):
@@ -64,7 +65,7 @@ def as_targets(scenes, dtype="float32", device=None):
 
 
 def digits_at_tokens(scenes):
-    """Return the digit whose box contains the middle of each token, or `CLASSES` for none.
+    """For each token, return the digit whose box contains the token's center, or `CLASSES`.
 
     Parameters
     ----------

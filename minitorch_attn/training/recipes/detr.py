@@ -52,7 +52,7 @@ class SceneBackbone(nn.Module):
         self.num_features = dim + _CODE
 
     def convolved(self, images):
-        """Return features (batch, dim, row, column) without positions."""
+        """Return features (batch, dim, row, column) without the position features."""
         return self.layers((images - 0.1) / 0.3)  # about standardized
 
     def forward(self, images):
@@ -149,7 +149,7 @@ class DetrDigits(PhasedRecipe):
         return 1.0 if phase == "pretraining" else self.options["scale"]
 
     def parameter_groups(self):
-        """Return parameter groups: the backbones of the detectors learn more slowly."""
+        """Return parameter groups, with a lower learning rate for the detectors' backbones."""
         parameters = dict(self.model.named_parameters())
         slow = [".backbone." in name for name in parameters]
         groups = []
@@ -275,7 +275,7 @@ class DetrDigits(PhasedRecipe):
         return True
 
     def _draw_scenes(self, page, count=4, threshold=0.5):
-        """Plot detections in the first scenes, and where their queries look."""
+        """Plot the detections in the first scenes, and the attention of each detection's query."""
         logits, boxes = (values[-1, :count] for values in self.outputs["reference"])
         scores, labels = ops.softmax(logits, -1)[..., :-1].max(-1)  # each (scene, query)
         weights, scenes = self.attention(count), []
@@ -292,12 +292,12 @@ class DetrDigits(PhasedRecipe):
         page.save("scenes.png", figure, "detections, and where their queries look")
 
     def attention(self, count):
-        """Return the weights of the last decoder layer in the first test scenes.
+        """Return the last decoder layer's cross-attention weights in the first test scenes.
 
         Returns
         -------
         array of shape (scene, query, row, column)
-            Means over the heads.
+            Weights averaged over the heads, for the detector with reference points.
         """
         layer, found = self.model.reference.decoder.layers[-1].cross_attention, []
         with watch_attention(layer, lambda _, weights: found.append(weights)):

@@ -117,7 +117,7 @@ class DINODigits(Recipe):
         }
 
     def build(self):
-        """Create student and teacher, and measure the untrained network."""
+        """Create the student and the teacher, and measure the untrained network's accuracy."""
         model = DINO(self._network, self.options["outputs"])
         self.untrained = self._accuracy(model.teacher[0])
         return model
@@ -158,7 +158,7 @@ class DINODigits(Recipe):
         return model(batch[:2], batch[2:], self.options["temperature"])
 
     def evaluate(self, model):
-        """Return the loss on test views, the best head's `focus`, and the targets' `entropies`."""
+        """Return the loss on test views, the best head's `focus`, and the teacher's `entropies`."""
         views = Views(*self.test_digits, self.options["small"], _BATCH, 1,
                       self.options["device"], self.options["dtype"])  # fmt: skip
         kept = model.outputs
@@ -213,7 +213,7 @@ class DINODigits(Recipe):
     def measure(self, metrics):
         """Return the accuracies, the heads' `focus`, and the final `entropies` of `collapse_runs`.
 
-        The gain is the accuracy minus the accuracy of the untrained network.
+        "gain" is the accuracy minus the accuracy of the untrained network.
         """
         accuracy = self._accuracy(self.model.teacher[0])
         raw = [x.images.reshape(len(x.images), -1) for x in (self.known, self.test)]

@@ -47,7 +47,7 @@ def entropies(logits):
 
 
 def collapse_runs(images, steps=300, seed=0):
-    """Train a small network three times: with centering and sharpening, and with only one of them.
+    """Train a small network three times: with centering and sharpening, and with each alone.
 
     Parameters
     ----------

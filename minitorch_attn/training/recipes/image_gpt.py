@@ -81,7 +81,7 @@ class IGPT(DigitRecipe):
         )  # fmt: skip
 
     def batches(self):
-        """Return batches of training images as sequences of levels, without their labels."""
+        """Return batches of training images as sequences of gray levels, without their labels."""
         options = self.options
         return ShuffledBatches(self.ids[:1], options["batch"], options["seed"], options["device"])
 
@@ -116,7 +116,7 @@ class IGPT(DigitRecipe):
         return found
 
     def probes(self):
-        """Return the test accuracy of a linear probe on the raw pixels and on every layer."""
+        """Return the test accuracies of linear probes on the raw pixels and on each layer."""
         labels = self.training[1], self.test[1]
         raw = [images.reshape(len(images), -1) for images, _ in (self.training, self.test)]
         found = {"raw pixels": probe_accuracy(raw[0], labels[0], raw[1], labels[1])}
@@ -140,7 +140,7 @@ class IGPT(DigitRecipe):
         ]
 
     def measure(self, metrics):
-        """Return the bits per pixel, their ratios to the tables' bits, and the probe accuracies."""
+        """Return the bits per pixel, also relative to count tables, and the probe accuracies."""
         self.model.eval()
         nats = self.evaluate(self.model)["validation_loss"]
         tables = self.baselines()
@@ -155,11 +155,12 @@ class IGPT(DigitRecipe):
         }
 
     def complete(self, ids, rows, seed=0):
-        """Sample the pixels below the first rows of an image.
+        """Sample the pixels of an image below its first `rows` rows.
 
         Parameters
         ----------
         ids : int array of shape (64,)
+            Gray levels of the image, row by row. Only the first `rows` rows are used.
         rows : int
             Number of rows that the model is given.
         seed : int, default 0

@@ -48,7 +48,11 @@ class NoisyBatches(GeneratedBatches):
     """Batches of pairs with the random numbers that decide which target tokens are masked."""
 
     def __next__(self):
-        """Return `source`, `target`, `noise` (batch, token) and `share` (batch,)."""
+        """Return (source, target, noise, share).
+
+        A target has shape (batch, token). `noise` (batch, token - 1) and `share` (batch,) are the
+        uniform random numbers for `mask_target`.
+        """
         generator = np.random.default_rng([self.seed, self.position, 1])
         source, target = super().__next__()
         rows, tokens = target.shape
@@ -174,7 +178,7 @@ class MaskPredict(PairRecipe):
         return one_by_one / expected + at_once
 
     def evaluate(self, model):
-        """Return the loss, and the exact matches in 4 passes, on some held-out pairs."""
+        """Return the loss, and the exact-match rate with 4 passes, on some held-out pairs."""
         pairs = self.held_out[:_EVALUATED]
         stream = iter(pairs)
         batches = NoisyBatches(
@@ -218,7 +222,7 @@ class MaskPredict(PairRecipe):
         return tensor(self.tokenizer.encode(texts), device=self.options["device"])
 
     def measure(self, metrics):
-        """Return the exact matches for each number of passes, and the speedup of 4 passes."""
+        """Return the exact-match rate of each kind of decoding, and the speedup of 4 passes."""
         sources, targets = zip(*self.held_out, strict=True)
         self.written = {passes: self.parallel(sources, passes) for passes in _PASSES}
         measured = {

@@ -55,7 +55,9 @@ def hide_words(ids, generator, share, mask_id, first_word, vocab_size):
     Returns
     -------
     read : int64 array of shape (batch, token)
+        Input tokens after masking.
     places, words : int64 array of shape (batch, hidden)
+        Positions of the masked words in each row, and the original words at these positions.
 
     References
     ----------

@@ -47,7 +47,7 @@ class ClipBatches(RecipeStream):
 
 
 class ClipViT(nn.Module):
-    """Single-scale Vision Transformer for comparison: all blocks attend to all cubes."""
+    """Single-scale Vision Transformer for comparison: all blocks attend to all patches."""
 
     def __init__(self, dim, num_classes):
         super().__init__()
@@ -142,7 +142,10 @@ class MViT(Recipe):
         return self.make_model(self.options["model"])
 
     def make_model(self, which):
-        """Create the "mvit" or the "vit". Both have 2 x 8 x 8 patches and mean pooling."""
+        """Create the "mvit" or the "vit".
+
+        Both split a clip into 2 x 8 x 8 patches and use mean pooling.
+        """
         options, classes = self.options, 10 + len(DIRECTIONS)
         if which == "vit":
             return ClipViT(2 * options["dim"], classes)
@@ -210,7 +213,7 @@ class MViT(Recipe):
         return [float(x.mean()) for x in (digit, direction, digit & direction)]
 
     def measure(self, metrics):
-        """Return accuracies on all test clips, and the FLOPs as a fraction of the ViT's."""
+        """Return accuracies on all test clips, and the model's FLOPs as a fraction of the ViT's."""
         digit, direction, both = self._correct(self.test_logits())
         share = self.flops[self.options["model"]] / self.flops["vit"]
         return {"accuracy": both, "digit": digit, "direction": direction, "flops": share}

@@ -174,12 +174,16 @@ class NonLocal(Recipe):
         return tensor(images, device=self.options["device"])
 
     def attention(self, count):
-        """Return the attention of the first shape's center in test images, (image, row, column).
+        """Return the attention map of the query at the first shape's center in each test image.
 
         Parameters
         ----------
         count : int
             Number of images.
+
+        Returns
+        -------
+        array of shape (image, row, column)
         """
         network = self.model["with"].eval()
         with no_grad():
@@ -191,9 +195,10 @@ class NonLocal(Recipe):
         return chosen.reshape(-1, side, side)
 
     def other_share(self, count=200):
-        """Return the attention of one shape to the other, relative to uniform attention.
+        """Return the attention from one shape to the other, relative to uniform attention.
 
-        The result is the mean over images in which both shapes are the same.
+        The query is at the center of the first shape. The result is the mean over images in which
+        both shapes are the same.
         """
         maps = self.attention(count).repeat(2, 1).repeat(2, 2) / 4  # (image, pixel, pixel)
         found = []
@@ -205,7 +210,7 @@ class NonLocal(Recipe):
         return float(np.mean(found)) * SIDE**2 / SHAPE**2 if found else 0.0
 
     def measure(self, metrics):
-        """Return the accuracies, the numbers of parameters and the attention on the other shape."""
+        """Return the accuracies, the numbers of parameters, and the attention of `other_share`."""
         found = self.evaluate(self.model.eval())
         counts = {f"parameters {name}": float(_count(self.model[name])) for name in _NAMES}
         accuracies = {name: found[name] for name in _NAMES}
@@ -237,7 +242,7 @@ class NonLocal(Recipe):
         return True
 
     def _draw_attention(self, page):
-        """Plot test images. Below each image, plot the attention of the first shape's center."""
+        """Plot test images, and the attention of the query at the first shape's center in each."""
         count = min(40, len(self.test.same))
         maps = self.attention(count)
         order = np.argsort(1 - self.test.same[:count], kind="stable")

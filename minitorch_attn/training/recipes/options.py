@@ -31,8 +31,8 @@ class Option:
     help : str
     kind : str or tuple of str, default "count"
         "count" (1, 2, ...), "natural" (0, 1, ...), "whole" (any int), "positive" (float above 0),
-        "from_zero" (float from 0), "share" (float from 0, below 1), "text", "file", or a tuple
-        of choices.
+        "from_zero" (float of at least 0), "share" (float of at least 0 and less than 1), "text",
+        "file", or a tuple of choices.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Option:
 
 
 def common_options(without=(), **changes):
-    """Return the options that every recipe has.
+    """Return the options that recipes have in common.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def common_options(without=(), **changes):
 
 
 def check_options(options, given, where):
-    """Raise a CheckpointError if an option in a file has the wrong type.
+    """Raise a CheckpointError if an option in a file has an invalid value.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def check_options(options, given, where):
 
 
 def kind_of(option):
-    """Return the kind, as in `schema.py`, of the values of an option."""
+    """Return the `Kind` (see `schema.py`) that describes an option's valid values."""
     kind = choice(*option.kind) if isinstance(option.kind, tuple) else _KINDS[option.kind]
     return optional(kind) if option.default is None else kind
 

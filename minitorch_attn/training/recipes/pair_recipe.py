@@ -75,7 +75,7 @@ class PairRecipe(Recipe):
         return int((batch[1] != PairTokenizer.PAD).sum().item())
 
     def evaluate(self, model):
-        """Return the loss and exact matches on some held-out pairs. `measure` uses all pairs."""
+        """Return the loss and the exact-match rate on some held-out pairs. `measure` uses all."""
         loss, sources, targets = self.held_out_loss(model)
         return {"validation_loss": loss, "accuracy": exact_matches(self.answers(sources), targets)}
 

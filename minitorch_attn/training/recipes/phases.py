@@ -1,4 +1,4 @@
-"""Recipes with three phases, such as pretraining and two models, and their batch streams."""
+"""Base classes for recipes that train in phases, and for the batch streams of recipes."""
 
 import math
 
@@ -13,12 +13,13 @@ class PhasedRecipe(Recipe):
     """Base class for recipes in three phases, each with its own warm-up and cosine decay.
 
     Two options are named after the first and the last phase. Each is the fraction of the steps that
-    its phase takes. A batch is a dict with the key "images".
+    its phase takes. A recipe with other phases or options overrides `phase`. A batch is a dict with
+    the key "images", unless a recipe overrides `count`.
 
     Attributes
     ----------
     phases : tuple of str
-        Names of the three phases.
+        Names of the phases.
     """
 
     phases = ()
@@ -36,7 +37,7 @@ class PhasedRecipe(Recipe):
         raise NotImplementedError
 
     def learning_rate_factor(self, step):
-        """Return the learning rate factor: in each phase a linear warm-up, then cosine decay."""
+        """Return the learning-rate factor: in each phase a linear warm-up, then cosine decay."""
         phase, start, end = self.phase(min(step, self.options["steps"] - 1))
         warmup = min(self.options["warmup"], (end - start) // 3)
         rate = self.rate(phase)

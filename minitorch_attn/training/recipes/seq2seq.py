@@ -103,7 +103,7 @@ class RecurrentDates(Dates):
         return sum(losses) / len(losses)
 
     def evaluate(self, model):
-        """Return the mean loss and the exact matches of each model on some held-out pairs."""
+        """Return the mean loss, and each model's exact-match rate, on some held-out pairs."""
         loss, sources, targets = self.held_out_loss(model)
         return {
             "validation_loss": loss,
@@ -114,7 +114,7 @@ class RecurrentDates(Dates):
         }
 
     def measure(self, metrics):
-        """Return each model's exact matches on all held-out days, in total and by source length."""
+        """Return each model's exact-match rate on held-out days, in total and by source length."""
         sources, targets = zip(*self.held_out, strict=True)
         groups = _quarters([len(source) for source in sources])
         self.by_model, measured = {}, {}
@@ -134,7 +134,7 @@ class RecurrentDates(Dates):
         return measured
 
     def show(self, page, measured):
-        """Show the accuracy by source length, mistakes and alignments."""
+        """Show the mistakes, the alignments, and the accuracy by source length."""
         page.text(f"Exact answers to {len(self.held_out):,} held-out dates:\n")
         lengths = np.array([len(source) for source, _ in self.held_out])
         groups = _quarters(lengths)
@@ -182,7 +182,7 @@ class RecurrentDates(Dates):
         page.save("alignment.png", figure, "where each decoder looks while it writes")
 
     def alignment(self, name, source, answer):
-        """Return the attention weights of a model while it writes an answer.
+        """Return the attention weights of the model `name` for a source and its answer.
 
         Parameters
         ----------

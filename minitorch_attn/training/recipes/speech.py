@@ -45,10 +45,10 @@ _NEW_SPEAKERS = 20
 
 
 class PlacedConformer(ConformerEncoder):
-    """Conformer encoder that adds sinusoidal positions to its output.
+    """Conformer encoder that adds sinusoidal positional encodings to its output.
 
     A Conformer uses only relative positions, so its outputs are nearly the same each time a word
-    occurs. With the added positions, a decoder can tell the first "seven" from the second.
+    occurs. With positional encodings, a decoder can tell the first "seven" from the second.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Recognizers(nn.Module):
 
 
 class Speech(Recipe):
-    """Train three recognizers of three to seven spoken digits in noise.
+    """Train three models to recognize three to seven spoken digits in noise.
 
     The first is a Conformer with CTC, the second a Conformer with a Transformer decoder. The third
     is an LSTM with CTC and the same number of parameters as the first. A seed determines the
@@ -179,7 +179,7 @@ class Speech(Recipe):
         return self.options["steps"] - round(self.options["decoder"] * self.options["steps"])
 
     def phase(self, step):
-        """Return the first step of the phase of `step`, and the first step after this phase."""
+        """Return the first step of the phase that contains `step`, and the first step after it."""
         first = self.ctc_steps
         return (0, first) if step < first else (first, self.options["steps"])
 
@@ -295,7 +295,11 @@ class Speech(Recipe):
         return to_host(found[-1][1].mean(1).array)
 
     def focus(self):
-        """Return the current word's share of the attention, and the word's share of the frames."""
+        """Return the attention on the next word's frames, and their share of all frames.
+
+        The attention is the decoder's before it writes the word. Both numbers are means over the
+        words of some test utterances.
+        """
         weights, shares, place = [], [], 0
         for batch in self.parts(self.some):
             for rows in self.attention(batch):
@@ -309,7 +313,7 @@ class Speech(Recipe):
         return float(np.mean(weights)), float(np.mean(shares))
 
     def show(self, page, measured):
-        """Print and plot the word error rates. Plot CTC's probabilities and the attention."""
+        """Print and plot word error rates. Plot CTC's probabilities and the decoder's attention."""
         counts = np.array([len(labels) for labels in self.said])
         rows = [("word error rate", "all", *(f"{n} digits" for n in np.unique(counts)))]
         for name, found in self.found.items():

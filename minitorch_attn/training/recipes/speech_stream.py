@@ -110,10 +110,10 @@ def log_mel(waveforms):
 
 
 def frame_centers(count):
-    """Return the center, in samples, of the input that each frame of the encoder covers.
+    """Return the center, in samples, of the sound that each frame of the encoder covers.
 
-    The two convolutions of the subsampling compute frame i of the encoder from the input frames 4 i
-    to 4 i + 6.
+    The encoder's two subsampling convolutions compute its frame i from the input frames 4 i to
+    4 i + 6.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def labels_of(digits):
 
 
 def written(labels, counts):
-    """Return the decoder's targets (utterance, `MOST` + 1): labels, end token and padding.
+    """Return the decoder's targets: labels, end token, and padding to `MOST` + 1 tokens.
 
     Examples
     --------

@@ -171,7 +171,8 @@ class Superposition(Recipe):
         Returns
         -------
         list of array
-            Matrices W of shape (model, hidden, feature) of each group, one model per sparsity.
+            For each group, the matrices W of its best models, one model per sparsity. An array has
+            the shape (model, hidden, feature).
         """
         losses = self.test_losses(self.model.eval())
         counts = (len(_SPARSITIES), len(_SPARSITIES), len(_PLANE_SPARSITIES), len(_DENSITIES))
@@ -183,7 +184,7 @@ class Superposition(Recipe):
         return chosen
 
     def measure(self, metrics):
-        """Return the counts of represented features, and the largest deviation from PyTorch's."""
+        """Return the numbers of represented features, and the largest difference from PyTorch."""
         self.matrices = self.best()
         with_relu, linear, plane, equal = (represented(W) for W in self.matrices)
         found = dict(zip(_SPARSITIES, with_relu.tolist(), strict=True))
@@ -204,7 +205,11 @@ class Superposition(Recipe):
         return {"largest difference": float(max(differences)), **measured}
 
     def show(self, page, measured):
-        """Show the counts of represented features, and plot matrices, polygons and dimensions."""
+        """Show the numbers of represented features, and three figures.
+
+        The figures show W^T W of the models with 5 dimensions, the columns of W of the models with
+        2 dimensions, and the dimensions per feature of the models with 12 dimensions.
+        """
         rows = [("sparsity", "this model", "PyTorch", "without ReLU")]
         for sparsity in _SPARSITIES:
             counts = [measured[f"{kind}features at sparsity {sparsity:g}"] for kind in _KINDS]

@@ -8,7 +8,7 @@ _FOLDS = 5
 
 
 def probe_accuracy(vectors, words, meanings, paragraphs):
-    """Classify the meaning of each occurrence by the nearest centroid, in five folds.
+    """Classify the meanings of words by the nearest centroid, with five-fold cross-validation.
 
     For each word and fold, the centroids of the two meanings are the mean vectors of the
     occurrences in the other folds. A paragraph is never split between folds. A tie counts as
@@ -21,8 +21,9 @@ def probe_accuracy(vectors, words, meanings, paragraphs):
     words : sequence of str
         Word of each occurrence.
     meanings : int array of shape (occurrence,)
-        0 or 1; each word occurs the same number of times in both.
+        Meaning of each occurrence, 0 or 1. Each word occurs equally often in both meanings.
     paragraphs : int array of shape (occurrence,)
+        Number of the paragraph that contains each occurrence.
 
     Returns
     -------

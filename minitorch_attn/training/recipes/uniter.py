@@ -72,7 +72,7 @@ class Models(nn.Module):
         self.start("scratch")
 
     def start(self, *names):
-        """Copy the encoder of pretraining into the models with these names."""
+        """Copy the encoder of `pretraining` to the models with the given names."""
         state = self.pretraining.uniter.state_dict()
         for name in names:
             getattr(self, name).uniter.load_state_dict(state)
@@ -271,13 +271,13 @@ class Uniter(PhasedRecipe):
         return np.concatenate(found)
 
     def aligned(self):
-        """Return how often the transport plan of a digit word is largest at that word's region."""
+        """Return the fraction of digit words aligned most strongly with their own region."""
         plan = self.alignment()
         words = np.argwhere((self.named >= 0) & _is_digit(self.captions))
         return float(np.mean([plan[n, k].argmax() == self.named[n, k] for n, k in words]))
 
     def prompted(self):
-        """Return the pretrained network's accuracy on neighbor questions, without training on them.
+        """Return the pretrained network's accuracy on neighbor questions, without fine-tuning.
 
         For "what is left of the seven?", it predicts the masked word of "[MASK] left of seven".
         """
@@ -308,7 +308,7 @@ class Uniter(PhasedRecipe):
         return {"validation_loss": loss, **correct}
 
     def measure(self, metrics):
-        """Return the accuracies of all networks, and the fraction of aligned words."""
+        """Return the accuracies of all networks, and the results of `aligned` and `prompted`."""
         self.found = {which: self.answers(which, self.test) for which in self.phases[1:]}
         correct = {
             which: float((found == self.test.answers).mean()) for which, found in self.found.items()
@@ -336,7 +336,7 @@ class Uniter(PhasedRecipe):
         page.text("\n".join(f"Also: {target}." for target in self.more_targets))
 
     def show(self, page, measured):
-        """Show the answers by kind of question, and which words are aligned with which regions."""
+        """Show the accuracy for each kind of question, and the alignment of words with regions."""
         for target in (self.target, *self.more_targets):
             value = measured[target.metric]
             reached = "reached" if target.reached(value) else "missed"
@@ -376,7 +376,10 @@ def _run(model, batch):
 
 
 def _parts(hidden, batch):
-    """Return the vectors of words and regions, and masks of special tokens and missing regions."""
+    """Return the vectors of words and of regions, and a mask for each.
+
+    The masks are True for special tokens and for missing regions.
+    """
     words = batch["ids"].shape[1]
     return hidden[:, :words], hidden[:, words:], batch["ids"] <= MASK, batch["absent"]
 
@@ -387,6 +390,6 @@ def _is_digit(ids):
 
 
 def _text(ids):
-    """Join the words of a caption or question."""
+    """Return the text of a caption or question."""
     text = " ".join(WORDS[i] for i in ids if i > MASK)
     return text.replace(" ,", ",").replace(" ?", "?")

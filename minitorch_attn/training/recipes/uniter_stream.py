@@ -1,4 +1,4 @@
-"""Streams of sentences and regions for the recipe `uniter`: detector, questions, batches."""
+"""Batch stream of the recipe `uniter`, with its region detector and its questions."""
 
 from typing import NamedTuple
 
@@ -123,7 +123,7 @@ class Questions(NamedTuple):
         return cls(ids, answers, kind, scenes.take(scene))
 
     def take(self, which):
-        """Return the questions at some indices (an array of int, or a slice)."""
+        """Return the questions at the indices `which` (an int array or a slice)."""
         return Questions(*(values[which] for values in self[:3]), self.scenes.take(which))
 
 

@@ -183,6 +183,7 @@ class Vatt(Recipe):
         ----------
         model : VATT
         chosen : int array of shape (clip,)
+            Indices of the test clips to compare.
 
         Returns
         -------
@@ -197,13 +198,13 @@ class Vatt(Recipe):
         return tuple(x.astype(np.float64) for x in found)
 
     def retrieval(self, model, count=None):
-        """Return how often the correct candidate ranks first, as a dict with the keys `_PAIRS`.
+        """Return how often the correct candidate ranks first, for each direction in `_PAIRS`.
 
         Parameters
         ----------
         model : VATT
         count : int, optional
-            Number of galleries to use, from the first. Default: all.
+            Number of galleries to use, starting with the first. Default: all.
         """
         hits = []
         for chosen in self.chosen[:count]:
@@ -231,7 +232,7 @@ class Vatt(Recipe):
         return tuple(np.concatenate(column) for column in zip(*rows, strict=True))
 
     def evaluate(self, model):
-        """Return the loss of a test batch, and the retrieval accuracy in four galleries."""
+        """Return the loss of a test batch, and both models' accuracies in four galleries."""
         with no_grad():
             loss = self.loss(model, self._test_batch(slice(self.options["batch"]))).item()
         whole = self.retrieval(model.whole, 4)
@@ -241,7 +242,7 @@ class Vatt(Recipe):
         }  # fmt: skip
 
     def measure(self, metrics):
-        """Return the accuracies of both models and of trivial cues, and the effect of DropToken."""
+        """Return the accuracies of both models and of single cues, and the effect of DropToken."""
         self.model.eval()
         own, whole = self.retrieval(self.model.dropping), self.retrieval(self.model.whole)
         lost = max(whole[name] - own[name] for name in ("video_to_audio", "video_to_text"))
@@ -254,7 +255,7 @@ class Vatt(Recipe):
         }  # fmt: skip
 
     def cue_alone(self, values):
-        """Return the accuracy of guessing among the candidates with the correct digit or direction.
+        """Return the accuracy of a random guess among the candidates that match a clip in `values`.
 
         Parameters
         ----------
@@ -334,7 +335,7 @@ class Vatt(Recipe):
         return True
 
     def _show_contents(self, page, clips, heard, read):
-        """Print how often the first-ranked sound and sentence have the correct digit."""
+        """Print how often top-ranked sounds and sentences have the correct direction or digit."""
         digits, directions = self.test.digits, self.test.directions
         rows = [("ranked first", "sound", "sentence")]
         for label, values in (("correct direction", directions), ("correct digit", digits)):
@@ -380,5 +381,5 @@ class Vatt(Recipe):
 
 
 def _shares(values, clips, found):
-    """Return, as text, the percentages of found clips with the correct digit or direction."""
+    """For each array in `found`, format the percentage of its clips with the correct value."""
     return [f"{100 * (values[x] == values[clips]).mean():.1f} %" for x in found]

@@ -69,7 +69,7 @@ class Voices:
         self.silence = record(np.zeros(10 * _HOP * SOUND, np.float32))
 
     def say(self, digits, generator):
-        """Assemble utterances, each from one random speaker's recordings, with short pauses.
+        """Assemble utterances of digits, each from one random speaker's recordings, with pauses.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class Voices:
 
 
 class Examples(NamedTuple):
-    """Clips with their sounds and sentences.
+    """Video clips with their sounds and sentences.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class Examples(NamedTuple):
 
 
 def sentence_of(digit, direction, generator):
-    """Return a sentence about a moving digit, a list of words.
+    """Return a sentence about a moving digit, as a list of words.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def galleries(kinds, count, generator):
     Parameters
     ----------
     kinds : int array of shape (example,)
-        A number for the content of each example. Equal contents have equal numbers.
+        Content of each example, as a number: examples with the same number have the same content.
     count : int
         Number of sets.
     generator : numpy.random.Generator
@@ -196,7 +196,8 @@ def galleries(kinds, count, generator):
     Returns
     -------
     int64 array of shape (count, `GALLERY`)
-        Indices of the examples. There are fewer columns if there are fewer different contents.
+        Indices of the examples. If there are fewer than `GALLERY` different contents, there is one
+        column per content.
     """
     found = []
     for _ in range(count):
@@ -207,7 +208,7 @@ def galleries(kinds, count, generator):
 
 
 class VattBatches(RecipeStream):
-    """Clips with a sound and two sentences each. Batch n depends only on (seed, n).
+    """Batches of clips, each with a sound and two sentences. Batch n depends only on (seed, n).
 
     Parameters
     ----------

@@ -34,8 +34,8 @@ class Words(Recipe):
 
     Skip-gram with negative sampling gives each word one vector. ELMo gives each occurrence its own
     vector. Words such as "class" and "import" occur with two meanings, as Python keywords and as
-    English words; see `data.help_words`. A nearest-centroid classifier distinguishes the meanings
-    by the vectors.
+    English words; see `data.help_words`. The accuracy is that of a nearest-centroid classifier,
+    which infers the meaning of an occurrence from its vector.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Words(Recipe):
     )
 
     def prepare(self):
-        """Split the text into sentences and count the words; rare words become unknown."""
+        """Split the text into sentences and build the vocabulary. Rare words become `<unk>`."""
         self.text, self.counted = _read_text(), None
         kept = self.text.is_validation
         pairs = list(zip(self.text.sentences, kept, strict=True))
@@ -90,7 +90,7 @@ class Words(Recipe):
         }
 
     def encode(self, sentence):
-        """Return the ids of the words of a sentence; 0 is an unknown word."""
+        """Return the ids of a sentence's words. The id of an unknown word is 0."""
         return [self.index.get(word, 0) for word in sentence]
 
     def build(self):
@@ -173,7 +173,7 @@ class Words(Recipe):
         return tuple(part.to(self.options["device"]) for part in parts)
 
     def occurrences(self):
-        """Return (sentence, position, word, meaning) of each word with two meanings."""
+        """Return each use of a word with two meanings: (sentence, position, word, meaning)."""
         return [
             (sentence, place, word, meaning)
             for word, found in self.text.occurrences.items()
@@ -258,7 +258,7 @@ class Words(Recipe):
         )
 
     def preface(self, page):
-        """Print the words with two meanings and the perplexities of trigrams."""
+        """Print the words with two meanings and the perplexities of the trigram models."""
         counts = {word: len(found) // 2 for word, found in self.text.occurrences.items()}
         listed = ", ".join(f"{word} {count}" for word, count in counts.items())
         page.text(f"Words with two meanings, and occurrences of each meaning:\n  {listed}\n")
@@ -268,7 +268,7 @@ class Words(Recipe):
         super().preface(page)
 
     def show(self, page, measured):
-        """Show neighbors, accuracies, perplexities, and the two meanings in two dimensions."""
+        """Show neighbors, accuracies and perplexities, and plot words that have two meanings."""
         page.text("Nearest neighbors of word2vec's vectors (cosine):\n")
         anchors = [word for word in _ANCHORS if word in self.index]
         page.table([(word, ", ".join(self.neighbors(word))) for word in anchors])
@@ -293,7 +293,7 @@ class Words(Recipe):
         return True
 
     def neighbors(self, word, count=5):
-        """Return the words whose vectors have the largest cosine with the vector of a word."""
+        """Return the frequent words whose vectors have the largest cosine with that of `word`."""
         table = self.static_vectors()
         frequent = np.array(self.counts) >= 10
         unit = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)

@@ -185,7 +185,7 @@ def default_collate(batch):
 
 
 def _stacked(tensors):
-    """Stack the tensors of a batch; if their shapes differ, name two of the examples."""
+    """Stack the tensors of a batch. If their shapes differ, the error names two examples."""
     try:
         return ops.stack(tensors)
     except ShapeError:

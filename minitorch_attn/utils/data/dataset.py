@@ -37,7 +37,7 @@ class Dataset(NamedErrors):
 
 
 class IterableDataset(Dataset):
-    """Base class of data sets that have no index; subclasses define `__iter__`."""
+    """Base class of data sets that can only be iterated over; subclasses define `__iter__`."""
 
     def __iter__(self):
         raise MissingMethodError(f"{type(self).__name__} does not define __iter__")

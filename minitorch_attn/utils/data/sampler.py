@@ -82,8 +82,8 @@ class RandomSampler(Sampler):
 class EpochSampler(Sampler):
     """Indices of examples in a random order that depends only on a seed and the epoch's number.
 
-    A program that stores the seed and the number of the epoch can later continue in the middle of
-    this epoch.
+    A program that stores the seed, the epoch's number and the number of examples it has read can
+    later resume in the middle of the epoch; see `set_epoch`.
 
     Parameters
     ----------

@@ -130,7 +130,7 @@ def test_gpt_trains_as_in_one_process(size):
 
 
 class Layers(nn.Module):
-    """Layers that GPT does not have: grouped-query attention, a memory, masks, a gate, inner dropout."""
+    """Layers that GPT lacks: grouped-query attention, a memory, masks, a gate, inner dropout."""
 
     def __init__(self, embed, memory, heads, kv_heads, head_dim, hidden, dropout):
         super().__init__()

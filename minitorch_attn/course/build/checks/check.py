@@ -16,8 +16,9 @@ class Check:
     function : str
         Name of the function, such as "Tensor.sum".
     kind : {"value", "tensor", "module", "plain"}
-        Form in which the function gets the float64 inputs: Values, Tensors, an x and a nested dict
-        p of Tensors, or plain arrays.
+        Form in which the function gets the float64 inputs. "value": as Values. "tensor": as
+        Tensors. "module": as an input x and a nested dict p of parameters, all of them Tensors.
+        "plain": as NumPy arrays.
     draw : callable
         `draw(rng)` returns the inputs, a dict of arrays.
     mine : callable
