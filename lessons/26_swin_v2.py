@@ -246,9 +246,9 @@ assert most < 0.34 and coolest > 0.999
 # V1 learns one bias per offset. A window of 16 x 16 has offsets up to 15, but a table trained
 # with windows of 8 x 8 ends at 7. V2 learns a small *function* of the offset, so that every offset
 # has a value: $B(\Delta y, \Delta x) = 16\,\sigma(MLP(\widehat{\Delta y}, \widehat{\Delta x}))$.
-# Its inputs are coordinates on a log scale, $\widehat{\Delta} = sign(\Delta)\,\log_2(1 + |\Delta|)$
-# up to two constants. (As in the authors' code, the largest trained offset is first scaled to 8,
-# and the result is divided by $\log_2 8 = 3$.)
+# Its inputs are coordinates on a log scale: apart from two constants, they are
+# $\widehat{\Delta} = sign(\Delta)\,\log_2(1 + |\Delta|)$. (As in the authors' code, the largest
+# trained offset is first scaled to 8, and the result is divided by $\log_2 8 = 3$.)
 #
 # To see why V2 uses the logarithm, compute how far the function must extrapolate:
 

@@ -426,8 +426,8 @@ from minitorch_attn.models.captioner import ConvEncoder
 where(SoftAttention, ShowAttendTell, caption_loss, ConvEncoder, draw_scenes)
 
 # %% [markdown]
-# `mta train captions` trains a model with 64 smaller places instead of nine cells, and plots where
-# it looks before each word. Lesson 35 replaces the weighted mean with a single place.
+# `mta train captions` trains a model with 64 small image regions instead of nine cells, and plots
+# where it looks before each word. Lesson 35 replaces the weighted mean with a single region.
 #
 # ## Exercise
 #

@@ -1,4 +1,4 @@
-"""Scaling curves: each curve varies one size, and builds a step to measure for each value of it."""
+"""Scaling curves: each curve varies one size, and has a step to measure for each of its values."""
 
 import contextlib
 import math

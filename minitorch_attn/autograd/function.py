@@ -434,7 +434,8 @@ def _record(ctx, inputs, arrays, raw, outputs):
     if ctx._intermediate is not None and ctx.function.composed is None:
         raise GraphError(
             f"{ctx.function.__name__}.composed is missing, but forward saves intermediate results",
-            hint="define composed(ctx, *inputs, **settings) next to backward",
+            hint="define composed(ctx, *inputs, **settings), which computes the same result with "
+            "differentiable operations, next to backward",
         )
 
 

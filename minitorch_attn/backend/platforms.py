@@ -1,4 +1,4 @@
-"""Platforms: the operations that differ between kinds of device, and the host platform."""
+"""Platforms: a base class for what differs between CPU and GPU, and the class for the CPU."""
 
 import math
 from dataclasses import dataclass

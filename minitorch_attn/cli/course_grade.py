@@ -1,4 +1,4 @@
-"""Grading: `mta course grade`, `report`, `export`, `sample` and `gradescope`."""
+"""`mta course grade`, `report`, `export`, `sample`, `gradescope`: grade a class, report grades."""
 
 import contextlib
 import json

@@ -20,11 +20,11 @@ _OTHER_SOUND = (".flac", ".mp3", ".ogg", ".m4a", ".opus")
 class SpeechFolder(NamedErrors):
     """WAV files with transcripts, found in a folder and its subfolders.
 
-    Transcripts are read from files `*.trans.txt`, as in LibriSpeech. If there are none, they are
-    read from tables `*.csv` or `*.tsv`. Each line of a `*.trans.txt` consists of the name of a WAV
-    file in the same folder, without its extension, and the text. The first line of a table names
-    its columns. One column is called file, file_name, path or audio, and contains paths relative
-    to the table. Another column is called text, transcript, transcription or sentence.
+    Transcripts are read from `*.trans.txt` files, as in LibriSpeech. If there are none, they are
+    read from tables: `*.csv` or `*.tsv` files. Each line of a `*.trans.txt` file has the name of a
+    WAV file in the same folder, without its extension, and the text. The first line of a table
+    names its columns. One column is called file, file_name, path or audio, and contains paths
+    relative to the table. Another column is called text, transcript, transcription or sentence.
 
     Parameters
     ----------

@@ -354,7 +354,7 @@ class Build:
         return f"{unknown[1]} is in another cell: move it into the cell of {name}"
 
     def _earlier(self, name):
-        """Return the failed Part of an earlier function, or None if all earlier functions pass."""
+        """Return the result of the first function before `name` that fails, or None if all pass."""
         step, names = self._step_of(name), list(self._known)
         left = self.passed.left(names[: names.index(name)], self._text())
         functions = [item for s in self.steps for item in s.functions if item.name in left]

@@ -112,7 +112,7 @@ class WindowRuns:
         Yields
         ------
         runs : array of shape (item, channel, row, column, length)
-            View of x. Its axes `row` and `column` number the kernel entries whose runs are in this
+            View of x. The axes `row` and `column` run over the kernel entries that belong to this
             phase.
         entries : (slice, slice)
             Slices that select these kernel entries from the rows and columns of the kernel.
