@@ -17,7 +17,10 @@ VOCAB_SIZE = 1000
 
 
 def library_sources():
-    """Return the first CHARACTERS characters of the standard library's source files, by path."""
+    """Return the standard library's source files as one text.
+
+    The files are joined in the order of their paths, and cut after CHARACTERS characters in all.
+    """
     parts, length = [], 0
     for path in sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")):
         if "site-packages" not in path.parts:

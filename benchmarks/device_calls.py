@@ -165,7 +165,10 @@ AIM = {"w1": 220, "w4b": 522, "w5": 101, "w7": 100}
 
 
 def rows_of(composed, now):
-    """Return each workload's counts and the goals for its total, to be stored and plotted.
+    """Return each workload's device-call counts and reference totals, to be stored and plotted.
+
+    The reference totals are an earlier total (`BEFORE`), the total that must be reached (`MUST`)
+    and the total to aim for (`AIM`).
 
     Parameters
     ----------

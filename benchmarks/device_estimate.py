@@ -67,7 +67,7 @@ class Estimate:
 
     @property
     def launching(self):
-        """Minimum and typical maximum time to launch all device calls, in seconds."""
+        """Seconds to launch all device calls: a lower bound, and the usual upper bound."""
         return tuple(self.calls * seconds for seconds in CALL_SECONDS)
 
     @property

@@ -197,7 +197,7 @@ def run_workload(name, module, *, rounds, seconds, threads, leave_out=(), conten
 def _steps_of_a_turn(engine, seconds):
     """Return how many steps together take about `seconds`, measured after a warm-up.
 
-    For 0 seconds, return one step without a warm-up.
+    If `seconds` is 0, return 1 without a warm-up.
     """
     if not seconds:
         return 1

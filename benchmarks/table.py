@@ -32,7 +32,8 @@ def plain(found):
 def geometric_mean(workloads, engine="minitorch_attn_plain", otherwise="minitorch_attn"):
     """Return the geometric mean of an engine's times relative to PyTorch's over W1 to W7.
 
-    If a workload has neither engine, or if no workload has `engine`, return None.
+    A workload that was not run with `engine` counts with the time of `otherwise`. Return None if a
+    workload has neither of the two engines, or if no workload has `engine`.
 
     Parameters
     ----------

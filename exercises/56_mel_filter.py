@@ -31,6 +31,6 @@ if __name__ == "__main__":
     print(gradcheck_report(lambda power: log_mel(power, points), (power.requires_grad_(),)).facts())
     print("\nmel bands of a spectrum of ones, which are the areas of the triangles:")
     print(log_mel(mt.ones(1, 1, 17), points).exp().flatten())
-    print("bands of a spectrum of ones with a tone at frequency 3:")
+    print("bands of a spectrum of ones with a tone in bin 3:")
     tone = 1 + 10.0 * (mt.arange(17) == 3).to(mt.float32)
     print(log_mel(tone.reshape(1, 1, 17), points).exp().flatten())

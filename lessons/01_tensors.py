@@ -406,9 +406,9 @@ where(
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. `x.reshape(2, 6)` does. Its strides are (6, 1), the products of the sizes to the right, so
-#    reading it row by row visits cells 0 to 11 in order. `x.T` has strides (1, 4), so each step
-#    along a row moves by 4 cells.
+# 1. `x.reshape(2, 6)` does. Its strides are (6, 1): the next row starts 6 cells later, right after
+#    the 6 cells of this row, and the next column is 1 cell later. So reading it row by row visits
+#    cells 0 to 11 in order. `x.T` has strides (1, 4), so each step along a row moves by 4 cells.
 # 2. Four numbers are summed, along axis 1. The printed line for `b (3, 1)` says "repeated along
 #    axes (1,)", and that axis has size 4.
 # 3. Every prediction is compared with all 20 targets, so the best prediction is the same for every

@@ -77,8 +77,9 @@ def as_value(x):
 
 
 # %% [markdown]
-# `Value` computes a quotient as a product with a power, whereas the library has a single operation
-# for division. The next function lets the library compute a result and the slope for each input.
+# The next function lets the library compute a result and its slope with respect to each input, so
+# that you can compare. The library has a single operation for division, whereas `Value` computes
+# $a / b$ as $a \cdot b^{-1}$, a power and a product. The result and the slopes are the same.
 
 
 # %%
@@ -465,9 +466,9 @@ show(figure, "at n = 1 scalars are faster; for large n, arrays are over a thousa
 # %% [markdown]
 # There is a deeper reason as well. A scalar operation has one slope for each input, and `Value`
 # stores it. An array operation with $m$ inputs and $n$ outputs has $m \cdot n$ slopes. For the
-# product of two $256 \times 256$ matrices that would be $256^4$ numbers for each factor, too many
-# to store. An array library instead keeps a **function** that turns $\partial L/\partial C$ into
-# $\partial L/\partial A$ directly. This is the subject of lesson 3.
+# product $C = AB$ of two $256 \times 256$ matrices that would be $256^4$ numbers for each factor,
+# too many to store. An array library instead keeps a **function** that turns
+# $\partial L/\partial C$ into $\partial L/\partial A$ directly. This is the subject of lesson 3.
 
 # %%
 slopes = 256**4
@@ -536,8 +537,8 @@ where(mt.autograd.Function, mt.autograd.engine.run_backward, mt.Tensor.backward)
 # %% [markdown]
 # ## Exercise
 #
-# Add `log` and `max(self, other)` to `Value`, and write `softmax(values)` from them, subtracting
-# the largest value first. For `values` 1, 2, 3 compute `loss = -log(softmax(values)[0])` and its
+# Add `log` and `max(self, other)` to `Value`, and use them to write `softmax(values)`. Subtract the
+# largest value first. For `values` 1, 2, 3 compute `loss = -log(softmax(values)[0])` and its
 # gradients. You are done when the loss and the gradients equal those of
 # `mt.nn.functional.cross_entropy(mt.tensor([[1.0, 2.0, 3.0]]), mt.tensor([0]))` to six digits and
 # the gradients sum to zero. (Why zero? Think about the loss when the same number is added to all

@@ -441,11 +441,11 @@ class ZeroSoftmax(mt.autograd.Function):
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# The next cell uses two losses: first the plain sum of the softmax outputs, then their sum
-# weighted by a random cotangent. For each loss it computes the slopes with respect to the scores
-# by finite differences and prints the largest one. `ZeroSoftmax.backward` returns 0 for all these
-# slopes. With which of the two losses does this backward pass the check? Write down your answer
-# and a reason, then run the next cell.
+# The next cell uses two losses: first the plain sum of the softmax outputs, then their sum weighted
+# by a random cotangent. For each loss it computes the slopes with respect to the scores by finite
+# differences and prints the largest one. `ZeroSoftmax.backward` returns 0 for all these slopes. For
+# which of the two losses does the check accept these zeros? Write down your answer and a reason,
+# then run the next cell.
 
 # %%
 scores = mt.randn(2, 5, dtype=mt.float64, requires_grad=True)

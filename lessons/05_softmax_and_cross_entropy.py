@@ -194,7 +194,7 @@ check(
 # get the same score, the loss is $\log C$. An untrained classifier should start near this value.
 # The right-hand side is minus the **log-softmax** of the label, $x_t - \log\sum_j e^{x_j}$. It does
 # not contain $p$, so a probability that underflows to 0 cannot make the loss infinite. Subtract the
-# largest score before you compute it.
+# largest score from all scores before you compute the exponentials.
 
 
 # %%
@@ -276,7 +276,7 @@ show(figure, "a descent step raises the score of class 1 and lowers the others i
 # and `labels`, integers of shape (row,). Return the gradient of the loss with respect to `logits`.
 # Rows with the label -1 get the gradient 0. You may use `softmax` from above.
 #
-# *Hint:* Start with `p = softmax(logits)`. From which entries must 1 be subtracted? By which number
+# *Hint:* Start with `p = softmax(logits)`. From which entries must 1 be subtracted? By what number
 # does the mean divide, and which rows are set to 0?
 
 
@@ -455,10 +455,12 @@ where(
 # ## Answers
 #
 # 1. In softmax an entry far below the maximum becomes 0, which is correct up to rounding. The
-#    logarithm of that 0 is $-\infty$ instead of the score difference. In the printed example the
-#    loss is inf where it should be 120.
+#    logarithm of that 0 is $-\infty$; the correct value is about this score minus the largest one.
+#    In the printed example the loss is inf where it should be 120.
 # 2. Look for a softmax before `cross_entropy`. If `cross_entropy` is given the probabilities of 10
 #    classes, the loss cannot fall below the printed limit of 1.46.
 # 3. Adding the same number to all scores does not change the probabilities (first printed lines).
-#    So the loss and each probability have the slope 0 in the direction (1, 1, ..., 1). This slope
-#    is the sum of the entries.
+#    So the loss and each probability have the slope 0 in the direction (1, 1, ..., 1). The slope in
+#    this direction is the sum of the entries of the gradient. The gradient of the loss is
+#    $p - \mathrm{onehot}$. The gradient of a probability is a row of $J$, which is also a column,
+#    because $J$ is symmetric.

@@ -227,7 +227,7 @@ def change_of_context(model, position, length=12, size=400):
 model = models["one vector of 16"]
 moves = np.array([change_of_context(model, position) for position in range(12)])
 right = right_digits(model, 12).mean(axis=0)[::-1]  # by the place of the digit in the source
-print("place in the source " + "".join(f"{p + 1:6}" for p in range(12)))
+print("position in source  " + "".join(f"{p + 1:6}" for p in range(12)))
 print("change of c         " + "".join(f"{m:6.2f}" for m in moves))
 print("correctly written   " + "".join(f"{100 * r:5.0f}%" for r in right))
 assert moves[-3:].mean() > 2 * moves[:3].mean()
@@ -344,8 +344,10 @@ where(nn.GRU, mt.ops.gru.GruSequence, mt.models.seq2seq.Seq2Seq, digit_batch, tr
 # reversing it. Pass `reverse=False` to `digit_batch` and to `train_on_digits` (and, for
 # `own_context`, change `states.flip(1)` to `states`). Predict the accuracy at each position, then
 # train and print the table. You are done when you can say which digits a narrow state keeps.
-# (Sutskever et al. 2014 reversed their source sentences, which turns copying into reversing.
-# Compare your accuracy at length 12 with the one above: what did they gain?)
+# (Sutskever et al. 2014 reversed the source sentences of a translation model, so that the first
+# word of the source is read last, just before the first word of the translation is written. Compare
+# your accuracy for copying at length 12 with the accuracy for reversing in the table above: how
+# much does it help to reverse the source?)
 #
 # Then practice:
 #

@@ -31,7 +31,7 @@ rng = np.random.default_rng(0)
 # c_t = \sum_i a_{t,i}\, h_i .$$
 #
 # The score is computed by a small network with one hidden layer. This network **adds** the two
-# projected vectors, hence the name.
+# projected vectors, hence the name additive attention.
 
 
 # %%
@@ -264,7 +264,7 @@ for length in (2, 4, 6, 8, 10, 16):
 # The table shows two things. The drop in accuracy from lesson 6 is gone: the model reverses the
 # longest training sources about as well as the shortest. But attention does not solve everything:
 # the recurrent states determine where to look, and for a length that was not in the training data
-# the model often looks at the wrong place.
+# the model often looks at the wrong position.
 
 # %%
 maps = []  # for each source: weights (target, source), digits read, digits written
@@ -315,8 +315,8 @@ assert right_linear < 0.4 < test(model, LONGEST)[0]
 # The model without tanh writes one digit ten times. Its score contains the decoder state only in
 # the term $v^\top W s_{t-1}$. This term is the same for all $i$, and a softmax does not change when
 # the same number is added to all scores. So the weights do not depend on the decoder, and **every
-# step looks at the same places**. The digit is computed from $c_t$, so every step writes the same
-# digit. The best choice is then the most frequent digit of the source.
+# step looks at the same positions**. The digit is computed from $c_t$, so every step writes the
+# same digit. The best choice is then the most frequent digit of the source.
 #
 # **Reading too much into the attention weights.** Now let the output see both $s_t$ and $c_t$, as
 # Bahdanau et al. do. The model is just as good, but its attention weights differ: most of the
@@ -332,10 +332,10 @@ for name, net, rows in (("c_t", model, weights), ("s_t and c_t", ahead, weights_
 assert right > 0.85 and weight < 0.5
 
 # %% [markdown]
-# Does every state with a large weight affect the output? To test it, encode the source twice, the
-# second time with another digit at place 5. Then decode the states of the original source, but
-# **patch** one of them: replace $h_j$ with the $h_j$ of the changed source. Count how often the
-# patch changes the digit that the model writes for place 5.
+# Does every state with a large weight affect the output? To test this, encode the source twice, the
+# second time with a different digit at position 5. Then decode the states of the original source,
+# but **patch** one of them: replace $h_j$ with the $h_j$ of the changed source. Count how often the
+# patch changes the digit that the model writes for position 5.
 
 
 # %%
@@ -356,7 +356,7 @@ def share_changed(model, place=5, size=300):
     return np.array(shares)
 
 
-print("the step that writes digit 5: place   " + "".join(f"{j:5}" for j in range(1, LONGEST + 1)))
+print("the step that writes digit 5: position" + "".join(f"{j:5}" for j in range(1, LONGEST + 1)))
 for name, net, rows in (("c_t", model, weights), ("s_t and c_t", ahead, weights_ahead)):
     shares, looks = share_changed(net), rows[LONGEST - 5]
     print(f"output sees {name:12} mean weight   " + "".join(f"{w:5.2f}" for w in looks))
@@ -365,11 +365,11 @@ for name, net, rows in (("c_t", model, weights), ("s_t and c_t", ahead, weights_
 assert looks[4] < 0.5 < shares[4]
 
 # %% [markdown]
-# In both models, the state at place 5 determines which digit is written for place 5. In the second
-# model, the weight of this state is less than one half, and often not even the largest. (Training
-# with a different seed changes the attention weights, but hardly changes the effects of the
-# patches.) The weights correctly show what was averaged. But a large weight does not imply a large
-# influence: that depends on what the model does with the average.
+# In both models, the state at position 5 determines which digit is written for position 5. In the
+# second model, the weight of this state is less than one half, and often not even the largest.
+# (Training with a different seed changes the attention weights, but hardly changes the effects of
+# the patches.) The weights correctly show what was averaged. But a large weight does not imply a
+# large influence: that depends on what the model does with the average.
 
 # %% tags=["plot"]
 figure = new_figure(8, 3.3)
@@ -382,7 +382,7 @@ for axes, (title, rows) in zip(grid, panels.items(), strict=True):
     ticks = range(0, LONGEST, 3)
     axes.set_xticks(ticks, [place + 1 for place in ticks])
     axes.set_yticks(ticks, [place + 1 for place in ticks])
-    axes.set(title=title, xlabel="place in the source")
+    axes.set(title=title, xlabel="position in the source")
 grid[0].set_ylabel("digit written")
 figure.colorbar(image, ax=grid, shrink=0.8, label="mean weight").outline.set_visible(False)
 show(
@@ -423,10 +423,11 @@ where(nn.AdditiveAttention, nn.AdditiveAttention.attend, mt.models.seq2seq.Recur
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. Without tanh, the term $v^\top W s_{t-1}$ adds the same number to the scores of all places,
-#    which does not change the softmax. The printed weights of the first and the last step agree.
+# 1. Without tanh, the term $v^\top W s_{t-1}$ adds the same number to the scores of all source
+#    positions, which does not change the softmax. The printed weights of the first and the last
+#    step agree.
 # 2. No. The model whose output sees $s_t$ has such a plot, but writes nearly all digits correctly.
-#    Patching shows that the correct place determines the digit, although it has less than half of
-#    the weight. The plot alone does not show a mistake.
+#    Patching shows that the state at the correct position determines the digit, although it has
+#    less than half of the weight. The plot alone does not show a mistake.
 # 3. The row of length 16, which was not in the training data, has a much lower accuracy. The rows
 #    up to length 10 are all near 100 %.

@@ -5,7 +5,7 @@
 # numbers does it compute on the way? A lecture shows a similar example. Which of its numbers follow
 # from the formula, and which do not?
 #
-# *Prerequisites:* softmax (lesson 5), matrix products. The lecture is the deck GRID, "Self
+# *Prerequisites:* softmax (lesson 5), matrix products. The lecture is the GRID deck, "Self
 # attention details" and "Look ahead Mask"; `docs/decks.md` lists the decks.
 
 # %%
@@ -59,7 +59,8 @@ assert abs(result - 20) < 1e-9
 # A query and a key have the same number of entries, $d_k$; here $d_k = 4$.
 #
 # * $W_q$ (its entries in brackets) defines what a word looks for. A noun looks for adjectives (4)
-#   and a little for verbs (1), a verb for nouns (4) and dark words (1), a dark word for nouns (1).
+#   and, to a lesser extent, for verbs (1). A verb looks for nouns (4) and dark words (1), and a
+#   dark word looks for nouns (1).
 # * $W_k$ defines how a word can be found: by its own features. The feature "verb" counts twice.
 # * $W_v$ defines what a word passes on: its darkness, and 1 for a noun or -1 for a verb.
 
@@ -236,10 +237,12 @@ check(
 )
 
 # %% [markdown]
-# Surprisingly, `hide_future` gives the same weights as the mask before the softmax: a softmax
-# divides exponentials by their sum, and the second division replaces the first. In practice, the
-# mask still comes first: if nearly all the weight of a row is on the future, removing it after the
-# softmax leaves little more than rounding errors.
+# Surprisingly, `hide_future` gives the same weights as the mask before the softmax. The softmax
+# divides the exponentials of a row by their sum. `hide_future` then divides the remaining weights
+# by their own sum, and the first sum cancels. What is left are the remaining exponentials, divided
+# by the sum of the remaining exponentials. In practice, the mask still comes first: if nearly all
+# the weight of a row is on the future, removing it after the softmax leaves little more than
+# rounding errors.
 #
 # Now suppose that you are given attention as a **black box**. You can call it, but you cannot look
 # inside.
@@ -298,7 +301,7 @@ check(
 # %% [markdown]
 # ## Detective work: a lecture's example
 #
-# The deck GRID ("Self attention details", "Look ahead Mask") shows the same computation for the
+# The GRID deck ("Self attention details", "Look ahead Mask") shows the same computation for the
 # words "Hi how are you": a grid of scores, its softmax, and the result with a mask. Do its numbers
 # follow from the formula? We check three things: the shapes, the order of the scores (a softmax
 # keeps it), and the ratios of the weights.
@@ -351,9 +354,9 @@ assert np.diag(deck_softmax).min() > 0.93  # the deck's largest weight is 0.7
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: find the divisor
 #
-# The weights in the deck are much more even than the ones we get for $d_k = 64$. Did the author
-# divide by a different number? You can compute the divisor from the scores and the weights, without
-# knowing $d_k$.
+# The weights in the deck are much closer to uniform than those that we get for $d_k = 64$. Did the
+# author divide by a different number? You can compute the divisor from the scores and the weights,
+# without knowing $d_k$.
 #
 # Write `divisor(scores, weights)` for NumPy arrays of shape (row, key). Each row of `weights` is
 # $\mathrm{softmax}(s / c)$, where $s$ is the corresponding row of `scores` and $c > 0$ is the
@@ -468,9 +471,9 @@ for i, row in enumerate(DECK_RESULT):
 assert verdicts.count("truncated") == 2
 
 # %% [markdown]
-# So these numbers follow from the formula, but the formula was applied to the wrong input. Two of
-# them, 0.37 and 0.31, are truncated, while the others are rounded. (Rounded, these two would be
-# 0.38 and 0.32.) So the second row sums to 0.99.
+# So the deck's masked weights follow from the formula, but the formula was applied to the wrong
+# input. Two of these weights, 0.37 and 0.31, are truncated, while the others are rounded. (Rounded,
+# these two would be 0.38 and 0.32.) Therefore the second row sums to 0.99.
 #
 # ## What goes wrong when the softmax is applied twice
 #

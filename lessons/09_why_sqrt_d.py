@@ -52,9 +52,9 @@ for d in widths:
 # score. We use three measures of a row of weights $p$ over 32 keys. The first is the largest
 # weight. The second is the **effective number of keys**, $e^H$, where $H = -\sum p \log p$ is the
 # entropy. This number is 32 if all weights are equal, and 1 if one key has all the weight. The
-# third is the norm $\lVert J \rVert$ of the softmax's Jacobian $J = \mathrm{diag}(p) - pp^\top$
-# (lesson 5), the square root of the sum of its squared entries. The norm shows how much the weights
-# can still change.
+# third is $\lVert J \rVert$, the norm of the softmax's Jacobian $J = \mathrm{diag}(p) - pp^\top$
+# (lesson 5): the square root of the sum of the squared entries of $J$. This norm shows how strongly
+# the weights react to a small change of the scores.
 
 # %%
 case_rng = np.random.default_rng(1)
@@ -195,9 +195,9 @@ show(
 # %% [markdown]
 # Read the curves from left to right. **Without a divisor**, one key takes all the weight as $d$
 # grows, and it is a random key, because nothing has been learned yet. The slopes of the softmax
-# vanish. **Divided by $d$**, all keys get the same weight and the query has no influence. **Divided
-# by the square root**, the softmax behaves the same for $d = 4$ and $d = 1024$. It is neither
-# one-hot nor uniform.
+# vanish. **With the divisor $d$**, all keys get the same weight as $d$ grows, and the query has no
+# influence. **With the divisor $\sqrt d$**, the softmax behaves the same for $d = 4$ and
+# $d = 1024$: it is neither one-hot nor uniform.
 #
 # ## The gradient of a query is multiplied by the slopes of the softmax
 #
@@ -362,9 +362,9 @@ assert weights[0] > 0.999
 
 # %% [markdown]
 # The query's own key has the score $\lVert k \rVert^2 / \sqrt d \approx \sqrt d$, while the other
-# scores are of size 1. So even with the scale, a wide head can be as sharp as it needs to be: at
-# $d = 256$ one key of 32 gets all the weight. The scale determines where learning starts, not where
-# it ends.
+# scores are of size 1. So even when the scores are divided by $\sqrt d$, a wide head can be as
+# sharp as it needs to be: at $d = 256$ one key of 32 gets all the weight. The division determines
+# where learning starts, not where it ends.
 #
 # The width $d$ in the formula is the width of the vectors in the dot product. With several heads it
 # is the width of **one head**: a model of width 512 with 8 heads divides by $\sqrt{64}$.
@@ -411,7 +411,7 @@ where(
 # ## Three questions
 #
 # 1. At $d = 1024$, without the divisor, the largest weight is close to 1. A trained head may well
-#    have such weights. Why is that bad here?
+#    have such weights. Why is such a weight bad before training?
 # 2. Why does dividing by $d$ make every untrained model look at all keys equally?
 # 3. At $d = 16$, most queries find their key even without the divisor. Which two columns of the
 #    table of the three measures explain that?

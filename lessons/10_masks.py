@@ -203,7 +203,7 @@ check(
 # | `attn_mask` of `scaled_dot_product_attention` | visible: the query may attend to the key |
 # | `attn_mask` and `key_padding_mask` of `nn.MultiheadAttention` | hidden |
 #
-# Both conventions in the table are PyTorch's, and the library follows them. (The deck FLOW,
+# Both conventions in the table are PyTorch's, and the library follows them. (The FLOW deck,
 # "PADDING", warns of the second one.) The next cell passes the same triangular mask to both
 # functions. All tokens are zero vectors, so all scores are equal, and the weights show directly
 # which keys are visible.
@@ -264,7 +264,7 @@ show(
 # %% [markdown]
 # ## What goes wrong with masks: four mistakes
 #
-# **1. Multiplying instead of adding.** The deck FLOW ("MASKING") makes a triangle of $-\infty$ and
+# **1. Multiplying instead of adding.** The FLOW deck ("MASKING") makes a triangle of $-\infty$ and
 # says to *multiply* the scores by it, element by element. The next cell shows this for a positive
 # score, a score of 0 and a negative one:
 
@@ -282,8 +282,8 @@ with np.errstate(invalid="ignore"):
 # * A **negative** score becomes $+\infty$: the forbidden key wins, and $\infty - \infty$ in the
 #   softmax makes the row NaN.
 # * A score of 0 becomes NaN.
-# * At allowed keys the deck's mask is 0, and multiplying by 0 sets their scores to 0. (A mask that
-#   is multiplied would have to be 1 there.)
+# * At allowed keys the deck's mask is 0, and multiplying by 0 sets their scores to 0. (A
+#   multiplicative mask would have to be 1 there.)
 #
 # As long as all scores are positive, masking seems to work. Real scores have both signs.
 
@@ -517,11 +517,11 @@ where(
 #
 # 1. A model is trained with a look-ahead mask that multiplies the scores by a triangle of 1 and
 #    -1e9. The loss falls far below that of a correct model, no NaN appears, but the trained model
-#    writes nonsense. What happens?
+#    writes nonsense. What went wrong?
 # 2. Is it correct to mask the weights after the softmax and then to divide each row by its sum?
 #    (Compare with what the softmax does with $-\infty$.)
 # 3. The lesson compares three ways to treat a row with no keys left. Which one stops the training
-#    at once, which one is never noticed, and which printed numbers show it?
+#    at once, and which one goes unnoticed? Which printed numbers tell you?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -49,9 +49,9 @@ assert not (red_first == blue_first).all()
 # %% [markdown]
 # ## Splitting: reshape, then transpose
 #
-# The vectors of width $d$ are not copied. Each vector is split into $h$ pieces of width $d/h$, and
-# each piece has its own scores and its own softmax (deck COMP541, "Learning Multi-Head Attention";
-# `docs/decks.md` lists the decks):
+# A head does not get a full copy of the vectors of width $d$. Instead, each vector is split into
+# $h$ pieces of width $d/h$, one for each head, and each head has its own scores and its own softmax
+# (deck COMP541, "Learning Multi-Head Attention"; `docs/decks.md` lists the decks):
 #
 # $$\mathrm{MultiHead}(X) = \mathrm{Concat}(\mathrm{head}_1, \dots, \mathrm{head}_h)\,W^O,
 # \qquad \mathrm{head}_i = \mathrm{Attention}(XW^Q_i, XW^K_i, XW^V_i).$$
@@ -136,8 +136,9 @@ for heads in (1, 2, 4, 8, 16):
     assert parameters == 4 * (d * d + d)
 
 # %% [markdown]
-# The scale of the scores is $1/\sqrt{d/h}$, not $1/\sqrt{d}$: the query of a head has only $d/h$
-# features. We compare a minimal implementation with the library's layer, using the same matrices:
+# The scores are multiplied by $1/\sqrt{d/h}$, not by $1/\sqrt{d}$, because the query of a head has
+# only $d/h$ features. We compare a minimal implementation with the library's layer, using the same
+# matrices:
 
 
 # %%
@@ -305,8 +306,8 @@ def train(heads, steps):
 # ## Predict, then run
 #
 # Both models have the same number of parameters, and both see all letters. Guessing is correct in 6
-# percent of the cases. After training, what percentage of its answers about the token one place
-# before will the model with **one** head get right, and what percentage of its answers about the
+# percent of the cases. Consider the model with **one** head after training. What percentage of its
+# answers about the token one place before is correct, and what percentage of its answers about the
 # token three places before? Write down two numbers, then run the next cell.
 
 # %%
@@ -500,8 +501,9 @@ where(mt.ops.scaled_dot_product_attention, mt.viz.attention_figure)
 #    of operations for the scores. Only the number of attention weights grows, because each head has
 #    its own 128 x 128 map.
 # 2. The table "places back" shows weight on both places, one back and three back, with a little
-#    more on one of them. The mean contains both letters, as the printed mean of red and blue does.
-#    Only the small difference shows which letter was where, and it helps with only one answer.
+#    more on one of them. The mean contains both letters, just as the printed mean of red and blue
+#    contains both colors. Only the small difference shows which letter was where, and it helps with
+#    only one answer.
 # 3. The assertion above shows that the wrong split and the wrong merge cancel each other out. To
 #    find the mistake, take the gradient of each output with respect to each input: the wrong
 #    versions see the future, or do not see all of the past.

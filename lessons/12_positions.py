@@ -196,11 +196,11 @@ print(bias(5).detach().numpy())
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the gradient of a number that is used many times
 #
-# Each number of the relative bias is used along an entire diagonal of the scores, and each of the
-# two outermost numbers in an entire corner. Write the backward pass of the bias with NumPy:
-# `bias_gradient(gradient, farthest)` is given the gradient of the bias, an array of shape (query,
-# key), and returns the gradient of the `2 * farthest + 1` numbers. The first one belongs to the
-# distance `-farthest`.
+# Each number of the relative bias is used along an entire diagonal of the scores. Each of the two
+# outermost numbers is used in an entire corner, because all greater distances share it. Write the
+# backward pass of the bias with NumPy: `bias_gradient(gradient, farthest)` is given the gradient of
+# the bias, an array of shape (query, key), and returns the gradient of the `2 * farthest + 1`
+# numbers. The first one belongs to the distance `-farthest`.
 #
 # *Hint:* A number that is used several times gets the **sum** of the gradients from all its uses,
 # like a row of a table that is looked up several times (lesson 3). Careful: if `index` contains the
@@ -289,8 +289,8 @@ check(
 )
 
 # %% [markdown]
-# The function `rotate` below always starts at position 0. It supports two conventions for which
-# features form a pair.
+# The function `rotate` below always starts at position 0. It supports two conventions for pairing
+# the features.
 
 
 # %%
@@ -314,7 +314,7 @@ assert max(at_distance) - min(at_distance) < 1e-9
 library = mt.nn.RotaryEmbedding(d, interleaved=True)(query.unsqueeze(0))[0]
 assert (rotate(query) - library).abs().max() < 1e-9
 lengths = rotate(query).norm(dim=-1)
-print(f"length of the query at place 0 and 59: {lengths[0].item():.6f} {lengths[59].item():.6f}")
+print(f"length of the query at position 0 and 59: {lengths[0].item():.6f} {lengths[59].item():.6f}")
 assert (lengths - lengths[0]).abs().max() < 1e-9  # rotation does not change lengths
 
 # %% [markdown]
@@ -332,8 +332,8 @@ assert max(at_distance) - min(at_distance) > 0.1
 # ## Comparison: train on 16 tokens, test on 48
 #
 # The task is to predict, at each position, the token **two places before**. The model is one
-# attention layer without a mask and one linear map. All models train on texts of 16 random letters
-# and are then tested on texts of 48.
+# attention layer (without a mask), followed by one linear map. All models train on texts of 16
+# random letters and are then tested on texts of 48.
 
 # %%
 LETTERS, SHORT, LONG, WIDTH = 8, 16, 48, 32
@@ -445,12 +445,12 @@ show(
 # beginning: two equal letters in one text get the same output, wherever they are.
 
 # %%
-text = mt.tensor([[0, 1, 2, 3, 2, 5]])  # the letter 2 at places 2 and 4; before them 0 and 2
+text = mt.tensor([[0, 1, 2, 3, 2, 5]])  # the letter 2 at positions 2 and 4; before them 0 and 2
 with mt.no_grad():
     blind, seeing = models["none"](text)[0], models["rotary"](text)[0]
 for name, logits in (("none", blind), ("rotary", seeing)):
     difference = (logits[2] - logits[4]).abs().max().item()
-    print(f"{name:<7} the logits at the two places differ by {difference:.1e}")
+    print(f"{name:<7} the logits at the two positions differ by {difference:.1e}")
 assert (blind[2] - blind[4]).abs().max() < 1e-5
 assert seeing[2].argmax().item() == 0
 assert seeing[4].argmax().item() == 2

@@ -50,9 +50,10 @@ changed[1] = -7.0
 assert (layer_norm(changed, weight, bias)[0] == y[0]).all()  # tokens do not affect each other
 
 # %% [markdown]
-# "Mean 0 and variance 1" (deck KROL, "Residual pathways and layer normalization"; `docs/decks.md`
-# lists the decks) holds before the learned $w$ and $b$ are applied, and only where the variance is
-# much larger than eps:
+# The KROL deck, "Residual pathways and layer normalization", says "Mean 0 and variance 1"
+# (`docs/decks.md` lists the decks). This is true only before the learned $w$ and $b$ are applied,
+# and only where the variance of the token is much larger than eps. The next cell prints the
+# variance of $y$ for smaller and smaller tokens:
 
 # %%
 print("std of x    variance of y")
@@ -152,7 +153,7 @@ check(
 #
 # ## LayerNorm's eps: inside or outside the square root
 #
-# The deck COMP541, "Encoder-Decoder Sublayers (3)", computes `(x - mean) / (std + eps)`. Here eps
+# The COMP541 deck, "Encoder-Decoder Sublayers (3)", computes `(x - mean) / (std + eps)`. Here eps
 # is outside the square root, and `std` divides by $d - 1$. For tokens of typical size and
 # $d = 512$, this formula and the one with eps inside differ by only 0.1 %.
 
@@ -214,7 +215,7 @@ show(
     figure,
     "For ordinary tokens, on the right, the curves are the same. For nearly constant tokens, on "
     "the left, the curve with eps inside stops at a few times 1/sqrt(eps) = 1000, the other one at "
-    "about 1/eps = 10^6.",
+    "a few times 1/eps = 10^6.",
 )
 
 # %% [markdown]
@@ -315,8 +316,9 @@ class Model(mt.nn.Module):
 
 
 # %% [markdown]
-# The model's task is to predict, for every letter of a sequence, the letter to its left (for the
-# first letter, the last one).
+# We now compare three models: without residuals, with post-norm and with pre-norm. Their task is to
+# predict, for every letter of a sequence, the letter to its left (for the first letter, the last
+# one).
 
 
 # %%
@@ -385,8 +387,8 @@ assert gradients["pre-norm"][-1] < gradients["pre-norm"][0]
 # %% [markdown]
 # Which block has the largest gradient depends on the architecture: with post-norm it is near the
 # loss, with pre-norm it is the first block. In block 24, the two models' gradients differ by a
-# factor of about four. The cosines show the other difference: without residuals, the tokens are
-# equal after a few blocks.
+# factor of about four. The cosines show what residuals do: without them, the tokens are equal after
+# a few blocks.
 
 # %% tags=["plot"]
 figure = new_figure(9, 3.7)
@@ -408,10 +410,10 @@ show(
 )
 
 # %% [markdown]
-# Why does post-norm have its largest gradients in the last blocks? With pre-norm, $x$ is a sum of
-# more and more terms, and the last norm divides everything by the size of that sum. So the deeper
-# the model, the less each block contributes. With post-norm, nothing like this happens: whatever
-# the depth, the last block is directly before the output layer.
+# Why is the gradient in the last block larger with post-norm than with pre-norm? With pre-norm, $x$
+# is a sum of more and more terms, and the last norm divides everything by the size of that sum. So
+# the deeper the model, the less each block contributes. With post-norm, nothing like this happens:
+# whatever the depth, the last block is directly before the output layer.
 
 # %%
 print("depth of the model               ", *(f"{depth:6}" for depth in (2, 8, 32)))
@@ -531,9 +533,12 @@ where(mt.models.encoder_decoder.Residual, mt.models.gpt.Block, mt.models.bert.En
 #
 # 1. Multiplying by 1000 does not change the result: in the first example, one token is ten times
 #    another, and their outputs are equal. After multiplying by 0.000001 the variance is far below
-#    eps, so eps dominates: the table of variances shows that the result is then far below 1.
+#    eps, so eps dominates: the table of variances shows that the variance of the output is then far
+#    below 1.
 # 2. The gradient with respect to that token explodes. See the two printed gradients of a constant
-#    token, and the table, where "outside" grows far beyond 1/sqrt(eps).
+#    token. See also the table for tokens with a small standard deviation: with eps inside, the
+#    largest gradient stays at a few times 1/sqrt(eps) = 1000; with eps outside, it grows to a
+#    few times 1/eps = 10^6.
 # 3. In the last blocks, the gradient is several times as large with post-norm as with pre-norm
 #    (left panel). The table for models of depth 2, 8 and 32 shows that the last block's gradient
 #    shrinks with depth for pre-norm but not for post-norm. Warm-up keeps the first steps small

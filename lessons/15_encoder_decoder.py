@@ -168,8 +168,9 @@ check(
 )
 
 # %% [markdown]
-# To the decoder, the memory is a set, as the second property in the check shows. The decoder knows
-# the order of the source only because the encoder added positions to its tokens.
+# The order of the memory does not matter to the decoder: the second property in the check reverses
+# the memory and its mask, and the result stays the same. The decoder knows the order of the source
+# only because the encoder added positions to its tokens.
 #
 # ## Training: teacher forcing
 #

@@ -91,7 +91,7 @@ assert probability(greedy(2)) < probability(best)
 #
 # *Hint:* The last logits predict a token after the end of the text, and no logits predict the first
 # token. So which logits belong to `ids[:, 1:]`? `log_p.gather(-1, ids.unsqueeze(-1))` picks the
-# entries of given ids.
+# entry at each id.
 
 
 # %% tags=["answer"]
@@ -484,8 +484,9 @@ for name, layers, d in (("GPT-2", 12, 768), ("GPT-2 XL", 48, 1600)):
 # %% [markdown]
 # ## What goes wrong with a KV cache: wrong positions, and keys that depend on later tokens
 #
-# Here are two mistakes with caches that do not raise an error. First, the model must be told the
-# new token's **position**. The token is alone in the input, but it is not at position 0.
+# Here are two mistakes with caches that do not raise an error. The first mistake is a wrong
+# **position**. The new token is alone in the input, but it is not at position 0. So the model must
+# be told the token's position, and the next cell does not do this.
 
 # %%
 ids = mt.tensor(np.random.default_rng(0).integers(50, size=(1, 40)))
@@ -499,8 +500,9 @@ print(f"position forgotten: logits differ by {(wrong - right).abs().max().item()
 assert (wrong - right).abs().max() > 0.05
 
 # %% [markdown]
-# Second, cached keys must not depend on later tokens. In an encoder, the keys do depend on later
-# tokens, from the second layer on. So each new token would make an encoder's cached keys invalid.
+# The second mistake is to cache keys that depend on later tokens. In an encoder, the keys do depend
+# on later tokens, from the second layer on. So each new token would make an encoder's cached keys
+# invalid.
 
 # %%
 layer = mt.models.encoder_decoder.EncoderLayer(64, 4, 128, dropout=0.0).eval()
@@ -547,8 +549,8 @@ where(mt.nn.KVCache, mt.nn.StaticKVCache, mt.nn.Attention.forward)
 #    0.4). Greedy search sees the words after "dog" only one step later, when it has already dropped
 #    "dog". Beam search with two beams still keeps it.
 # 2. Greedy text repeats itself: it has far fewer distinct 12-character pieces than the sampled
-#    text, and the curve in the figure's upper panel repeats, too. Repetition is an easy way to
-#    reach a high probability.
+#    text, and the curve of its probabilities in the figure's upper panel repeats, too. Repetition
+#    is an easy way to reach a high probability.
 # 3. The causal mask makes this possible: the printed comparison shows that changing the last token
 #    does not change any earlier key. In the encoder, one more token changes the outputs of all
 #    others, and the next layer computes its keys from these outputs.

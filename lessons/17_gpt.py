@@ -279,7 +279,7 @@ for temperature in (0.2, 0.7, 1.5):
 # A block has $12d^2 + 13d$ parameters: $4d^2 + 4d$ in attention, $8d^2 + 5d$ in the feed-forward
 # network, and $4d$ in two norms. The model also has the embeddings of $V$ tokens and $C$ positions,
 # and the last norm. The output layer reuses the embedding matrix, so it is not counted twice. The
-# numbers in the last column come from the deck GRID, "GPT - Variants" (`docs/decks.md` lists the
+# numbers in the last column come from the GRID deck, "GPT - Variants" (`docs/decks.md` lists the
 # decks). Table 2 of the GPT-2 paper has the same numbers.
 
 
@@ -289,7 +289,7 @@ def parameters(layers, d, vocabulary=50257, context=1024, last_norm=True):
     return blocks + (vocabulary + context) * d + 2 * d * last_norm
 
 
-published = {  # layers, d, millions of parameters quoted in the deck GRID
+published = {  # layers, d, millions of parameters quoted in the GRID deck
     "GPT-2 small": (12, 768, 117),
     "GPT-2 medium": (24, 1024, 345),
     "GPT-2 large": (36, 1280, 762),
@@ -376,10 +376,11 @@ where(mt.nn.functional.cross_entropy, mt.generation.generate)
 # ## Exercise
 #
 # At which positions is the model uncertain? Compute the loss at each of the 64 positions
-# (`reduction="none"`, then the mean over the windows of `mt.data.windows`). You are done when the
-# mean of the 64 losses equals `validation_loss(model)`, when the loss at position 0, which sees one
-# character, is not below the bigram baseline, and when the mean loss at positions 32 to 63 is below
-# this baseline. Beyond which position does more context no longer help this model?
+# (`reduction="none"`, then the mean over the windows of `mt.data.windows`). You are done when three
+# things are true. The mean of the 64 losses equals `validation_loss(model)`. The loss at position 0
+# is not below the bigram baseline (there the model sees only one character, as a bigram model
+# does). The mean loss at positions 32 to 63 is below this baseline. Beyond which position does more
+# context no longer help this model?
 #
 # ## Three questions
 #
@@ -387,8 +388,8 @@ where(mt.nn.functional.cross_entropy, mt.generation.generate)
 #    none of them sees its own answer?
 # 2. A fellow student reports a loss of 0.05 nats per character after 80 steps. What do you ask
 #    first, and which two observations would settle the question?
-# 3. The deck GRID ("GPT - Variants") says that GPT-2 small has 117 million parameters. How many do
-#    you count, and where may the quoted number come from?
+# 3. The GRID deck ("GPT - Variants") says that GPT-2 small has 117 million parameters. How many do
+#    you count, and where might the quoted number come from?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -400,10 +400,10 @@ assert hidden_right(nothing) < 0.8 < 0.95 < hidden_right(model)
 assert np.mean(everywhere_losses[-50:]) < 0.5 * np.mean(losses[-50:])
 
 # %% [markdown]
-# The model with the smallest loss has learned the least: it copies what it sees, and when a word is
-# hidden, it is correct only about half of the time. The model with the loss over all positions
-# reports a loss several times smaller than BERT's, but it is not better. Compare losses only on the
-# same task.
+# The model with nothing hidden has the smallest loss and has learned the least: it copies what it
+# sees, and when a word is hidden, it is correct only about half of the time. The model with hidden
+# words and the loss everywhere reports a loss several times smaller than BERT's, but it does not
+# predict hidden words better. Compare losses only on the same task.
 #
 # ## In the library
 
@@ -416,9 +416,9 @@ where(masked_stream.hide_words)
 #
 # Find a wrong word that is not marked: write `suspect(words)`, which hides each word of a sentence
 # in turn, as `pseudo_log_likelihood` does, and returns the position of the least likely one. You
-# are done when it finds the replaced word in more than 90 percent of 200 sentences (replace one
-# word in each, but not the first; `repaired` shows how). Then give it "two dogs purr in the house":
-# which word does it report, and why is that reasonable?
+# are done when it finds the replaced word in more than 90 percent of 200 sentences (in each
+# sentence, replace one word other than the first; `repaired` shows how). Then give it "two dogs
+# purr in the house": which word does it report, and why is that reasonable?
 #
 # ## Three questions
 #

@@ -451,7 +451,7 @@ where(mt.models.VisionTransformer)
 #    widest. The merges build both parts, so "lowest" is split into them.
 # 2. These two losses alone do not answer the question. Divide each by the characters per token in
 #    the first table: a token of A is about one character, and a token of B is more than two. So B
-#    has the smaller loss per character, although it has the larger loss per token, as in the table
-#    of losses.
+#    has the smaller loss per character, although its loss per token is larger. The table of losses
+#    shows the same for its vocabularies of 256 and 4,096.
 # 3. The last column of the patch table shows the cost: attention has a score for each pair of
 #    tokens, and pixels give 65,536 times as many scores as patches of 16 x 16.

@@ -359,10 +359,10 @@ print(f"B/16 in multiply-adds: {count(768, 12, 16)[1] / 2e9:.1f} G")
 
 # %% [markdown]
 # Our counts and the library's, both without the classification head, agree exactly. Compare with
-# the tables of the lectures. In the deck TAPASWI ("ViT sizes") B/16 has the same 86 M and 35.1
+# the tables of the lectures. In the TAPASWI deck ("ViT sizes") B/16 has the same 86 M and 35.1
 # GFLOPs. B/32 has *more* parameters than B/16, because its $E$ is larger. But its cost is only
 # about a quarter, because it has a quarter of the tokens. For ViT-Large, TAPASWI gives 303 M and
-# the deck GRID ("ViT – in Numbers") 307 M:
+# the GRID deck ("ViT – in Numbers") 307 M:
 
 # %%
 with mt.nn.init.skip_init():
@@ -373,8 +373,8 @@ print(f"ViT-L/32 with 1000 classes {millions:.1f} M")
 assert round(millions) == 307 and round(count(1024, 24, 16)[0] / 1e6) == 303
 
 # %% [markdown]
-# A number of parameters means little unless you also know the patch size, and whether the
-# classification head is counted.
+# A parameter count means little unless you also know the patch size, and whether the classification
+# head is counted.
 #
 # ## At what image size does the quadratic cost of attention dominate?
 #

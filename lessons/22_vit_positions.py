@@ -27,7 +27,7 @@ print(f"{len(labels)} digits to train on, {len(test_labels)} to test, each a gri
 # %% [markdown]
 # ## The four position embeddings of the ViT paper
 #
-# Appendix D.4 of arXiv:2010.11929 compares four variants (quoted in the deck TAPASWI, "D.4
+# Appendix D.4 of arXiv:2010.11929 compares four variants (quoted in the TAPASWI deck, "D.4
 # Positional Embedding"; `docs/decks.md` lists the decks). The table shows them for a grid of 4 x 4
 # patches and width $D$:
 #
@@ -109,10 +109,12 @@ assert difference < 1e-6
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: relative scores without loops
 #
-# The loops above take $N^2$ steps in Python. Write `relative_scores(query, key, distances)` without
-# a loop, and for several heads. `query` and `key` have shape (heads, token, dim). All heads share
-# `distances`, which has shape (2 * token - 1, dim) and starts with the offset $j - i = -(N - 1)$.
-# Return the scaled scores $q_i \cdot (k_j + r_{j-i}) / \sqrt{dim}$, of shape (heads, query, key).
+# For $N$ tokens, the loops above take $N^2$ steps in Python. Write
+# `relative_scores(query, key, distances)` without a loop, and for several heads. `query` and `key`
+# have shape (heads, token, dim). All heads share `distances`, of shape (2 * token - 1, dim). Its
+# rows are the vectors $r_{j-i}$: row 0 is for the offset $j - i = -(N - 1)$, row 1 for the next
+# offset, and so on. Return the scaled scores $q_i \cdot (k_j + r_{j-i}) / \sqrt{dim}$, of shape
+# (heads, query, key).
 #
 # *Hint:* Build the table of indices $j - i + N - 1$ of shape (query, key) from two `mt.arange`.
 # Indexing `distances` with it gives a vector for each pair. The rest is a product and a sum over
@@ -498,8 +500,9 @@ where(
 # `minitorch_attn.models.vit_positions`) with a row of zeros for the class token: set
 # `model.positions.weight` to a `Parameter` with `requires_grad=False`, then train as above. You are
 # done when its accuracy exceeds that of the model without positions by more than five percentage
-# points and the table is the same before and after training. Why must the picture of its
-# similarities be smooth?
+# points and the table is the same before and after training. Why must the picture of the
+# similarities between the rows of this table (drawn with `mt.viz.position_similarity_figure`, as
+# above) be smooth?
 #
 # ## Three questions
 #

@@ -96,9 +96,10 @@ rng = np.random.default_rng(4)  # for examples
 #
 # * **Last layer**: average the class token's row of the last layer over the heads.
 # * **Rollout** (Abnar and Zuidema 2020): after the first layer, a token contains information from
-#   other patches as well as its own. So rollout treats half of each layer as the residual path,
-#   $A_l = \frac12 I + \frac12 \bar W_l$ with the weights $\bar W_l$ averaged over the heads. Along
-#   a path through the layers, the entries of the $A_l$ are multiplied, and the product
+#   other patches as well as its own. So rollout combines the weights of all layers. In each layer,
+#   the residual path keeps a token's own information. Rollout counts this path as half of the
+#   layer: $A_l = \frac12 I + \frac12 \bar W_l$, with the weights $\bar W_l$ averaged over the
+#   heads. Along a path through the layers, the entries of the $A_l$ are multiplied, and the product
 #   $R = A_L \cdots A_2 A_1$ sums over all paths. Row 0 of $R$ is the map over the *input* patches.
 
 # %% [markdown] tags=["your-turn"]
@@ -108,9 +109,9 @@ rng = np.random.default_rng(4)  # for examples
 # one image, from the first layer to the last, with shape (layer, heads, token, token). Return $R$
 # of shape (token, token).
 #
-# *Hint:* Start with the identity: before the first layer, each token is its own patch. Matrix
-# products do not commute. On which side must you multiply the product so far by the matrix of the
-# next layer?
+# *Hint:* Start with the identity: before the first layer, each token contains information only from
+# its own patch. Matrix products do not commute. On which side must you multiply the product so far
+# by the matrix of the next layer?
 
 
 # %% tags=["answer"]
@@ -255,11 +256,12 @@ check(
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# The model reads most test pictures, and about a third of the patches carry ink. Erase two of the
-# 16 patches, chosen by (a) rollout, (b) the map of the last layer, (c) chance among the patches
-# with ink, (d) chance. Rank the four: after which choice does the model read the fewest pictures?
-# The last layer's map shows the weights that the class token uses last: will this map beat chance
-# among the patches with ink? Write down your ranking, then run the next cell.
+# The model classifies most test pictures correctly, and about a third of the patches carry ink.
+# Erase two of the 16 patches, chosen by (a) rollout, (b) the map of the last layer, (c) chance
+# among the patches with ink, (d) chance. Rank the four: after which choice does the model classify
+# the fewest pictures correctly? The last layer's map shows the weights that the class token uses
+# just before the classification. Does this make choice (b) lower the accuracy more than choice (c)?
+# Write down your ranking, then run the next cell.
 
 
 # %%
@@ -325,8 +327,8 @@ def draw(curves):
 show(draw(curves), "The lower a curve is, the better its order finds the patches that matter.")
 
 # %% [markdown]
-# Such a map does not have to come from attention. The derivative of a logit shows directly how much
-# the prediction depends on each pixel, at least for small changes.
+# A map of what a prediction depends on does not have to come from attention. The derivative of a
+# logit shows directly how much the prediction depends on each pixel, at least for small changes.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: a map from gradients
@@ -440,9 +442,10 @@ where(mt.nn.watch_attention, mt.viz.attention_rollout, mt.viz.class_attention_fi
 # %% [markdown] tags=["answers"]
 # ## Answers
 #
-# 1. Erase the patches that a map ranks first and classify again. With two patches erased, the
-#    trained model's rollout order lowers the accuracy far more than the untrained model's order.
-#    Both numbers are printed side by side.
+# 1. Erase the patches that a map ranks first and let the trained model classify again. Erasing the
+#    two patches that the trained model's rollout ranks first lowers the accuracy far more than
+#    erasing the two that the untrained model's rollout ranks first. Both numbers are printed side
+#    by side.
 # 2. Most patches contain no ink (see the first printed line), so random patches are mostly empty
 #    and any map that finds ink beats them. The control among patches with ink is harder: with two
 #    patches erased, its accuracy is between those of rollout and of random patches.

@@ -24,7 +24,7 @@ mt.manual_seed(0)
 # ## The memory calculation
 #
 # An image of $R \times R$ pixels has $R^2$ tokens, and one attention matrix has
-# $R^2 \times R^2 = R^4$ entries of 4 bytes. The model in the deck COMP541, "Idea #3: Standard
+# $R^2 \times R^2 = R^4$ entries of 4 bytes. The model in the COMP541 deck, "Idea #3: Standard
 # Transformer on Pixels" (`docs/decks.md` lists the decks), has 48 layers with 16 heads each, and
 # training keeps the attention weights of every head for the backward pass.
 
@@ -118,8 +118,9 @@ def local_attention(query, key, value, k, masked=True):
 
 # %% [markdown]
 # The result of `local_attention` must equal full attention with a mask that allows only the
-# neighborhood. This test is reliable: full attention knows the positions of the pixels only through
-# the mask, so it cannot make the same mistake with positions as `local_attention`.
+# neighborhood. This test is reliable: if `local_attention` gathered the wrong neighbors, full
+# attention would not repeat this mistake, because it knows the positions of the pixels only through
+# the mask.
 
 
 # %%
@@ -201,9 +202,9 @@ check(
 # compute the full (token, token) matrix: gather the $w$ keys and values of each token, with shape
 # (token, w, dim), as in `local_attention`. Positions before the first token are not keys.
 #
-# *Hint:* The places of the keys, of shape (token, w), are the sum of a column and a row of
-# `mt.arange`. Some are negative. Gather with `places.clamp(min=0)`, and set the scores of the
-# negative places to `-inf`.
+# *Hint:* The positions of the keys, `places` of shape (token, w), are the sum of two `mt.arange`s,
+# one with shape (token, 1) and one with shape (w,). Some positions are negative. Gather with
+# `places.clamp(min=0)`, and set the scores of the negative positions to `-inf`.
 
 
 # %% tags=["answer"]
@@ -370,9 +371,9 @@ where(F.unfold, F.scaled_dot_product_attention, window_partition, mt.memory.trac
 #
 # Add a learned bias for each of the neighborhood's $k^2$ positions to the scores in
 # `local_attention`, as Ramachandran et al. 2019 do with relative positions. You are done when you
-# have shown two things: if query and key are zero, local attention is a convolution whose weights
-# are the softmax of the bias (inner pixels agree with `F.conv2d` to within `1e-6`), and if the
-# image is rolled, the results of the inner pixels are rolled with it.
+# have shown two things. (1) With zero queries and keys, local attention is a convolution whose
+# weights are the softmax of the bias (inner pixels agree with `F.conv2d` to within `1e-6`). (2)
+# Rolling the image rolls the results of the inner pixels by the same amount.
 #
 # ## Three questions
 #
@@ -392,6 +393,6 @@ where(F.unfold, F.scaled_dot_product_attention, window_partition, mt.memory.trac
 #    and takes weight from the other keys. The printed sums are 1 inside and less than 1 near the
 #    border, with the minimum in a corner.
 # 3. It needs many: each layer adds only 4 pixels to the width of the region that a pixel sees (5,
-#    9, 13), so crossing an image takes more than a hundred layers. A patch makes each token 16
-#    pixels wide, and in a window or with full attention every token reaches every other one in a
-#    single layer.
+#    9, 13), so crossing an image takes more than a hundred layers. With patches, each token covers
+#    16 x 16 pixels. With full attention, a token reaches every other token in a single layer; with
+#    windows, it reaches every other token of its window.

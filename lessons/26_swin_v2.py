@@ -4,7 +4,8 @@
 # Three small changes turn Swin into Swin V2: where the norm is applied, how scores are computed,
 # and where the position bias comes from. Which failure does each one fix, and can you measure it?
 #
-# *Prerequisites:* the scale (lesson 9), pre- and post-norm (lesson 13), Swin (lesson 25).
+# *Prerequisites:* the division of scores by sqrt(d) (lesson 9), pre- and post-norm (lesson 13),
+# Swin (lesson 25).
 
 # %%
 import math
@@ -25,8 +26,8 @@ mt.manual_seed(0)
 # ## 1. Activations that grow with depth
 #
 # Swin (V1) is pre-norm: $x \leftarrow x + f(LN(x))$. Nothing bounds the output of $f$, and training
-# makes the weights of $f$ grow. V2 moves the norm after $f$: $x \leftarrow x + LN(f(x))$, called
-# res-post-norm.
+# makes the weights of $f$ grow. V2 applies the norm to the output of $f$ instead:
+# $x \leftarrow x + LN(f(x))$. This is called res-post-norm.
 #
 # We build a deep stack of each kind of block. The weights of a layer with $n$ inputs are drawn with
 # variance $g^2/n$. The gain $g$ represents how much training has enlarged the weights.
@@ -415,10 +416,10 @@ where(
 # Repeat the transfer with *linear* coordinates: subclass `ContinuousPositionBias` and give it a
 # `coordinates` method that returns the offsets divided by the trained size minus one, without the
 # logarithm. Train it in the same way. You are done when its error in windows of 8 is as small as
-# the original's and you have compared the errors in windows of 16 over several seeds. With the
-# logarithm, the network does not have to extrapolate as far. Is its error smaller here, too? Look
-# at the values at offset 15: the bias is nearly 0 there, and a sigmoid approaches 0 by itself. For
-# which kind of bias would the logarithm matter more?
+# the original's and you have compared the errors in windows of 16 over several seeds. The network
+# with log-spaced coordinates does not have to extrapolate as far. Does it have the smaller error in
+# windows of 16? Look at the values at offset 15: the bias is nearly 0 there, and a sigmoid
+# approaches 0 by itself. For which kind of bias would the logarithm matter more?
 #
 # ## Three questions
 #

@@ -5,7 +5,7 @@
 # predicts the rest. How are patches hidden and put back in order, why does the loss include only
 # hidden patches, and is the reconstruction better than simple baselines?
 #
-# *Prerequisites:* BERT (lesson 18), ViT (lesson 21). The deck FLOW ("SELF-SUPERVISION. MASKED
+# *Prerequisites:* BERT (lesson 18), ViT (lesson 21). The FLOW deck ("SELF-SUPERVISION. MASKED
 # AUTOENCODER") introduces MAE; `docs/decks.md` lists the decks.
 #
 # The digit images come with scikit-learn: `python -m pip install scikit-learn`.

@@ -182,8 +182,8 @@ assert (safe - full_attention(huge, key, value)).abs().max().item() < 1e-10
 # (vocabulary, dim), `target` (token,).
 #
 # *Hint:* The loss of a token is $m + \log l$ minus the logit of its target. Compute $m$ and $l$ as
-# in `online_attention`; there are no values here. The logit of the target is a dot product of two
-# rows.
+# in `online_attention` (there `top` and `total`), but leave out the weighted sum of values. The
+# logit of the target is a dot product of two rows.
 
 
 # %% tags=["answer"]
@@ -267,7 +267,7 @@ show(
 # does not need them. The number $L_i = m_i + \log l_i$ of each row is enough to recompute any tile
 # (a rectangular block) of the weights, $p_{ij} = e^{s_{ij} - L_i}$. The library's operation does
 # exactly this: it computes the tiles a second time and never stores them. (The measured memory does
-# not include temporary memory inside an operation, here one tile of 256 x 512 scores or 0.5 MiB.)
+# not include temporary memory inside an operation, here one tile of 256 x 512 scores, 0.5 MiB.)
 
 
 # %%

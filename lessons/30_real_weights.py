@@ -360,8 +360,8 @@ show(
 # GPT-NeoX stores the weights of query, key and value head by head: all three for head 0, then all
 # three for head 1, and so on. To load GPT-2's weights into such a model, the columns must be
 # reordered. Write `to_by_head(weight, heads)`: it takes a `c_attn.weight` of shape (in, 3 * embed),
-# whose columns are all queries, then all keys, then all values, and returns the same columns
-# ordered head by head.
+# whose columns hold the queries of all heads first, then the keys, then the values, and returns the
+# same columns ordered head by head.
 #
 # *Hint:* Three numbers identify a column: query, key or value (0 to 2), the head, and the index
 # within the head. Reshape the last axis of `weight` into three axes in this order. Which two of

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Why half precision needs a scale
 #
-# GPUs multiply two-byte numbers several times as fast as four-byte numbers. But the small gradients
-# of a trained model do not fit into two bytes. Which numbers in a training step are lost, and why
-# is it enough to multiply the loss by one number?
+# GPUs multiply two-byte numbers several times as fast as four-byte numbers. But with large batches,
+# many gradients are too small for float16, a two-byte format. Which numbers in a training step are
+# lost, and why is it enough to multiply the loss by one number?
 #
 # *Prerequisites:* the chain rule (lesson 3), softmax and cross-entropy (lesson 5), GPT (lesson 17).
 
@@ -52,8 +52,8 @@ assert x.half().tolist()[1] == math.inf and x.half().tolist()[3] == 0.0
 # ## Your turn: the spacing of float16
 #
 # Write `spacing(x)` with NumPy, for an array of positive numbers below 65,504: the distance from
-# `x` to the next larger float16 number. Between $2^e$ and $2^{e+1}$ there are $2^{10}$ numbers at
-# equal distances. Below $2^{-14}$ the distance does not shrink any further.
+# `x` to the next larger float16 number. From $2^e$ up to, but not including, $2^{e+1}$, there are
+# $2^{10}$ evenly spaced float16 numbers. Below $2^{-14}$ the distance does not shrink any further.
 #
 # *Hint:* First find the exponent $e$ of each number: round the base-2 logarithm down. Which
 # value must it not fall below?
@@ -154,9 +154,10 @@ for name, found in (("logits", of_logits), ("weights", of_weights)):
     print(f"gradients of the {name:8} median {np.median(size):.0e}, largest {size.max():.0e}")
 
 # %% [markdown]
-# The gradient of a logit is $(p - y) / N$ with the probability $p$, the target $y$ and the number
-# of tokens $N$ (lesson 5). A trained model gives most characters a tiny probability $p$, and $N$ is
-# large: here 256, in GPT-3 up to 3.2 million (Brown et al. 2020, arXiv:2005.14165v4, table 2.1).
+# The gradient of a logit is $(p - y) / N$, where $p$ is the probability, $y$ the target (0 or 1)
+# and $N$ the number of tokens (lesson 5). A trained model gives most characters a tiny probability
+# $p$, and $N$ is large: here 256, in GPT-3 up to 3.2 million (Brown et al. 2020,
+# arXiv:2005.14165v4, table 2.1).
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: count the losses
@@ -277,11 +278,11 @@ show(
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: find the scale
 #
-# Write `adapt(scale, good, infinite, interval)`, the rule of `GradScaler` after each step. `good`
-# counts consecutive steps without an infinity, and `infinite` says whether this step produced one.
-# After an infinity, the scale is halved and the count is reset to 0. Otherwise the count grows by
-# 1; when it reaches `interval`, the scale is doubled and the count is reset to 0. Return the new
-# scale and the new count.
+# Write `adapt(scale, good, infinite, interval)`, the rule by which `GradScaler` updates its scale
+# after each step. `good` counts consecutive steps without an infinity, and `infinite` says whether
+# this step produced one. After an infinity, the scale is halved and the count is reset to 0.
+# Otherwise the count grows by 1; when it reaches `interval`, the scale is doubled and the count is
+# reset to 0. Return the new scale and the new count.
 #
 # *Hint:* There are three cases, and each of them returns a pair.
 
@@ -364,9 +365,9 @@ show(
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# We add 1 to a float16 number 4,096 times, starting at 0. And we subtract 0.0001 from a weight of 1
-# in float16, 1,000 times. What are the two results? Write down your answers, then run the next
-# cell.
+# Starting from 0 in float16, we add 1 and repeat this 4,096 times. Starting from a weight of 1 in
+# float16, we subtract 0.0001 and repeat this 1,000 times. What are the two results? Write down your
+# answers, then run the next cell.
 
 # %%
 total, weight, master = np.float16(0), np.float16(1), np.float32(1)
@@ -457,8 +458,9 @@ print("in float32:", " ".join(op_lists.OPERATIONS["float32"].split()[:9]), "..."
 # ## Three questions
 #
 # 1. Why is the scale a power of 2, and why must it be removed before the gradients are clipped?
-# 2. Bfloat16 has 8 bits for the exponent, like float32, and 7 for the digits. Half precision needs
-#    three things, as the end of this lesson says. Which of them does bfloat16 not need?
+# 2. Bfloat16 has 8 bits for the exponent, like float32, and 7 for the digits. The end of "What goes
+#    wrong without master weights" lists three things that half precision needs. Which of them does
+#    bfloat16 not need?
 # 3. `GradScaler` skips a step if a gradient is infinite. Why does it not replace the infinite
 #    elements by large numbers?
 

@@ -491,8 +491,8 @@ for length, threads in ((5, 32), (64, 64), (1000, 64), (1000, 256)):
 
 # %% [markdown]
 # The result agrees with the library's softmax. The kernel reads the row twice, the second time
-# usually from a cache, and writes the result once. The five launches read or write an array of this
-# size eight times.
+# usually from a cache, and writes the result once. Together, the five launches read or write an
+# array as long as the row eight times.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the maximum and the sum at once
@@ -504,8 +504,9 @@ for length, threads in ((5, 32), (64, 64), (1000, 64), (1000, 256)):
 # every lane. Combine lanes with the steps 16, 8, 4, 2 and 1, as above, without `max` or `sum` over
 # the lanes. A lane without an element has a large negative `m`, such as -1e30, and an `s` of 0.
 #
-# *Hint:* In each step, lane $i$ reads both numbers of lane `lanes ^ step`. The new maximum is the
-# larger one, and both sums are corrected before they are added.
+# *Hint:* In each step, lane $i$ reads both numbers of lane `i ^ step` (for all lanes at once, for
+# example: `m[lanes ^ step]`). The new maximum is the larger one, and both sums are corrected before
+# they are added.
 
 
 # %% tags=["answer"]
@@ -581,9 +582,9 @@ assert set(correct.values()) == {1}  # the last one to arrive
 # take turns does not show such a *race* either. The rule is simple: between a write to shared
 # memory and a read by another thread, there must be a barrier.
 #
-# The first `__syncthreads()` in `block_sum` prevents a race between two calls. The kernel of the
-# cross-entropy calls `block_sum` twice in a row. In the second call, a fast warp must not overwrite
-# a sum of the first call that a slow warp has yet to read.
+# The first `__syncthreads()` in `block_sum` prevents a race between two calls. The cross-entropy
+# kernel calls `block_sum` twice in a row. In the second call, a fast warp must not overwrite a sum
+# of the first call that a slow warp has yet to read.
 #
 # ## In the library
 

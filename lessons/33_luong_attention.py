@@ -24,7 +24,7 @@ from minitorch_attn.viz.style import COLOURS, new_figure
 # ## Attend after the step
 #
 # Bahdanau's decoder (lesson 7) attends with its previous state, and the context enters the next
-# recurrent step. The deck COMP541 shows this decoder ("Sequence to Sequence with RNNs +
+# recurrent step. The COMP541 deck shows this decoder ("Sequence to Sequence with RNNs +
 # Attention"); `docs/decks.md` lists the decks. In Luong et al. 2015 (arXiv:1508.04025), the decoder
 # attends **after** the step, with the new state $h_t$. One layer combines state and context in the
 # **attentional state** $\tilde h_t$ (Eq. 5):
@@ -166,8 +166,9 @@ for choice, row in right.items():
 
 # %% [markdown]
 # All three scores that read the keys solve the task, even the plain dot product, which has no
-# parameters. The accuracy with the score "location" is closer to the accuracy without attention: in
-# both cases, the positions of the blanks must pass through one vector, the bottleneck of lesson 6.
+# parameters. For twelve digits, the score "location" is better than no attention, but clearly worse
+# than the other three: as without attention, the positions of the blanks must pass through one
+# vector, the bottleneck of lesson 6.
 
 # %%
 longest = {choice: row[-1] for choice, row in right.items()}
@@ -377,9 +378,10 @@ assert blind[4:].min() > 0.9
 # The first bit is easy: a tour starts at place 0. In the middle the model can only guess among the
 # bits that are left, which is better than a random guess. And the end? The key of the **last**
 # place says that its next place is 0, so the model finds this place by its content, without
-# following the tour. Then only one bit is left for the second-to-last step, and the model can work
-# out this bit by counting the ones. So the decoder has not learned to follow the tour. It has
-# learned shortcuts for the steps at which a shortcut exists.
+# following the tour. At the second-to-last step, five of the six bits are then known: four are
+# written, and the last one is found by its content. The keys show how many of the six bits are 1,
+# so the model can work out the missing bit. So the decoder has not learned to follow the tour. It
+# has learned shortcuts for the steps at which a shortcut exists.
 
 # %% tags=["plot"]
 figure = new_figure(8, 3.4)
@@ -402,15 +404,17 @@ where(
 )
 
 # %% [markdown]
-# `mta train seq2seq` trains four such models to read dates, and plots their alignments.
+# `mta train seq2seq` trains four recurrent models to convert dates, one without attention and three
+# with different kinds of attention, and plots their alignments.
 #
 # ## Exercise
 #
-# Give the model without input feeding more information: at each step, its input is the **place** of
-# the previous step instead of the bit written there (use `order` instead of `given`, with an
-# embedding for each place and one for the start). Predict the six accuracies, then train. You are
-# done when you can say why one look at the keys is not enough, and what input feeding provides that
-# the place does not.
+# Give the model without input feeding more information: at each step, its input is the number of
+# the **place** that the tour visited in the previous step, instead of the bit that was written then
+# (use a shifted `order` instead of `given`, with an embedding for each place and one for the
+# start). Predict the six accuracies, then train. You are done when you can say why one look at the
+# keys is not enough, and what input feeding tells the decoder that the number of the previous place
+# does not.
 #
 # ## Three questions
 #

@@ -5,7 +5,7 @@
 # image again. How does it choose where to look, how do the vectors that represent the image encode
 # positions, and does the place where it looks determine the word?
 #
-# *Prerequisites:* additive attention (lesson 7), ViT (lesson 21). The deck COMP541 shows the model
+# *Prerequisites:* additive attention (lesson 7), ViT (lesson 21). The COMP541 deck shows the model
 # ("Image Captioning with Visual Attention"); `docs/decks.md` lists the decks. This lesson needs
 # scikit-learn.
 
@@ -51,12 +51,13 @@ print(len(WORDS), "words; the last of these captions, as ids:", as_ids([caption]
 
 # %% [markdown]
 # Show, attend and tell (Xu et al. 2015, arXiv:1502.03044) has two parts. An *encoder* turns the
-# image into $L$ vectors $a_1, \dots, a_L$, the *annotations*, one for each place. A *decoder*
-# writes the caption word by word, and computes a context $z_t$ from the annotations for each word.
+# image into $L$ vectors $a_1, \dots, a_L$, the *annotations*, one for each place in the image. A
+# *decoder* writes the caption word by word, and computes a context $z_t$ from the annotations for
+# each word.
 #
-# The encoder of the paper is a large convolutional network. For nine cells, two layers are
-# enough: a convolution that reads each cell of 10 x 10 pixels, and a linear layer. To the
-# annotation of each place, we add a learned vector for this place.
+# The encoder of the paper is a large convolutional network. Our places are the nine cells, and two
+# layers are enough for them: a convolution that reads each cell of 10 x 10 pixels, and a linear
+# layer. To the annotation of each cell, we add a learned position vector.
 
 
 # %%
@@ -85,9 +86,9 @@ print("annotations", annotations.shape)
 # $$e_i = v^\top \tanh(W_a a_i + W_h h), \qquad \alpha = \mathrm{softmax}(e), \qquad
 #   z = \sum_i \alpha_i a_i$$
 #
-# These are the scores of lesson 7, with places instead of words. The weights are *soft*: they are
-# positive everywhere and sum to 1, so the context is differentiable and ordinary backpropagation
-# trains it.
+# These are the scores of lesson 7, with places in the image instead of source words. The weights
+# are *soft*: they are positive everywhere and sum to 1, so the context is differentiable and
+# ordinary backpropagation trains it.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: soft attention
@@ -373,8 +374,8 @@ assert answers["third"][1] > answers["third"][0]
 # ## What goes wrong without places
 #
 # The weighted mean does not know where its terms come from. Suppose that the annotations do not
-# contain their places. Then two images with the same digits in different cells look the same to the
-# decoder at every step, whatever it has learned. But their captions differ.
+# tell which cell they come from. Then two images with the same digits in different cells look the
+# same to the decoder at every step, whatever it has learned. But their captions differ.
 
 # %%
 blind = train_captioner(Captioner(places=False), pick(500, 60))
@@ -393,10 +394,11 @@ print(f"captions without a mistake: {100 * exact(blind)[0]:.0f} % instead of {10
 assert exact(blind)[0] < share - pick(0.2, 0.0)
 
 # %% [markdown]
-# The model without places still names the digits of an image with one digit. With several digits,
-# it guesses their order and the relations. A convolutional network with a large receptive field
-# sees the borders of the image, so its features contain some information about places, and the
-# paper relies on this. For a small network, add positions.
+# The model without places (without a position vector for each cell) still names the digits of an
+# image with one digit. With several digits, it guesses their order and the relations. A
+# convolutional network with a large receptive field sees the borders of the image, so its features
+# contain some information about positions, and the paper relies on this. For a small network, add
+# position vectors.
 
 # %% tags=["plot"]
 figure = new_figure(6, 2.8)
@@ -432,14 +434,16 @@ where(SoftAttention, ShowAttendTell, caption_loss, ConvEncoder, draw_scenes)
 # ## Exercise
 #
 # Train with `penalty=0` and with `penalty=3` instead of 0.1. Compare three numbers: the focus, the
-# mean of the largest weight before a digit (printed above), and the share of captions without a
-# mistake. A caption has at most 7 words (counting the comma and `<end>`), an image has 9 places,
-# and the words of a caption name at most 3 of these places. Which of the two penalties do you
-# expect to make the captions worse, and why?
+# mean of the largest attention weight at the steps that write a digit (printed above as "largest
+# weight before a digit"), and the share of captions without a mistake. A caption has at most 7
+# words (counting the comma and `<end>`), an image has 9 places, and the words of a caption name at
+# most 3 of these places. Which of the two penalties do you expect to make the captions worse, and
+# why?
 #
 # ## Three questions
 #
-# 1. Why does the encoder stop before the last layers of a classifier, in which the places are lost?
+# 1. Why does the encoder stop before the last layers of a classifier, which discard the spatial
+#    positions?
 # 2. The softmax in `look` runs over the positions. What would happen if it ran over the batch, and
 #    which property in the check of `look` would fail?
 # 3. We put all the weight on one cell, although the model was trained with soft weights. Why does

@@ -55,7 +55,8 @@ assert not looked.requires_grad and log_p_s.requires_grad
 # %% [markdown]
 # ## The log-derivative trick
 #
-# One identity, $d\alpha_s = \alpha_s \, d\log\alpha_s$, solves this problem:
+# One identity, $d\alpha_s = \alpha_s \, d\log\alpha_s$, turns the gradient of the expected reward
+# into a sum that we can estimate from samples:
 #
 # $$dL = \sum_s R_s \, d\alpha_s = \sum_s \alpha_s \, R_s \, d\log\alpha_s$$
 #
@@ -129,7 +130,8 @@ for baseline in (0.0, -4.0, 100.0):
 #
 # A baseline changes the noise, although it does not change the expectation. We measure the noise by
 # the total variance $\mathrm{E}\,|g|^2 - |\mathrm{E}\,g|^2$, where $g$ is the estimate of one
-# sample. To halve the standard error, we need four times as many samples.
+# sample. The standard error of a mean falls only with the square root of the number of samples: to
+# halve it, we need four times as many samples. So a smaller variance saves many samples.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the exact variance
@@ -208,8 +210,9 @@ assert abs(variance(rewards - 20, average - 20) - variance(rewards, average)) < 
 
 # %% [markdown]
 # The expectation does not change, but without a baseline the variance is many times larger: the
-# estimate is a small difference between large numbers. With a baseline nothing changes at all. The
-# paper uses a moving average of the rewards as its baseline, which costs almost nothing:
+# estimates of single samples are large, and nearly cancel in the mean. With a baseline nothing
+# changes at all. The paper uses a moving average of the rewards as its baseline, which costs almost
+# nothing:
 
 # %%
 baseline = 0.0
@@ -275,9 +278,10 @@ check(
 )  # fmt: skip
 
 # %% [markdown]
-# We measure all of this on the decoder of lesson 34: three places and a caption of three words, so
-# there are 27 sequences of looks. For each of them we compute the gradient estimate of the layer
-# that scores the places, and then the exact expectation and variance over all sequences.
+# We compare four estimators on the decoder of lesson 34: the reward of the whole caption and the
+# reward to go, each without and with a baseline. There are three places and a caption of three
+# words, so there are 27 sequences of looks. For each of them we compute the gradient estimate of
+# the layer that scores the places, and then the exact expectation and variance over all sequences.
 
 # %%
 decoder = ShowAttendTell(7, 5, 4, 6, 4).double()
@@ -326,9 +330,9 @@ assert spreads[2] < spreads[0] and spreads[3] < spreads[1]  # the reward to go
 
 # %% [markdown]
 # All four estimators have the same expectation, to ten digits. The baseline reduces the variance
-# most. Dividing the variance by ten has the same effect as drawing ten times as many samples. The
-# reward to go reduces the variance only a little here, because a caption has only three words. In
-# longer captions, the reward to go helps more.
+# most: to less than a tenth, which is worth more than ten times as many samples. The reward to go
+# reduces the variance only a little here, because a caption has only three words. In longer
+# captions, the reward to go helps more.
 #
 # ## Does it matter for learning?
 #
@@ -461,9 +465,9 @@ print(f"training without the detach: log probability {worse[0]:.2f}, then {worse
 assert worse[-1] < worse[0] - 1
 
 # %% [markdown]
-# The loss has the correct *value* with and without the detach, and without it,
-# even a gradient check of the loss passes. Only the expected gradient over all choices shows the
-# mistake.
+# The detach does not change the *value* of the loss. Without the detach, even a gradient check
+# passes, because it compares the gradient with numerical differences of the same loss. Only the
+# expected gradient over all choices shows the mistake.
 #
 # ## In the library
 

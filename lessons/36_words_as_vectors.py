@@ -366,9 +366,10 @@ show(
 # ## What goes wrong with one vector, and with one direction
 #
 # If a vector is the same in every sentence, neither more training nor more dimensions will help. A
-# classifier gives the same answer to the same input, so it is correct half of the time. A model
-# that reads in one direction has the same problem if the clue is on the other side: its vector
-# cannot depend on words that the model has not read. We change only the last word of a sentence:
+# classifier that must tell the meaning of "bat" from this vector always gives the same answer. The
+# two meanings are equally frequent, so it is correct half of the time. A model that reads in one
+# direction has the same problem if the clue is on the other side: its vector cannot depend on words
+# that the model has not read. We change only the last word of a sentence:
 
 # %%
 pair = ["the old bat was near the cave".split(), "the old bat was near the gym".split()]
@@ -398,11 +399,11 @@ where(SkipGram, negative_sampling_loss, ELMo, BiLM, ScalarMix, mt.models.BERTMas
 #
 # ## Exercise
 #
-# Add a third meaning: "bat" as a verb, in sentences of the form "the tired bat ... near the fence",
-# with its own adjectives and places. Train word2vec again, and write down where the vector of "bat"
-# lies. Then use CBOW (`minitorch_attn.models.CBOW`) instead of skip-gram: the mean of the vectors
-# of the neighbors predicts the word. You are done when you can say whether this mean tells the
-# meanings apart, and why it is not a vector of the word itself.
+# Add a third meaning: "bat" as a verb, in sentences such as "the tired players bat near the fence",
+# with adjectives, nouns and places of their own. Train word2vec again, and write down where the
+# vector of "bat" lies. Then use CBOW (`minitorch_attn.models.CBOW`) instead of skip-gram: the mean
+# of the vectors of the neighbors predicts the word. You are done when you can say whether this mean
+# tells the meanings apart, and why it is not a vector of the word itself.
 #
 # Then practice:
 #

@@ -5,7 +5,7 @@
 # When is storing them worth the interference, what does a ReLU have to do with it, and why do five
 # features in two dimensions form a pentagon?
 #
-# *Prerequisites:* linear layers and the ReLU between them (lesson 14). The deck COMP541 mentions
+# *Prerequisites:* linear layers and the ReLU between them (lesson 14). The COMP541 deck mentions
 # the idea ("Feature Superposition (Polysemanticity)"); `docs/decks.md` lists the decks. The
 # experiments are those of Elhage et al. 2022, "Toy Models of Superposition", arXiv:2209.10652v1,
 # sections 1 to 4.
@@ -393,8 +393,9 @@ where(ToyModel, ToyModels, feature_dimensionality, interference, phase_losses)
 #    dropping a feature?
 # 2. A pentagon stores five features in two dimensions. Why does the model not store six or seven
 #    at a sparsity of 0.9?
-# 3. A feature is stored at 45 degrees to two neurons, so both respond to it. What does
-#    superposition mean for someone who wants to explain a network neuron by neuron?
+# 3. The direction of a feature lies at 45 degrees to the axes of two neurons, so both neurons
+#    respond to it. What does superposition mean for someone who wants to explain a network neuron
+#    by neuron?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

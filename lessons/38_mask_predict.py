@@ -54,7 +54,7 @@ assert joint[at_once] == 0
 # $$C = \sum_y p(y) \log \frac{p(y)}{\prod_t p(y_t)}.$$
 #
 # This divergence is called *total correlation*. No model that treats the tokens as independent can
-# have a cross-entropy below the entropy of $p$ plus $C$.
+# have a cross-entropy below $H(p) + C$, where $H(p)$ is the entropy of $p$.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the cost of independence
@@ -102,10 +102,11 @@ check(
 #
 # ## Mask-Predict: write all tokens, then mask the least probable ones again
 #
-# Mask-Predict (Ghazvininejad et al. 2019, arXiv:1904.09324, section 3) keeps the parallel passes
-# and removes the independence step by step. Its decoder is a masked language model like BERT: it
-# sees the tokens that are already written, before *and* after a masked one. For a text of $N$
-# tokens, it takes $T$ passes:
+# Mask-Predict (Ghazvininejad et al. 2019, arXiv:1904.09324, section 3) also predicts tokens in
+# parallel, but in several passes. Each later pass sees tokens from the passes before it, so its
+# predictions depend on them. The decoder is a masked language model like BERT: it sees the tokens
+# that are already written, before *and* after a masked one. For a text of $N$ tokens, it takes $T$
+# passes:
 #
 # 1. First pass, $t = 0$: all $N$ tokens are masked, and all are predicted.
 # 2. Later passes, $t = 1, \dots, T - 1$: mask the $n = \lfloor N (T - t) / T \rfloor$ tokens with
@@ -187,15 +188,16 @@ assert words == ["danke", "schön"]
 # tokens, and these were written independently. Suppose that there are two equally probable targets
 # that differ in every token, such as the same word in uppercase and in lowercase letters. The $k$
 # kept tokens *agree* if they all belong to the same target. The probability of this is $2^{1 - k}$.
-# If they do not agree, a later pass may still mask the wrong ones.
+# If they do not agree, later passes may still repair the mixture: they mask the tokens of one
+# target and predict them again from the tokens of the other.
 
 # %% [markdown] tags=["predict"]
 # ## Predict, then run
 #
-# A text has 8 tokens and two equally probable targets. The model is perfect, except that we break
-# ties by adding small random numbers to its logits. What fraction of the texts is equal to one of
-# the two targets, rather than a mixture of both, after 1, 2, 4 and 8 passes? Write down four
-# numbers, then run the next cell.
+# There are two equally probable targets of 8 tokens, which differ in every token. The model is
+# perfect, except that we break ties by adding small random numbers to its logits. What fraction of
+# the generated texts equals one of the two targets, rather than a mixture of both, after 1, 2, 4
+# and 8 passes? Write down four numbers, then run the next cell.
 
 
 # %%
@@ -225,9 +227,9 @@ assert shares[1] < 0.03 and shares[2] < 0.25 and shares[8] == 1
 # %% [markdown]
 # One pass almost never writes one of the targets. With two passes, $k = 4$ tokens are written
 # independently and kept, so about one text in eight is one of the targets. With four passes, $k$ is
-# 2, and the share is larger than $2^{1 - k} = 1/2$. Tokens from the first pass have a probability
-# of one half, so they are the first to be masked again. The model then predicts them in the style
-# of the majority of the other tokens.
+# 2, and the share is larger than $2^{1 - k} = 1/2$, because later passes repair some mixtures. The
+# tokens from the first pass have a probability of only one half, so they are the first to be masked
+# again. The model then predicts for them the target to which most of the other tokens belong.
 
 # %% tags=["plot"]
 figure = new_figure(6, 3.4)
@@ -484,6 +486,6 @@ where(
 #    texts, both belong to the same target. Later passes repair some of the other texts, so the
 #    share is larger than one half.
 # 2. All tokens are written at once, and a masked token must also see the tokens that are already
-#    written after it. A causal mask would hide them.
+#    written at later positions. A causal mask would hide them.
 # 3. Yes. There is one correct target, so each character is certain given the source, and the
 #    product of the marginals equals the joint distribution.

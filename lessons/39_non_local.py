@@ -5,7 +5,7 @@
 # help as a block between convolutions, or as a layer that replaces them. What do these two ideas
 # cost, and why did Swin replace both?
 #
-# *Prerequisites:* attention (lesson 9), ViT (lesson 21) and Swin (lesson 25). The deck COMP541
+# *Prerequisites:* attention (lesson 9), ViT (lesson 21) and Swin (lesson 25). The COMP541 deck
 # shows both ideas ("Idea #1: Add attention to existing CNNs", "Idea #2: Replace Convolution with
 # Local Attention"); `docs/decks.md` lists the decks.
 
@@ -167,21 +167,24 @@ assert small.array.size == sizes[28, True] == 784 * 196
 #
 # ## Idea 2: attention in place of a convolution
 #
-# A local relation layer keeps the window of a convolution, but computes its weights (Hu et al.
-# 2019, arXiv:1904.11491v2, section 3). The score of each place in the window is a sum of two terms:
-# the product of its key and the query of the center (appearance), and a number for its offset from
-# the center (geometry). A softmax over the window turns the scores into weights.
+# A local relation layer keeps the window of a convolution, but computes the weights from the input,
+# while a convolution learns fixed ones (Hu et al. 2019, arXiv:1904.11491v2, section 3). The score
+# of a position in the window is the sum of two terms: the product of this position's key and the
+# query of the window's center (appearance), and a number for the position's offset from the center
+# (geometry). A softmax over the window turns the scores into weights.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: the weights of a window
 #
-# Write `window_weights(query, key, geometry)` for one row of $n$ positions. `query` and `key` have
-# shape $(n,)$, `geometry` has shape $(k,)$ with odd $k$. Return the weights of shape $(n, k)$: row
-# $i$ is the softmax over the offsets $d = -\lfloor k/2 \rfloor, \ldots, \lfloor k/2 \rfloor$ of
-# $q_i k_{i+d} + \mathrm{geometry}_d$. Places outside the row get weight 0.
+# Write `window_weights(query, key, geometry)` for $n$ positions in a line. `query` and `key` have
+# shape $(n,)$. `geometry` has shape $(k,)$, where the window size $k$ is odd. Return the weights of
+# shape $(n, k)$: `weights[i]` is the softmax of $\mathrm{query}_i\, \mathrm{key}_{i+d} +
+# \mathrm{geometry}_d$ over the offsets $d = -\lfloor k/2 \rfloor, \ldots, \lfloor k/2 \rfloor$.
+# Positions outside the line get weight 0.
 #
-# *Hint:* `mt.sliding_windows(x, 0, k, 1)` returns all windows of a padded row. `mt.pad` can fill
-# the places outside with `-inf`: pad a row of zeros in this way, and add its windows to the scores.
+# *Hint:* Pad the keys with `mt.pad`. Then `mt.sliding_windows(x, 0, k, 1)` returns the $n$ windows
+# of the padded keys `x`. To give the positions outside the weight 0, pad $n$ zeros with `-inf`, and
+# add the windows of this padded tensor to the scores.
 
 
 # %% tags=["answer"]
@@ -270,9 +273,9 @@ for channels in (64, 256):
 # %% [markdown]
 # The arithmetic is cheap, but the windows overlap, and each position has its own weights, so the
 # layer is not one large matrix product. PyTorch users write it with `unfold`, which copies all
-# windows and takes 49 times the memory of the map. The library reads the windows in place (see
-# below). Swin's windows do not overlap, so all positions of a window share their keys, and
-# attention is a matrix product again.
+# windows. For windows of 7 x 7, the copies take 49 times the memory of the map. The library reads
+# the windows in place (see below). Swin's windows do not overlap, so all positions of a window
+# share their keys, and attention is a matrix product again.
 #
 # | | weights of a position | positions that it reads | cost |
 # | --- | --- | --- | --- |
@@ -307,8 +310,9 @@ assert best < 0.7 and compared.all()
 
 # %% [markdown]
 # Training cannot help: the mean of $g_A + g_B$ over all pairs of equal shapes is the same as over
-# all pairs of different shapes. `mta train nonlocal` trains both networks, which have the same
-# number of parameters.
+# all pairs of different shapes, so no threshold can separate the two groups. `mta train nonlocal`
+# trains a network with the block and one without it, which have the same number of parameters. It
+# also trains a third network, with a local relation layer.
 #
 # ## In the library
 
@@ -327,14 +331,14 @@ where(NonLocalBlock, non_local.add_non_local, LocalRelation, SlidingWindowAttent
 # agrees with the product of the weights and $g$. For which $N$ is this cheaper than computing the
 # weights?
 #
-# Then train the networks of the first section: `mta train nonlocal`.
+# Then train the networks that compare two shapes, with and without the block: `mta train nonlocal`.
 #
 # ## Three questions
 #
 # 1. Why can a non-local block be inserted into a trained network, and which parameter makes this
 #    possible?
-# 2. In a local relation layer, the query and the key are each one number per group of channels. Why
-#    does this layer not need vectors, as attention in a Transformer does?
+# 2. In a local relation layer, the query and the key are each one number per group of channels.
+#    Attention in a Transformer compares vectors. Why are single numbers enough here?
 # 3. The layer with 7 x 7 windows needs fewer multiply-adds than a 3 x 3 convolution. Why can it
 #    still be slower?
 

@@ -5,8 +5,9 @@
 # pixel after the other. What does it learn from images without labels, and how much computation
 # does it need?
 #
-# *Prerequisites:* GPT (lesson 17), BERT (lesson 18). The slide is in the deck CS7.505, 21 February
-# 2024 ("Vision Transformers"); `docs/decks.md` lists the decks. This lesson needs scikit-learn.
+# *Prerequisites:* GPT (lesson 17), BERT (lesson 18). The slide is in the TAPASWI deck ("Vision
+# Transformers: pixels as a sequence?"); `docs/decks.md` lists the decks. This lesson needs
+# scikit-learn.
 
 # %%
 import math
@@ -119,8 +120,9 @@ check(
 # ## How many bits does a good model need?
 #
 # A model that gives pixel $x_i$ the probability $p_i$ needs $-\log_2 p_i$ bits to store it. Sixteen
-# equally likely levels cost 4 bits. A table that counts which level follows which neighboring
-# pixels needs fewer bits. Such a table is for images what an n-gram model is for text.
+# equally likely levels cost 4 bits. With probabilities from a table that counts how often each
+# level follows each combination of neighboring pixels, fewer bits are enough. Such a table is to
+# images what an n-gram model is to text.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: bits per pixel
@@ -325,9 +327,11 @@ assert raw > max(after)
 # else. Layer 0 is a surprise: after training, it is as good as the deeper layers, although it has
 # not compared any pixels yet. In layer 0, the vector of a pixel is only the sum of its level
 # embedding and its position embedding. The mean of these sums would only show how often each level
-# occurs. But each sum is normalized before the mean is taken, and this makes a level's contribution
-# depend on its position. So the mean also shows where the ink is, and training strengthens this
-# effect. Always report a probe's result together with such baselines.
+# occurs. But each sum is normalized before the mean is taken: it is divided by its root mean
+# square, which depends on the level and the position together. So what a level contributes to the
+# mean depends on the position of its pixel. This is why the mean also shows where the ink is.
+# Training strengthens this effect. Always report a probe's result together with baselines such as
+# the raw pixels and the untrained model.
 #
 # On photographs, raw pixels are useless. There, Image GPT reaches 96 % on CIFAR-10 with a linear
 # probe (Table 1 of the paper), and the best layer is in the middle: the last layers serve to
@@ -369,9 +373,10 @@ print(f"bits per pixel of this model: {seen:.3f} without the shift, {honest:.1f}
 assert seen < pick(0.3, 1.0) and honest > tables["left"]
 
 # %% [markdown]
-# The loss falls to almost nothing within seconds, because the model has learned to copy. With the
-# correct inputs, it needs more bits per pixel than the table that uses only the left neighbor of
-# each pixel. If a loss is too good to be true, look for a leak from the targets to the inputs.
+# The loss falls to almost nothing within seconds, because the model has learned to copy. If this
+# model is then given the correct inputs, shifted by one pixel, it needs more bits per pixel than
+# the table that uses only the left neighbor of each pixel. If a loss is too good to be true, look
+# for a leak from the targets to the inputs.
 #
 # ## In the library
 
@@ -380,7 +385,8 @@ where(ImageGPT, ImageGPT.masked_loss, ImageGPT.features, ColorClusters, pixel_ta
 
 # %% [markdown]
 # `mta train igpt` trains a larger model until it needs 15 % fewer bits than the best table.
-# `mt.models.from_pretrained` reads the folders of `openai/imagegpt-small` and its siblings.
+# `mt.models.from_pretrained` loads pretrained Image GPT models, such as a folder with the files of
+# `openai/imagegpt-small`.
 #
 # ## Exercise
 #

@@ -51,12 +51,11 @@ show(
 #
 # - *space*: a token attends to the tokens of its own frame,
 # - *joint*: a token attends to all tokens of the clip,
-# - *divided*: a token first attends over time, to the tokens at the same place in all frames. Then
-#   it attends over space, to the tokens of its own frame.
+# - *divided*: a token first attends over time, to the tokens at the same place (patch position) in
+#   all frames. Then it attends over space, to the tokens of its own frame.
 #
-# The tokens are ordered by place: first those of the first place in all frames, then those of the
-# second place, and so on. So token $i$ has the place $\lfloor i / F \rfloor$ and the frame
-# $i \bmod F$.
+# The tokens are ordered by place: first come the tokens at place 0 in all frames, then those at
+# place 1, and so on. So token $i$ has the place $\lfloor i / F \rfloor$ and the frame $i \bmod F$.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: who attends to whom?
@@ -65,8 +64,8 @@ show(
 # tokens in the order described above: True where the query attends to the key. The scheme is
 # "space", "time" (the first half of divided attention) or "joint".
 #
-# *Hint:* `np.divmod` gives the place and the frame of every token. Compare the queries' places and
-# frames with those of the keys, along two axes.
+# *Hint:* `np.divmod` gives the place and the frame of every token. Put the queries along the first
+# axis and the keys along the second, and compare their places or frames by broadcasting.
 
 
 # %% tags=["answer"]
@@ -222,8 +221,8 @@ assert growth[0] > 15 and growth[1] < 5
 #
 # The number of pairs alone does not determine the cost. For a short clip, linear layers cost more
 # than the scores, and divided attention has twice as many attention layers. The library counts the
-# operations of every layer while it runs (`mt.profile`), so we count one block of the paper's size,
-# with 196 patches of width 768.
+# operations of every layer while it runs (`mt.profile`), so we count the operations of one block of
+# the paper's size, with 196 patches per frame and vectors of 768 numbers.
 
 
 # %%
@@ -357,9 +356,10 @@ show(
 )  # fmt: skip
 
 # %% [markdown]
-# A place that the digit never reaches has the same tokens in every clip, so its weights come from
-# the positions alone. Where the digit passes, the weights depend on what is in each frame. They
-# never depend on *other* places: only attention over space combines places.
+# A place that the digit never reaches has the same tokens in every clip, so its attention weights
+# depend on the position embeddings alone. Where the digit passes, the weights depend on what is in
+# each frame. In this first block, they never depend on *other* places, because only the attention
+# over space after it combines places.
 #
 # ## What goes wrong without time
 #
@@ -394,14 +394,14 @@ assert change < 1e-4
 # MAE hides 75 % of an image's patches and predicts them (lesson 27). In a video, the content of a
 # hidden patch may be visible in the next frame, shifted by a pixel or two. A model could copy it
 # without understanding anything. VideoMAE (Tong et al. 2022, arXiv:2203.12602v3, section 3.3) hides
-# *tubes*: the same places in all frames, and 90 % of them.
+# *tubes*: it hides 90 % of the places, and the same ones in every frame.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: a tube mask
 #
-# Write `tubes(noise, frames, hidden)`. `noise` has shape (place,). Hide the `hidden` places with
-# the largest noise, the same places in all frames. Return a bool tensor of shape (frame, place),
-# True where a patch is hidden.
+# Write `tubes(noise, frames, hidden)`. `noise` has shape (place,). The number `hidden` says how
+# many places to hide: those with the largest noise, and the same ones in all frames. Return a bool
+# tensor of shape (frame, place), True where a patch is hidden.
 #
 # *Hint:* `mt.argsort` of an argsort gives the rank of each number. Which ranks are hidden?
 
@@ -501,8 +501,9 @@ where(
 #
 # The paper also tries *axial* attention: over time, then along the rows, then along the columns of
 # a frame. How many pairs does it compare for $F$ frames of $H \times W$ patches? Write
-# `over_rows(query, key, value, frames, width)` and compare it with masked attention, as in the
-# second task. After how many blocks has a change of one patch reached all tokens?
+# `over_rows(query, key, value, frames, width)` and compare its result with that of attention under
+# a mask, as the check of `over_time` does. After how many blocks has a change of one patch reached
+# all tokens?
 #
 # Then train a model that recognizes both the digit and its direction: `mta train mvit`.
 #

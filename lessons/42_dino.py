@@ -6,9 +6,9 @@
 # two networks not end up with the same output for every image, and what does the class token attend
 # to after training?
 #
-# *Prerequisites:* ViT (lesson 21), what the class token looks at (lesson 23). The deck CS7.505,
-# 21 February 2024, shows the maps of DINO ("Dino, some beautiful properties!"); `docs/decks.md`
-# lists the decks. This lesson needs scikit-learn.
+# *Prerequisites:* ViT (lesson 21), what the class token looks at (lesson 23). The TAPASWI deck
+# shows DINO's attention maps ("Dino, some beautiful properties!"); `docs/decks.md` lists the decks.
+# This lesson needs scikit-learn.
 
 # %%
 from functools import reduce
@@ -308,8 +308,8 @@ show(
 #
 # The paper's surprising finding is what a ViT attends to after this training: the class token
 # attends to the objects (Figure 1), and a patch on an object attends to this object (Figure 8,
-# which the deck shows). We train a small ViT on the cluttered digits, for a much shorter time than
-# in the paper.
+# which the TAPASWI deck shows). We train a small ViT on the cluttered digits, for a much shorter
+# time than in the paper.
 
 
 # %%
@@ -366,8 +366,8 @@ show(
 
 # %% [markdown]
 # After a minute of training, the maps are still coarse. `mta train dino` trains longer and measures
-# them. Maps of real photographs need a ViT of the paper's size; `mt.models.from_pretrained` reads
-# the folders of DINOv2.
+# how much of the attention falls on the digit. Maps of real photographs need a ViT of the paper's
+# size; `mt.models.from_pretrained` loads pretrained DINOv2 models from a folder.
 #
 # ## What goes wrong if the teacher gets a gradient
 #
@@ -397,9 +397,9 @@ where(DINO, DINOHead, dino_loss, update_center, update_teacher, DINOTransformer)
 # ## Exercise
 #
 # Train the small network with batch normalization in its head (`batch_norm=True`) and without
-# centering. Does it still collapse? Compare the entropies with those in the figure. Which of the
-# two operations, centering or sharpening, does batch normalization replace, and why can it not
-# replace the other one?
+# centering. Does it still collapse? Compare the entropies with those in the figure under "Predict,
+# then run". Which of the two operations, centering or sharpening, does batch normalization replace,
+# and why can it not replace the other one?
 #
 # Then practice:
 #
@@ -412,7 +412,7 @@ where(DINO, DINOHead, dino_loss, update_center, update_teacher, DINOTransformer)
 #
 # 1. Without centering, the network is useless, but its loss is 0. Why does the optimizer not leave
 #    this solution?
-# 2. Why does the student see the small views, but not the teacher?
+# 2. Why does only the student see the small views?
 # 3. The loss leaves out the pairs of a view with itself. What would they teach?
 
 # %% [markdown] tags=["answers"]

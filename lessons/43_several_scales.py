@@ -6,7 +6,7 @@
 # Swin's windows, and how does a score account for the distance between tokens of two different
 # maps?
 #
-# *Prerequisites:* ViT (lesson 21) and Swin (lesson 25). The deck COMP541 shows both versions of
+# *Prerequisites:* ViT (lesson 21) and Swin (lesson 25). The COMP541 deck shows both versions of
 # MViT together with Swin V2 ("Other Hierarchical Vision Transformers"); `docs/decks.md` lists the
 # decks.
 
@@ -226,7 +226,7 @@ assert 0.9 < found["MViTv2-T"][1] / found["Swin-T"][1] < 1.2
 assert found["MViTv2-T"][2] > 3 * found["Swin-T"][2]
 
 # %% [markdown]
-# The papers report half of these FLOPs, because they count a multiply-add as one operation, and the
+# The papers report half as many FLOPs, because they count a multiply-add as one operation, and the
 # library counts it as two. Overall, the two models cost about the same. MViT spends several times
 # as much on attention, keeps more tensors for the backward pass, and has fewer parameters.
 
@@ -274,7 +274,8 @@ for side in (14, 56):
 # Write `relative_scores(query, rows, columns)` for a map of queries of shape (H, W, dim). `rows`
 # has shape (2H - 1, dim): its first vector is for the offset $-(H - 1)$ (query minus key), its last
 # one for $H - 1$. `columns`, of shape (2W - 1, dim), is the table for the other axis. Return the
-# last two terms of Eq. 4, of shape (H, W, H, W): query row, query column, key row, key column.
+# sum of the score's two relative terms, $q_i \cdot R^h_{h(i) - h(j)} + q_i \cdot R^w_{w(i) - w(j)}$
+# (Eq. 4), of shape (H, W, H, W): query row, query column, key row, key column.
 #
 # *Hint:* `mt.arange(n)` as a column, minus `mt.arange(n)` as a row, gives all offsets of one axis.
 # Index the table with these offsets, and let `mt.einsum` form the products for one axis.

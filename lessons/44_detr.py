@@ -5,7 +5,7 @@
 # predict all objects at once, without anchors and without removing duplicates afterwards? And how
 # do you compare its predictions with the targets if neither of the two is sorted?
 #
-# *Prerequisites:* encoder and decoder (lesson 15) and ViT (lesson 21). The deck FLOW shows the
+# *Prerequisites:* encoder and decoder (lesson 15) and ViT (lesson 21). The FLOW deck shows the
 # model ("DETR – DETECTION TRANSFORMER"); `docs/decks.md` lists the decks.
 
 # %%
@@ -107,8 +107,8 @@ check(
 # $(|C| - |A \cup B|) / |C|$. `a` and `b` are corners of shape (pair, 4). Return a tensor of shape
 # (pair,).
 #
-# *Hint:* The union is the sum of both areas minus the intersection. For $C$, swap minimum and
-# maximum.
+# *Hint:* The union is the sum of both areas minus the intersection. The corners of $C$ have the
+# same formulas as those of the intersection, with minimum and maximum swapped.
 
 
 # %% tags=["answer"]

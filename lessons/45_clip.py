@@ -239,7 +239,8 @@ show(
 # ## Training
 #
 # The recipe `mta train clip` trains these towers for 1,000 steps. Here we train for fewer steps.
-# Our function also accepts sentences that name places, which we will need later.
+# Our function can also train with sentences that name the place of each digit, such as "seven
+# top-left". We will need these sentences later.
 
 
 # %%

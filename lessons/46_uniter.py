@@ -5,7 +5,7 @@
 # together. No label tells it which word belongs to which object. How do words and image regions
 # become one sequence, and how can a sentence and an image be aligned without labels for the pairs?
 #
-# *Prerequisites:* cross-entropy (lesson 5), BERT (lesson 18). The deck COMP541 mentions UNITER;
+# *Prerequisites:* cross-entropy (lesson 5), BERT (lesson 18). The COMP541 deck mentions UNITER;
 # `docs/decks.md` lists the decks. This lesson needs scikit-learn.
 
 # %%
@@ -221,10 +221,11 @@ assert (plan.argmax(1) == mt.tensor([1, 0, 2])).all()
 # ## The gradient
 #
 # The loss is $D$, and its gradient reaches the vectors through the costs. The plan depends on the
-# costs, too. Must we backpropagate through all the iterations that compute it? No: the plan is
-# optimal, so a small change of the plan does not change the sum to first order. What remains is
-# $\partial D / \partial c_{ij} = T_{ij}$, so we can treat the plan as a constant. We check this
-# with finite differences of $D$. For these, we compute a new plan at each of the two points.
+# costs, too. Must we backpropagate through all the iterations that compute it? No: a small change
+# in the costs also changes the plan a little, but the plan is optimal, so this change in the plan
+# does not change $D$ to first order. What remains is $\partial D / \partial c_{ij} = T_{ij}$,
+# so we can treat the plan as a constant. We check this with finite differences of $D$. For these,
+# we compute a new plan at each of the two points.
 
 # %%
 rng = np.random.default_rng(3)

@@ -249,18 +249,19 @@ assert right["log-mel"] > 0.9 > right["log power"] > right["waveform"] + 0.3
 assert right["log-mel"] > right["mel"] > right["power"]
 
 # %% [markdown]
-# The waveform is useless in this form: two recordings of the same word never have the same
-# waveform. The logarithm turns loudness into an offset, and it gives weak consonants more weight.
-# But it also gives more weight to frequencies that contain only noise. A mel band averages the
-# noise of several frequencies *before* the logarithm, so mel bands work better than single
+# The raw waveform is useless for this comparison: two recordings of the same word never have the
+# same waveform. The logarithm turns loudness into an offset, and it gives weak consonants more
+# weight. But it also gives more weight to frequencies that contain only noise. A mel band averages
+# the noise of several frequencies *before* the logarithm, so mel bands work better than single
 # frequencies. The mel representation is five times smaller than the spectrogram, and gives better
 # results. It loses pitch and fine detail, which do not matter for this task (though they do for
 # music).
 #
 # ## Three kinds of tokens
 #
-# A speech model can use any of three kinds of tokens (deck COMP541, "Pre-training in Speech": "with
-# spectrograms instead of images"; `docs/decks.md` lists the decks):
+# The COMP541 deck ("Pre-training in Speech") says "with spectrograms instead of images";
+# `docs/decks.md` lists the decks. But patches of a spectrogram are only one of three kinds of
+# tokens that speech models use:
 #
 # - **frames**: Conformer (arXiv:2005.08100v1) and Whisper (arXiv:2212.04356v1) read frames of 80
 #   mel bands, one every 10 ms. Strided convolutions first halve the number of frames once or twice.
@@ -274,8 +275,9 @@ assert right["log-mel"] > right["mel"] > right["power"]
 #
 # Write `spectrogram_patches(features, frames, bands)`. `features` has shape (frame, mel). Return
 # patches of `frames` times `bands` values as rows, of shape (token, frames * bands). The tokens are
-# ordered by time, and those at the same time from low to high bands. Within a patch, all bands of
-# its first frame come first. Leave out frames and bands that do not fill a patch.
+# ordered by time, and tokens that start at the same frame are ordered from low to high bands.
+# Within a patch, all bands of its first frame come first. Leave out frames and bands that do not
+# fill a patch.
 #
 # *Hint:* Drop the frames and bands that do not fill a patch, then reshape to (patch, frame, patch,
 # band). Which two axes must be swapped?
@@ -322,9 +324,9 @@ for name, tokens in counts.items():
     print(f"{name:34} {tokens:6,} {tokens**2:18,}")
 
 # %% [markdown]
-# The representations also react differently to a small delay. We delay a word by half a
-# millisecond, which nobody can hear, and correlate each representation of the word with the same
-# representation of the delayed word.
+# Pieces of the waveform and the log-mel spectrogram also react differently to a small delay. We
+# delay a word by half a millisecond, which nobody can hear, and correlate each representation of
+# the word with the same representation of the delayed word.
 
 
 # %%
@@ -346,9 +348,10 @@ assert correlation(one, late) < 0.7 < 0.95 < correlation(mel_bands(one), mel_ban
 #
 # ## What goes wrong without a window
 #
-# A frame that is cut out without a window ends in the middle of a wave. The Fourier transform sees
-# the jump, and spreads the tone over all frequencies ("leakage"). A second tone, 60 dB weaker than
-# the first, disappears in this leakage.
+# A frame that is cut out without a window ends in the middle of a wave. The Fourier transform
+# treats the frame as if it repeated forever, so there is a jump from the end of the frame to its
+# start. This jump spreads the tone over all frequencies ("leakage"). A second tone, 60 dB weaker
+# than the first, disappears in this leakage.
 
 # %%
 tones = np.sin(2 * np.pi * 1015 * time) + 0.001 * np.sin(2 * np.pi * 2500 * time)

@@ -113,8 +113,9 @@ for sense, (tokens, x) in cut.items():
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: a position on three axes
 #
-# Write `positions(time, row, column)` for tables (T, d), (H, d) and (W, d). It returns the vectors
-# of all positions, of shape (T * H * W, d). The column index changes fastest.
+# Write `positions(time, row, column)`. The three arguments are tables of vectors, of shapes (T, d),
+# (H, d) and (W, d). The function returns the vectors of all positions, of shape (T * H * W, d). The
+# column index changes fastest.
 #
 # *Hint:* With axes of size 1 in the right places, broadcasting gives (T, H, W, d).
 
@@ -230,10 +231,11 @@ assert half < full / 2
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: MIL-NCE
 #
-# Write `mil_nce(video, text, T)` for embeddings (batch, d) and (batch, sentence, d). It returns the
-# mean over the clips of -log(A / B). A is the sum of $\exp(v \cdot t / T)$ over the vectors $t$ of
-# the clip's own sentences, where $v$ is the clip's vector. B is the same sum over the sentences of
-# all clips. The products may be so large that `exp` overflows.
+# Write `mil_nce(video, text, T)`. `video` contains embeddings of shape (batch, d), and `text`
+# contains embeddings of shape (batch, sentence, d). The function returns the mean over the clips of
+# -log(A / B). A is the sum of $\exp(v \cdot t / T)$ over the vectors $t$ of the clip's own
+# sentences, where $v$ is the clip's vector. B is the same sum over the sentences of all clips. The
+# products may be so large that `exp` overflows.
 #
 # *Hint:* The logarithm of a quotient is a difference of two `mt.logsumexp`.
 
@@ -380,7 +382,8 @@ where(VATT, VideoTokens, AudioTokens, TextTokens, drop_token, nce_loss, mil_nce_
 #
 # 1. Two clips of a batch show the same direction. What does the loss ask for, and is it right?
 # 2. Why does DropToken not drop any text tokens?
-# 3. Why can a shared Transformer not use T5's bias for the distance between two words?
+# 3. Why can a shared Transformer not use T5's position bias, which depends on the distance between
+#    two words?
 
 # %% [markdown] tags=["answers"]
 # ## Answers

@@ -202,15 +202,16 @@ assert abs(alpha[-1, -2:].sum() - brute) < 1e-15
 # $$\sum_s \alpha_t(s)\,\beta_t(s) = p(l \mid x).$$
 #
 # Now we compute the derivative. $p$ is a sum of products, one for each alignment, and $y_t(k)$ is a
-# factor of the alignments that have class $k$ in frame $t$. Adding a small $\varepsilon$ to
-# $\log y_t(k)$ multiplies this factor by about $1 + \varepsilon$, and so adds $\varepsilon$ times
-# each product that contains it. So $\partial p / \partial \log y_t(k)$ is the sum of exactly these
-# products:
+# factor of the alignments that have class $k$ in frame $t$. Adding a small $\varepsilon$ to $\log
+# y_t(k)$ multiplies this factor by about $1 + \varepsilon$, and so adds $\varepsilon$ times each
+# product that contains it. So $\partial p / \partial \log y_t(k)$ is the sum of exactly these
+# products. With $\mathrm{d}(-\log p) = -\mathrm{d}p / p$, this gives
 #
 # $$\frac{\partial(-\log p)}{\partial \log y_t(k)} = -\frac{1}{p} \sum_{s:\, l'_s = k} \alpha_t(s)\,
 # \beta_t(s).$$
 #
-# The fraction is the **posterior** probability that frame $t$ has class $k$, given the target.
+# The sum divided by $p$ is the **posterior** probability that frame $t$ has class $k$, given the
+# target.
 
 # %%
 states, leads = lattice(target)
@@ -321,9 +322,10 @@ for name, part in block.named_children():
 # between query and key (Dai et al. 2019, arXiv:1901.02860v3). Each distance is encoded as a vector.
 # The products of all queries with all these vectors form a table with one row for each query. In
 # each row, the distances run from $T - 1$ down to $-(T - 1)$. The product for query $i$ and key $j$
-# is in column $T - 1 - i + j$, so each row has to move to the left, by one column more than the row
-# below it. `relative_shift` does this with one padding and two reshapes. To test it, we fill the
-# table with the distances themselves. The result must be $i - j$:
+# is in column $T - 1 - i + j$, but it belongs in column $j$. So row $i$ has to move to the left by
+# $T - 1 - i$ columns, one more than the row below it. `relative_shift` does this with one padding
+# and two reshapes. To test it, we fill the table with the distances themselves. The result must be
+# $i - j$:
 
 # %%
 distances = mt.arange(3, -4, -1).expand(4, 7)

@@ -99,8 +99,9 @@ check(
 # attribute `messages` lists all messages.
 #
 # So that we can see which ranks have contributed to a sum, rank $k$ has the numbers $10^k, 2 \cdot
-# 10^k, 3 \cdot 10^k$ and $4 \cdot 10^k$. In a sum, the digit shows which of the four numbers was
-# added, and its decimal place shows which rank the number came from.
+# 10^k, 3 \cdot 10^k$ and $4 \cdot 10^k$. In a sum, each digit shows which of the four numbers was
+# added, and the position of the digit shows which rank the number came from. For example, 3033 is
+# the sum of the third numbers of ranks 0, 1 and 3.
 
 
 # %%
@@ -133,7 +134,7 @@ assert from_rank_0 == to_rank_0 == 3 * 16  # (N - 1) times the bytes of the tens
 
 # %% [markdown]
 # Rank 0 receives $N - 1$ gradients and sends $N - 1$ sums, while the others wait. With 64 ranks,
-# rank 0 sends and receives 126 tensors, and every other rank only two.
+# rank 0 receives 63 tensors and sends 63. Every other rank sends one and receives one.
 #
 # ## The ring
 #
@@ -398,8 +399,9 @@ show(
 #
 # ## The same training as one process
 #
-# The result must not depend on the number of ranks. This includes dropout: with the same seed, each
-# rank draws the masks for its own rows of the full batch.
+# The result must not depend on the number of ranks. This includes dropout: if all ranks have the
+# same seed, each rank draws for its own rows the masks that these rows would get in a single
+# process with the full batch.
 
 
 # %%

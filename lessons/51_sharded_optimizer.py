@@ -59,8 +59,9 @@ assert 0 <= kinds["optimizer state"] - 8 * parameters < 1000  # the rest counts 
 
 # %% [markdown]
 # The tensors saved for the backward pass (the *activations*) grow with the batch. They can also be
-# computed again instead of being saved. The other three kinds do not depend on the batch: together
-# they take 16 bytes for each parameter, of which Adam's two averages take 8.
+# computed again instead of being saved. The parameters, the gradients and the optimizer's state do
+# not depend on the batch: together they take 16 bytes for each parameter, of which Adam's two
+# averages take 8.
 #
 # With half precision (lesson 31), a parameter also takes 16 bytes: 2 for the weight, 2 for the
 # gradient, and 12 for the optimizer, which keeps the two averages and a float32 copy of the
@@ -71,11 +72,12 @@ assert 0 <= kinds["optimizer state"] - 8 * parameters < 1000  # the rest counts 
 # ## Three stages
 #
 # In data parallel training, every rank holds these 16 bytes for each parameter. **ZeRO** ("zero
-# redundancy") divides them in three stages. Each of $N$ ranks holds only $1/N$ of
+# redundancy") divides them in three stages. Each stage divides one more of the three kinds, so that
+# each of $N$ ranks holds only $1/N$ of it:
 #
-# * stage 1: the optimizer's state,
-# * stage 2: the gradients, too,
-# * stage 3: the weights, too.
+# * stage 1 divides the optimizer's state,
+# * stage 2 also divides the gradients,
+# * stage 3 also divides the weights.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: bytes per parameter
@@ -492,8 +494,8 @@ where(
 # other. Each rank keeps a quarter of each matrix as a flat vector, collects a matrix with
 # `dist.ring_all_gather` just before the multiplication, and frees it afterwards. In the backward
 # pass, the rank collects the matrix again, and sends the matrix's gradient with
-# `dist.ring_reduce_scatter`. Compare the updates with those of a single process, to 1e-12. Count
-# the bytes: are they 1.5 times those of stage 1?
+# `dist.ring_reduce_scatter`. Check that the updates equal those of a single process to within
+# 1e-12. Count the bytes: are they 1.5 times those of stage 1?
 #
 # ## Three questions
 #

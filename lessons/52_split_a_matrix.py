@@ -364,10 +364,10 @@ for ranks, row in found.items():
         assert row["bytes"] == 12 * (4 * 32 * 48) * 8  # B T E numbers of 8 bytes
 
 # %% [markdown]
-# The losses equal those of a single process, even with dropout: each rank draws the entries of the
-# dropout masks that belong to its heads and columns. Each rank holds a little more than $1/N$ of
-# the blocks' parameters, because the layer norms and the biases of the row-split matrices are on
-# every rank.
+# The losses equal those of a single process, even with dropout: each rank uses exactly those
+# entries of the single process's dropout masks that belong to the rank's heads and columns. Each
+# rank holds a little more than $1/N$ of the blocks' parameters, because the layer norms and the
+# biases of the row-split matrices are on every rank.
 #
 # ## When is it worth it?
 #

@@ -191,7 +191,7 @@ show(
 #
 # $$(N - 1) \cdot 2\, \frac{T}{N}\, d\, b \;\text{ bytes},$$
 #
-# nearly $2Tdb$, the size of all keys and values, for any number of ranks.
+# less than $2Tdb$, the size of all keys and values, and close to it if there are many ranks.
 
 # %%
 for rank in range(ranks):
@@ -252,7 +252,7 @@ assert (work_table(orders(8)["zigzag"]).sum(1) == 2 * 8 + 1).all()
 #
 # The solution is to cut the sequence into $2N$ chunks, and to give each rank an early and a late
 # chunk. In **zigzag** order, rank $r$ holds the chunks $r$ and $2N - 1 - r$ (Llama 3,
-# arXiv:2407.21783v3, section 3.3.2). The queries of chunk $a$ see the chunks $0$ to $a$, which are
+# arXiv:2407.21783v3, section 3.3.2). The queries of chunk $a$ see chunks $0$ to $a$, that is,
 # $a + 1$ chunks. So rank $r$ computes
 #
 # $$(r + 1) + (2N - 1 - r + 1) = 2N + 1$$
@@ -288,7 +288,8 @@ show(
 # `2 * ranks`.
 #
 # *Hint:* Put the positions into a tensor with one row for each of the 2N chunks. Which rows belong
-# to rank r? Reversing the order of rows pairs them: `x.flip(0)`.
+# to rank r? `x.flip(0)` reverses the order of the rows, so that its row r is the late chunk that
+# belongs to the same rank as row r of `x`.
 
 
 # %% tags=["answer"]
@@ -451,7 +452,8 @@ print(f"bytes sent by each rank: {sent}, blocks: {[s // block_bytes for s in sen
 assert sent == [(2 + 2 + 3) * block_bytes] * 3  # forward N - 1, backward N - 1 and N
 
 # %% tags=["plot"]
-# Rounds 1 and 2 belong to the forward pass. The figure shows the messages of the backward pass:
+# Rounds 1 and 2 are the messages of the forward pass. The figure leaves them out, and counts the
+# rounds of the backward pass from 1:
 backward = [m for m in parts.messages if m.round > 2]
 for message in backward:
     message.round -= 2
@@ -508,9 +510,9 @@ for ranks, run in runs.items():
 
 # %% [markdown]
 # The activations shrink in proportion to $1/N$, but the parameters do not. Lessons 52 and 54 split
-# the parameters. During attention itself, a rank needs six blocks of $c$ tokens: its queries and
-# results, the keys and values that it holds, and those that are arriving (section 3 of the paper).
-# The scores are computed in tiles, as in lesson 28.
+# the parameters. During attention itself, a rank needs six arrays of $c$ tokens: its queries, its
+# results, the keys and the values that it holds, and the keys and the values that are arriving
+# (section 3 of the paper). The scores are computed in tiles, as in lesson 28.
 #
 # ## When do the messages take no extra time?
 #
@@ -524,11 +526,11 @@ for ranks, run in runs.items():
 #   c \ge \frac{b}{2} \cdot \frac{F}{B}.$$
 #
 # The work grows with $c^2$, and the message grows with $c$. So if the blocks are long enough, every
-# connection is fast enough. The width $d$ and the number of heads cancel. For float16, $b = 2$, so
-# the condition is $c \ge F / B$, as in section 3 of the paper. A causal mask in zigzag order halves
-# the work of a step, so the blocks must be twice as long. If 4 query heads share one key head and
-# one value head (lesson 11), a block has only a quarter of the numbers, so a quarter of the length
-# $c$ is enough.
+# connection is fast enough. The width $d$ cancels. So does the number of heads, which would
+# multiply both sides. For float16, $b = 2$, so the condition is $c \ge F / B$, as in section 3 of
+# the paper. A causal mask in zigzag order halves the work of a step, so the blocks must be twice as
+# long. If 4 query heads share one key head and one value head (lesson 11), a block has only a
+# quarter of the numbers, so a quarter of the length $c$ is enough.
 
 # %%
 flops = 312e12  # an A100's peak in float16, from its data sheet
@@ -566,8 +568,8 @@ show(
 # ## What goes wrong without rescaling
 #
 # Each block of keys could also give its own $(m, l, o)$, and these could be combined at the end. It
-# is tempting to add $l$ and $o$ without rescaling, or to average the contexts. We try both with one
-# process and several blocks.
+# is tempting to add $l$ and $o$ without rescaling, or to average the contexts. We try these two
+# mistakes in a single process, with several blocks.
 
 
 # %%
@@ -642,7 +644,7 @@ where(dist.sequence_slices, mt.nn.parallel.SequenceParallel)
 # 2. Twice as many ranks work on a sequence of the same length. What happens to the number of bytes
 #    that a rank sends, and to its computing time? Is it easier or harder to hide the messages
 #    behind the computation?
-# 3. Why may rank 2 read the blocks in the order 2, 1, 0, 3, and rank 0 in the order 0, 3, 2, 1, and
+# 3. Rank 2 reads the blocks in the order 2, 1, 0, 3, and rank 0 in the order 0, 3, 2, 1. Why do
 #    both get the same result as one process?
 
 # %% [markdown] tags=["answers"]

@@ -47,7 +47,7 @@ show(
 # ## Micro-batches
 #
 # GPipe (Huang et al. 2018, arXiv:1811.06965v5) cuts the batch into $M$ **micro-batches**. As soon
-# as stage 0 has sent micro-batch 0 to stage 1, it starts with micro-batch 1.
+# as stage 0 has sent micro-batch 0 to stage 1, it starts on micro-batch 1.
 
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: who works when?
@@ -214,16 +214,19 @@ for found in run:
 
 # %% [markdown]
 # Each additional micro-batch needs the same amount of memory. (The last stage also keeps the
-# tensors that the loss needs.) PipeDream's order keeps less: **one forward, one backward** (1F1B;
-# Narayanan et al. 2019, arXiv:1806.03377). A stage starts a backward pass as soon as it can. The
-# last stage alternates from the start: forward $m$ in slot $N - 1 + 2m$, backward $m$ in the slot
-# after it. The gradient then reaches the previous stage in the next slot, and so on. So stage $s$
-# computes its backward pass in slot
+# tensors that the loss needs.) PipeDream (Narayanan et al. 2019, arXiv:1806.03377) computes the
+# passes in a different order, so that a stage keeps the activations of fewer micro-batches: **one
+# forward, one backward** (1F1B). A stage starts a backward pass as soon as it can. The last stage
+# alternates from the start: forward $m$ in slot $N - 1 + 2m$, backward $m$ in the slot after it.
+# The gradient then reaches the previous stage in the next slot, and so on. So stage $s$ computes
+# the backward pass of micro-batch $m$ in slot
 #
 # $$\text{backward}(s, m) = N + 2m + (N - 1 - s) = 2N - 1 - s + 2m.$$
 #
-# Suppose that stage $s$ keeps at most $N - s$ micro-batches. Then forward $m$ for $m \ge N - s$ has
-# to wait for the backward pass of micro-batch $m - (N - s)$, which is in slot $2m + s - 1$. Hence
+# Suppose that stage $s$ keeps at most $N - s$ micro-batches. If $m \ge N - s$, the stage then
+# has to finish the backward pass of micro-batch $m - (N - s)$, and free its activations, before the
+# forward pass of micro-batch $m$. By the formula above, this backward pass is in slot
+# $2N - 1 - s + 2 (m - N + s) = 2m + s - 1$. Hence
 #
 # $$\text{forward}(s, m) = \begin{cases} s + m & \text{if } m < N - s, \\
 #   2m + s & \text{otherwise.} \end{cases}$$
@@ -265,8 +268,8 @@ show(
 #
 # Write `most_kept(row)`. `row` is one row of a schedule: a list of `("forward", m)`, `("backward",
 # m)` and None. Return the largest number of micro-batches whose activations the stage keeps at the
-# same time, an integer. It keeps the activations of a micro-batch from its forward pass to its
-# backward pass.
+# same time, as an integer. The stage keeps the activations of a micro-batch from its forward pass
+# to its backward pass.
 #
 # *Hint:* Walk through the slots with a counter. What does each kind of slot do to it, and when is
 # it largest?
@@ -319,7 +322,7 @@ for micro_batches in (1, 2, 4, 8, 32):
 #
 # ## Unequal layers
 #
-# So far, all stages took the same time. Now suppose that a forward pass of stage $s$ takes the time
+# So far, all stages took the same time. Now suppose that a forward pass of stage $s$ takes time
 # $t_s$.
 
 # %% [markdown] tags=["your-turn"]
@@ -570,8 +573,9 @@ print("losses of the second step", tables[:, :, 0].mean(0).round(5))
 # * data: the gradients, $2 \frac{N-1}{N} P$ numbers,
 # * sharded: the same for the gradients, and half as many numbers for the updated parameters,
 # * tensor: $4L$ all-reduces of $BTE$ numbers, each $2 \frac{N-1}{N} BTE$,
-# * sequence: $L (3N - 2)$ blocks of $2BTE / N$ numbers, and as much for the gradients as in data
-#   parallelism,
+# * sequence: $L (3N - 2)$ messages of $2BTE / N$ numbers, because attention in each of the $L$
+#   blocks of the model needs $N - 1$ messages in the forward pass and $(N - 1) + N$ in the backward
+#   pass (lesson 53); the gradients as in data parallelism,
 # * pipeline: $BTE$ to the next stage and $BTE$ back, **whatever the number of layers**. A rank also
 #   sends the shape of the activations and the loss, which are a few bytes. The first and the last
 #   stage also add up their gradients of the tied embedding.
@@ -617,10 +621,10 @@ where(GPipe, GPipe.step, gpipe_schedule, bubble_fraction, pipeline_layers, pipel
 # ## Exercise
 #
 # Write `best_cuts(times, stages)`: cut a list of layer times into consecutive stages such that the
-# slowest stage is as fast as possible. Use it for GPT-2: 12 blocks of time 7 and an output layer of
-# time 39, on 2 to 5 stages. You are done when your slowest stage is as fast as with a brute-force
-# search over all cuts, for 100 random lists of up to 8 layers. Why does the fourth stage help so
-# little, and the fifth not at all? Which lesson's method would help?
+# slowest stage is as fast as possible. Use it for GPT-2: 12 blocks that take 7 units of time each
+# and an output layer that takes 39, with 2 to 5 stages. You are done when your slowest stage is as
+# fast as with a brute-force search over all cuts, for 100 random lists of up to 8 layers. Why does
+# the fourth stage help so little, and the fifth not at all? Which lesson's method would help?
 #
 # ## Three questions
 #

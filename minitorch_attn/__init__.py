@@ -100,11 +100,12 @@ def numel(input):
 
 
 def trace(*input, **options):
-    """Record every forward and backward operation in a `with` block, with its values.
+    """Record all forward and backward operations of a `with` block, and the values they compute.
 
-    `t.table()` returns the recording as text, and `t.save_html(path)` writes a web page on which
-    you can step through it. Called with a matrix, `trace` returns the sum of its diagonal, as
-    `torch.trace` does.
+    After `with mt.trace() as t: ...`, `t.table()` returns the recording as text, and
+    `t.save_html(path)` writes a web page on which you can step through the recording.
+
+    Called with a matrix, `trace` returns the sum of its diagonal, as `torch.trace` does.
 
     Parameters
     ----------

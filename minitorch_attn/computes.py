@@ -1,4 +1,4 @@
-"""Declare what a function computes, so that assignments can find all functions that compute it."""
+"""Declare what a function computes, so that the grader can find all functions that compute it."""
 
 __all__ = ["computes"]
 

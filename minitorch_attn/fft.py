@@ -1,4 +1,4 @@
-"""Fourier transforms, with the names of `torch.fft`; complex results are pairs of real tensors."""
+"""Fourier transforms, named as in `torch.fft`; complex results are pairs of real tensors."""
 
 from .absent_names import absent as _absent
 from .ops import fourier as _fourier

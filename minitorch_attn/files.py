@@ -139,7 +139,7 @@ def temporary_path(folder, name):
 
 
 def remove_abandoned(folder):
-    """Remove the temporary files that dead processes of this computer left in `folder`."""
+    """Remove temporary files in `folder` left by processes of this computer that have ended."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             match = name.startswith(".") and _TEMPORARY.fullmatch(name)

@@ -108,7 +108,7 @@ def tensor_repr(tensor):
 
 
 def short_count(count):
-    """Format a count with three significant digits and a prefix, such as 17.6 G."""
+    """Format a count with three significant digits and an SI prefix: 17.6 G."""
     for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if count >= 0.9995 * unit:  # 999,600 is 1 M
             return f"{count / unit:.3g} {letter}"

@@ -1,4 +1,4 @@
-"""Linear algebra: the norms of vectors and matrices, with the names of `torch.linalg`."""
+"""Linear algebra: the norms of vectors and matrices, named as in `torch.linalg`."""
 
 from .absent_names import absent as _absent
 from .named_errors import under_name

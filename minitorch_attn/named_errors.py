@@ -187,7 +187,7 @@ def named_error(error, function, args, kwargs=(), rename=True):
 
 
 def under(name, error, got=None):
-    """Return a copy of a library error whose headline starts with a function's name.
+    """Return a copy of a library error, with a function's name in front of its headline.
 
     Examples
     --------

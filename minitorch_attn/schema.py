@@ -241,7 +241,7 @@ def choice(*values):
 def list_of(kind, *lengths):
     """Return a Kind that accepts lists and tuples whose items match `kind`.
 
-    With `lengths`, it accepts only these numbers of items.
+    With `lengths`, the number of items must be one of `lengths`.
     """
     several = f" of {' or '.join(map(str, lengths))}" if lengths else ""
     return Kind(

@@ -134,7 +134,10 @@ class Tensor:
         return ops.transpose(self, -2, -1)
 
     def numpy(self):
-        """Return the values as a NumPy array, which shares the memory of a tensor on the CPU."""
+        """Return the values as a NumPy array.
+
+        The array of a tensor on the CPU shares the tensor's memory; otherwise, it is a copy.
+        """
         return backend.to_host(self.array)
 
     def __array__(self, dtype=None, copy=None):
@@ -610,7 +613,7 @@ def leaf(array, requires_grad=False):
 
 
 def _unpickled(cls, values, device, requires_grad):
-    """Create a leaf, a Tensor or a Parameter, from the values that `Tensor.__reduce__` stored."""
+    """Create a leaf (a Tensor or a Parameter) from the values that `Tensor.__reduce__` stored."""
     array = backend.from_host(values, backend.as_device(device))
     return leaf(array, requires_grad) if cls is Tensor else cls(wrap(array), requires_grad)
 

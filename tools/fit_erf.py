@@ -1,10 +1,12 @@
 """Fit the coefficients of erf in `minitorch_attn/backend/special.py` (requires mpmath).
 
-The program fits R(t) = atanh(erf(x)) / x, where t = x^2, by P(t) / Q(t) on [0, limit^2]. The fit
-minimizes the largest relative error of tanh(x R). Each round solves a linear least-squares problem.
-In each round, the weights are divided by Q from the previous round (Loeb's method), and points with
-a large error get a larger weight (Lawson's method). The program prints the coefficients of P - 9/8
-Q and of Q, lowest power first.
+The program approximates R(t) = atanh(erf(x)) / x, where t = x^2, by P(t) / Q(t) on [0, limit^2].
+The fit minimizes the largest relative error of tanh(x R). Each round solves a linear least-squares
+problem. In each round, the weights are divided by Q from the previous round (Loeb's method), and
+points with a large error get a larger weight (Lawson's method).
+
+The program prints the coefficients of P - 9/8 Q and of Q, lowest power first, because `special.py`
+computes R as 9/8 + (P - 9/8 Q) / Q. There, P is the name of the polynomial P - 9/8 Q.
 
     python tools/fit_erf.py
 """
@@ -21,7 +23,10 @@ def target(t):
 
 
 def weight(t):
-    """Return the relative error of erf per unit of error in R, to first order."""
+    """Return the derivative of log(erf(x)) with respect to R, for x = sqrt(t).
+
+    To first order, an error e in R(t) causes a relative error of weight(t) * e in erf(x).
+    """
     x = mp.sqrt(t)
     return x * mp.erfc(x) * (2 - mp.erfc(x)) / mp.erf(x)
 

@@ -2,8 +2,8 @@
 
 The estimate is the time to read the text and the code, to type the answers, to think about the
 questions, and to wait for the results. The program writes the estimates to lessons/minutes.json.
-With --measure, it also runs the lessons with these numbers (all lessons if no number is given) and
-stores their processor time.
+With --measure NN..., it also runs the lessons NN... (all lessons if no number is given) and stores
+their processor times.
 """
 
 import json

@@ -117,7 +117,10 @@ def page():
 
 
 def _path():
-    """Return the rows (lessons, step) of the path to a GPT, and how many hours the path takes."""
+    """Return the values of `TEXT` for the path to a GPT: its table, and how many hours it takes.
+
+    Each row of the table has the lessons to read, and the step of `mta build` that follows them.
+    """
     rows, total, fewer, steps = [], 0, 0, load_steps(ROOT / "my_gpt")
     for step in steps:
         cells, read, least = [], 0, 0

@@ -81,7 +81,10 @@ def quick_task(folder):
 
 
 def quick_class(folder, count):
-    """Write submissions. In every ten, two are correct, six have a bug, one exits, one is empty."""
+    """Write `count` submissions to a folder.
+
+    Of every ten, two are correct, six have a bug, one calls os._exit(0), and one is empty.
+    """
     kinds = list(_KINDS.values())
     for number in range(count):
         change, name = kinds[number % len(kinds)], f"Student {number:05d}"

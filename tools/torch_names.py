@@ -105,7 +105,7 @@ def collect():
 
 
 def _find(package, namespace):
-    """Return the class or module with this PyTorch name, or None."""
+    """Return the class or module of `package` for a namespace such as "torch.nn", or None."""
     value = package
     for part in namespace.split(".")[1:]:
         value = getattr(value, part, None)

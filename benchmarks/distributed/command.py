@@ -167,7 +167,7 @@ def _line(row, cores):
 
 
 def table(found):
-    """Return the lines of the table of step times in benchmarks/README.md."""
+    """Format the step times as the table for benchmarks/README.md, and return its lines."""
     host = found["machine"]
     lines = [
         f"**{host['cpu']}, {host['cores']} cores.** {found['workload'].upper()}, one BLAS thread "

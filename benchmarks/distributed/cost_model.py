@@ -28,7 +28,7 @@ SCHEMES = ("data", "sequence", "tensor", "pipeline")
 
 @dataclass(frozen=True)
 class Machine:
-    """Time constants of the workers.
+    """Times of a worker: seconds per example, per message and per byte.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Work:
 
 
 def ring(machine, size, workers):
-    """Return the seconds of a ring all-reduce of `size` bytes."""
+    """Return the time that a ring all-reduce of `size` bytes takes, in seconds."""
     return 2 * (workers - 1) * (machine.message + size * machine.byte / workers)
 
 
@@ -86,7 +86,7 @@ def limit(scheme, work):
 
 
 def seconds(scheme, machine, work, workers):
-    """Return the predicted seconds of a step, by the equations in the module's docstring.
+    """Return the predicted time of a step in seconds, from the equations in the module's docstring.
 
     Parameters
     ----------

@@ -1,19 +1,24 @@
 r"""Formulas for the messages and bytes that a rank sends in one training step of a GPT.
 
 These are the formulas of docs/distributed.md, exact for each rank. A GPT has L blocks, embedding
-size E, V token embeddings and P parameters of 4 bytes. The batch has B sequences of T tokens. In a
-ring all-reduce of n numbers on N ranks, each rank sends 2 (N - 1) messages. They contain 2n
-numbers, minus the rank's own part and the next rank's part: 2 (N - 1) n / N numbers if N divides n.
+size E, V token embeddings and P parameters of 4 bytes. The batch has B sequences of T tokens.
+
+A ring all-reduce divides n numbers into N parts, one for each rank, and has two halves. In each
+half, a rank sends N - 1 messages of one part each. In the first half (reduce-scatter), it sends all
+parts except its own. In the second half (all-gather), it sends all parts except the next rank's.
+Together, these are 2 (N - 1) n / N numbers if N divides n.
 
     data      an all-reduce for each bucket: P gradients in all
-    zero1     the same, and N - 1 messages with the updated parameters of every rank except the next
+    zero1     the same, and N - 1 messages that pass on the updated parameters of all ranks except
+              the next, which has computed its own
     tensor    4 L all-reduces of B T E
     sequence  L (3 N - 2) messages of 2 B (T / N) E, and two all-reduces, of P gradients and of
               the loss
     pipeline  to the next stage: M messages of (B / M) T E, and 9 numbers of 8 bytes that describe
               the dtype and shape; to the previous stage: M messages of (B / M) T E; between the
               first and the last stage: the gradient of the tied embedding (V E), each way;
-              around the ring, from the last rank to the last but one: the loss (8 bytes)
+              around the ring: the loss (8 bytes), which starts at the last rank, is passed on by
+              the first rank and its successors, and ends at the last rank but one
 """
 
 from dataclasses import dataclass

@@ -45,7 +45,10 @@ def count(workload, ranks=RANKS):
 
 
 def table(found):
-    """Return the table's lines. A cell shows the rank that sends the most bytes in a step."""
+    """Return the table's lines.
+
+    A cell has the number of messages and bytes per step of the rank that sends the most bytes.
+    """
     step, sizes = step_of(found["workload"]), list(found["ranks"])
     heads = [f"{size} rank{'' if size == '1' else 's'}" for size in sizes]
     lines = [f"| split | {' | '.join(heads)} |", "|---" * (1 + len(sizes)) + "|"]

@@ -107,7 +107,10 @@ def _part(sizes, rank, ranks):
 
 
 def _figures(loss, grads):
-    """Return the loss of this rank's rows, and the norm of all gradients, averaged over ranks."""
+    """Return the loss of this rank's rows, and the norm of all gradients together.
+
+    The gradients in `grads` have already been averaged over the ranks.
+    """
     squares = sum(float((grad.astype(np.float64) ** 2).sum()) for grad in grads)
     return {"loss": float(loss), "gradient_norm": squares**0.5}
 

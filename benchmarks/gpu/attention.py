@@ -13,7 +13,7 @@ BACKWARD = 2.5  # backward products, including the recomputed scores, per forwar
 def compare(length, rounds=7, seconds=0.3):
     """Time causal attention on one sequence, with 8 heads of width 64.
 
-    The forward pass alone is timed, and the forward and backward pass together.
+    The forward pass is timed alone, and then together with the backward pass.
 
     Parameters
     ----------

@@ -51,7 +51,10 @@ TESTS = {"kernels": ["tests/kernels"], "tests": [f"--ignore=tests/{x}" for x in 
 
 
 def _tested(part, seconds):
-    """Run tests on the GPU in separate processes. Return the last line of their output."""
+    """Run the tests of a part on the GPU, in a separate pytest process.
+
+    Return the status ("passed", "failed" or "stopped"), pytest's summary line and the failed tests.
+    """
     command = [
         sys.executable, "-m", "pytest", "-q", "-m", "not serial", "--device=cupy", *TESTS[part]
     ]  # fmt: skip
@@ -74,7 +77,7 @@ def _tested(part, seconds):
 
 
 def _measured(part, seconds, quick=False):
-    """Run a part in a separate process. Return the results that it stored within its time."""
+    """Run a part in a separate process. Return what it stored before it ended or was stopped."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "results.json"
         command = [sys.executable, "-m", "benchmarks.gpu.parts", part, str(path), str(seconds)]

@@ -42,7 +42,10 @@ def main(words=None):
 
 
 def measured(curve, sizes, **timing):
-    """Measure a curve's step at each size, and yield its costs. Pass `timing` to `cost_of`."""
+    """Measure a curve's step at each size, and yield a dict with the size and the step's costs.
+
+    `timing` has the keyword arguments of `cost_of`.
+    """
     with attention_in(curve.attention):
         for size in sizes:
             yield {"size": size, **cost_of(curve.step(size), **timing)}

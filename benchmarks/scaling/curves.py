@@ -1,4 +1,4 @@
-"""Scaling curves: each curve varies one size, and has a step to measure for each of its values."""
+"""Scaling curves: one size varies in each curve, and a step is measured at each value of it."""
 
 import contextlib
 import math
@@ -84,7 +84,10 @@ def _images_step(model, side):
 
 
 def vit_step(area):
-    """Build a step, a small ViT forward and backward: `area` pixels, patches of 8 x 8 pixels."""
+    """Build a step: the forward and backward pass of a small ViT.
+
+    The image has `area` pixels, and each patch has 8 x 8 pixels.
+    """
     side = math.isqrt(area)
     model = mt.models.VisionTransformer(
         image_size=side, patch_size=8, num_classes=10, embed_dim=64, num_layers=2, num_heads=2,
@@ -94,7 +97,10 @@ def vit_step(area):
 
 
 def swin_step(area):
-    """Build a step, a small Swin forward and backward: `area` pixels, patches of 4 x 4 pixels."""
+    """Build a step: the forward and backward pass of a small Swin Transformer.
+
+    The image has `area` pixels, and each patch has 4 x 4 pixels.
+    """
     side = math.isqrt(area)
     model = mt.models.Swin(
         image_size=side, num_classes=10, embed_dim=32, depths=(2, 2), num_heads=(1, 2)

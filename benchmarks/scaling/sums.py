@@ -37,7 +37,7 @@ def counted(model, x):
 
 
 def small_vit(side, patch, layers, heads):
-    """Build a ViT with head dimension 1; any dimension has the same number of attention weights."""
+    """Build a ViT with head dimension 1, which does not change the number of attention weights."""
     return mt.models.VisionTransformer(
         image_size=side, patch_size=patch, num_classes=0, embed_dim=heads, num_layers=layers,
         num_heads=heads, mlp_dim=heads, pooling="mean",

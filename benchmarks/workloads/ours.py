@@ -115,7 +115,7 @@ def _backward(model, loss_function, loop):
 
 
 def _wrapped(model, loop):
-    """Wrap the model in `nn.DataParallel`, unless the batch is not split."""
+    """Wrap the model in `nn.DataParallel` if `loop` splits the batch."""
     return model if loop == "unsplit" else mt.nn.DataParallel(model, threads=PARTS)
 
 

@@ -10,7 +10,10 @@ ROUNDS = 125  # each round has eight operations
 
 
 def _chain(tanh, x, a, b, c, d):
-    """Apply, ROUNDS times: four operations with tensors, two with numbers, negation and tanh."""
+    """Repeat eight operations on x ROUNDS times.
+
+    They are four operations with tensors, two with numbers, negation and tanh.
+    """
     h = x
     for _ in range(ROUNDS):
         h = h * a

@@ -38,7 +38,7 @@ def ours(loop="commands"):
 
 
 def plan():
-    """Return (stage, width, next width, heads, query stride, key stride) of each block."""
+    """Return (stage, input width, output width, heads, query stride, key stride) of each block."""
     blocks, stride_kv = [], STRIDE_KV
     for stage, depth in enumerate(DEPTHS):
         stride_q = STRIDE_Q if stage else NONE

@@ -1,4 +1,6 @@
-"""Initial weights that depend only on a parameter's name, so that all engines start alike.
+"""Initial weights that depend only on a parameter's name.
+
+All engines (this library and those it is compared with) therefore start with the same weights.
 
 The names are the parameter names in this library's modules. An engine may store several matrices as
 one packed matrix, such as `qkv_proj` for the projections of query, key and value. The initial value

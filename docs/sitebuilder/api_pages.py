@@ -1,6 +1,7 @@
-"""API reference: write a page with a table for each namespace, and a page for each file.
+"""API reference: write one page for each namespace, and one page for each file.
 
-The pages are written from the package's current names before Sphinx reads its sources.
+The page of a namespace has one table for each file that defines names of it. The pages are written
+from the package's current names before Sphinx reads its sources.
 """
 
 import importlib
@@ -82,7 +83,7 @@ def existing_namespaces():
 
 
 def plan():
-    """Return {namespace: {file: names in its table}} and {file: names on its page}."""
+    """Return {namespace: {file: names in the table}} and {file: names on the file's page}."""
     tables, files, canonical = {}, {}, {}
     for namespace in existing_namespaces():
         for name, value in public_names(namespace).items():
@@ -97,7 +98,10 @@ def plan():
 
 
 def _own_name(value, name):
-    """Return `name` or, if it is an alias of a class, the class's own name if that is public."""
+    """If `name` is an alias of a class, return the class's own name, provided that it is public.
+
+    Otherwise, return `name`.
+    """
     if not inspect.isclass(value) or name.rpartition(".")[2] == value.__name__:
         return name
     for namespace in existing_namespaces():

@@ -53,7 +53,7 @@ def _begins_block(before):
 
 
 def _listed(line, section):
-    """Escape a line of a section such as Parameters: types and descriptions, but not names."""
+    """Escape a line of a section such as Parameters: the type or description, but not the name."""
     if section in ("Examples", "References", "See Also"):
         return line
     name, colon, kind = line.partition(" : ")
@@ -63,7 +63,7 @@ def _listed(line, section):
 
 
 def _escaped(line):
-    """Escape `*` and `|`, except in code, in a list item's bullet and around *A heading.*"""
+    """Escape `*` and `|`, except in code, in a list item's bullet and around a run-in *Heading.*"""
     parts = re.split(r"(``.*?``|`[^`]*`)", line)
     for i in range(0, len(parts), 2):
         item = re.match(r"\s*\* |\*[A-Z][^*]*\.\* ", parts[i]) if i == 0 else None

@@ -63,10 +63,10 @@ def _section(exercise, lesson):
 
 
 def with_links(markdown, known):
-    """Replace the commands that start exercises in a lesson's text with lists of links.
+    """In a lesson's text, replace each block of `mta exercise start` commands with a list of links.
 
     Each item has the title of the exercise, as a link, and the command. The target of the link is
-    `exercise-NN`, which `restructured.to_rst` converts.
+    `exercise-NN`, which `restructured.to_rst` turns into a link to the page of exercises.
     """
     titles = {exercise.number: exercise.title for exercise in known}
 

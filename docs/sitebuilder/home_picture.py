@@ -1,11 +1,11 @@
-"""Picture of the home page: a trained model's attention, and softmax with its backward pass.
+"""Picture on the home page: a trained model's attention, and softmax with its backward pass.
 
     python -m minitorch_attn train dates --out runs/dates
     cd docs && python -m sitebuilder.home_picture ../runs/dates
 
 These commands draw `docs/images/attention.svg`. The repository contains the picture, so building
 the site does not require training. A test draws the picture again from the attention weights in the
-SVG file.
+SVG file, and compares the two pictures.
 """
 
 import inspect

@@ -1,7 +1,7 @@
 """Lesson pages: convert lessons to scripts for sphinx-gallery, and Markdown to reStructuredText.
 
-Readers do not download these scripts. They download the lesson itself, and its notebook, in which
-the functions of "Your turn" are empty.
+Readers do not download these scripts. They download the lesson itself or its notebook. In the
+notebook, the functions of "Your turn" are empty.
 """
 
 import re
@@ -88,7 +88,7 @@ def _until_heading(markdown):
 
 
 def _folded(markdown, kind):
-    """Convert Markdown to a collapsed section, which a click on its heading opens."""
+    """Convert Markdown to a collapsed section that opens when its heading is clicked."""
     heading, _, text = markdown.partition("\n")
     summary = heading.lstrip("# ")
     start = f".. raw:: html\n\n   <details class='{kind}'><summary>{summary}</summary>\n\n"

@@ -25,7 +25,10 @@ class UnknownNameError(LookupError):
 
 @dataclass(frozen=True)
 class Place:
-    """A line of the package: `file` is relative to the root, and `text` is the line itself."""
+    """Line of the package's source code.
+
+    `file` is its path relative to the repository root, and `text` is the line itself.
+    """
 
     file: str
     line: int
@@ -49,9 +52,9 @@ class Place:
 def locate(name):
     """Find the line that defines a name such as "nn.Linear" or "ops.softmax.Softmax.backward".
 
-    For a class, function, method or property, this is the line of the definition, even if `name`
-    refers to a module that only imports it. For another value, it is the line of the assignment,
-    and for a module, line 1.
+    For a class, function, method or property, this is the line of the definition, even if the
+    module in `name` only imports the object, as in "nn.Linear". For another value, it is the line
+    of the assignment, and for a module, line 1.
     """
     module, rest = _module(f"{PACKAGE}.{name}")
     found, owner, last = module, None, name.rpartition(".")[2]

@@ -1,6 +1,7 @@
 """Sections on API pages for the operations of a file: formulas, and links to forward and backward.
 
-The classes that implement operations are not public, but their docstrings contain the derivations.
+The classes that implement operations are not public, so they have no API entry. Their docstrings
+contain the derivations, which these sections show.
 """
 
 import importlib
@@ -21,7 +22,10 @@ def _modules():
 
 
 def operations(file):
-    """Return a file's operations in source order: Function subclasses with a "Backward:" entry."""
+    """Return a file's operations in source order.
+
+    Operations are Function subclasses whose docstring has a "Backward:" entry.
+    """
     module = importlib.import_module(f"{PACKAGE}.{file}".rstrip("."))
     found = [
         value

@@ -1,4 +1,4 @@
-"""Markdown pages: run their executed code blocks when the site is built."""
+"""Markdown pages: run their `{executed}` code blocks when the site is built."""
 
 import contextlib
 import io

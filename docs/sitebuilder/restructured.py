@@ -23,7 +23,7 @@ MATH = (
 
 
 def _mathematics(markdown):
-    """Add displayed formulas and formulas within text to mistune, as a plugin."""
+    """Plugin for mistune that recognizes displayed formulas and formulas within text."""
 
     def parse(inline, match, state):
         display = match["display_formula"]
@@ -39,12 +39,12 @@ _parse = mistune.create_markdown(renderer=None, plugins=[_mathematics, "table"])
 
 
 def to_rst(markdown):
-    """Convert a Markdown text to reStructuredText."""
+    """Convert Markdown text to reStructuredText."""
     return "\n".join(_blocks(_parse(markdown))).strip("\n")
 
 
 def plain(markdown):
-    """Return a Markdown text without its markup, on one line."""
+    """Return Markdown text without its markup, on one line."""
 
     def words(tokens):
         for token in tokens:

@@ -1,4 +1,4 @@
-"""Search: add the terms of "Where is it?" to the index, and show matching names first.
+"""Search: index the terms of the page "Where is it?", and show matching names first.
 
 `_static/find_by_name.js` compares a query with headings, index entries and API names.
 """

@@ -29,7 +29,10 @@ def link(builder, docname, place, text=None):
 
 
 class Where(SphinxRole):
-    """The role {where}: `` {where}`name` `` or `` {where}`shown text <name>` ``."""
+    """Role {where}, which links a name to its source line.
+
+    Syntax: `` {where}`name` `` or `` {where}`shown text <name>` ``.
+    """
 
     def run(self):
         """Return a link to the name's source line, or warn if the name does not exist."""

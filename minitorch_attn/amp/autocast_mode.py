@@ -137,7 +137,10 @@ def _group_of(array):
 
 @cache
 def _list_of(function):
-    """Return the key of `OPERATIONS` that lists a Function; "unaffected" for a user's Function."""
+    """Return the key of `OPERATIONS` under which a Function is listed.
+
+    The result is "unaffected" for a user's Function, and for one that is not listed.
+    """
     ours = function.__module__.partition(".")[0] == __name__.partition(".")[0]
     return _LIST_OF.get(function.__name__, "unaffected") if ours else "unaffected"
 
@@ -169,8 +172,8 @@ class autocast:
     Notes
     -----
     On the CPU, float16 saves memory and shows the effect of rounding, but it does not save
-    time: NumPy converts every product to float32 and back. The method is described in
-    Micikevicius et al. 2018, arXiv:1710.03740v3, section 3.
+    time: NumPy converts every product to float32 and back. Mixed-precision training is described
+    in Micikevicius et al. 2018, arXiv:1710.03740v3, section 3.
 
     Examples
     --------
@@ -223,7 +226,7 @@ class autocast:
         return False
 
     def __call__(self, function):
-        """Decorate a function, so that each call runs in its own region, on any thread."""
+        """Decorate a function, so that each call enters a new region, in the calling thread."""
         if not callable(function):
             raise DTypeError(
                 "autocast: the decorated object must be callable", got=type(function).__name__
@@ -280,7 +283,7 @@ def is_autocast_enabled(device_type="cuda"):
 
 @names_arguments
 def get_autocast_dtype(device_type):
-    """Return the dtype of matrix products in `autocast` on this type of device: float16."""
+    """Return the dtype of matrix products in `autocast` on this type of device: always float16."""
     _checked_group(device_type)
     return HALF
 

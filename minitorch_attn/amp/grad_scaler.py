@@ -296,7 +296,7 @@ class _Stage:
 
 
 def _number(new_scale):
-    """Convert a new scale, a number or a tensor with one element, to a float."""
+    """Convert a new scale (a number or a tensor with one element) to a float."""
     message = "GradScaler.update: new_scale must be a number or a tensor with one element"
     if isinstance(new_scale, Tensor) and (new_scale.numel() != 1 or new_scale.requires_grad):
         got = f"a tensor of shape {new_scale.shape}, requires_grad={new_scale.requires_grad}"

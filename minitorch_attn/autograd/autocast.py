@@ -1,8 +1,9 @@
-"""Autocast in operations: accept mixed dtypes, and convert the inputs of some functions only once.
+"""Autocast in operations: accept mixed dtypes, and convert inputs of some functions once per call.
 
-`mt.autocast` stores an object with the rules in the thread's `state.autocast`. `Function.apply`
-consults it for each operation. `modes.watchers` counts the active autocasts and listeners of all
-threads. While it is 0, `Function.apply` does not look for them in the state.
+`mt.autocast` stores an object with the rules in the thread's `state.autocast`. `modes.watchers`
+counts the active autocasts and listeners of all threads. If this count is not 0, `Function.apply`
+looks for rules in `state.autocast` and applies them to the inputs of the operation. If the count is
+0, it skips this step.
 """
 
 from functools import wraps
@@ -16,8 +17,12 @@ __all__ = ["autocasts", "mixes", "using_casts"]
 class using_casts:
     """Set the rules of autocast inside a `with` block; None pauses autocast.
 
-    Autocast is paused in a backward pass, in an in-place operation and inside a function decorated
-    with `autocasts`. There, all inputs already have the chosen dtype.
+    Autocast is paused where the dtypes are already determined:
+
+    * In a backward pass, a gradient has the dtype of its tensor.
+    * In an in-place operation, the result must have the dtype of the tensor that is changed.
+    * In a function decorated with `autocasts`, and in the composed version of a fused operation,
+      the inputs have been converted at the call.
 
     Parameters
     ----------
@@ -39,7 +44,7 @@ class using_casts:
 
 
 def autocasts(function):
-    """Decorate a public function so that autocast converts its inputs only once, at the call.
+    """Decorate a public function so that autocast converts its inputs once, when it is called.
 
     The lists in `amp/op_lists.py` determine the dtype. After the conversion, the function runs with
     autocast paused. In a function without this decorator, autocast converts the inputs of each
@@ -64,7 +69,7 @@ def autocasts(function):
 
 
 def mixes(*tensors):
-    """Return True if autocast converts these tensors to one dtype, so that their dtypes may differ.
+    """Return True if these tensors may have different dtypes because autocast converts them to one.
 
     Operations check this before they reject operands of different dtypes.
 

@@ -188,7 +188,7 @@ class _Replay(Listener):
 
 
 class _Argument:
-    """Tensor argument of the checkpoint, with the same memory but outside the graph."""
+    """Tensor argument of the checkpoint: detached, but in the memory of the original tensor."""
 
     def __init__(self, tensor, requires_grad):
         self.tensor, self.requires_grad = tensor, requires_grad

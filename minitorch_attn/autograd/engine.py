@@ -1,8 +1,9 @@
 """Engine of the backward pass, which visits each graph node once, from outputs to leaves.
 
 A node is created after the nodes that computed its inputs. So the newest node that a gradient has
-reached is always ready: every node that uses its output is newer and has already added its
-gradient. The engine does not recurse, so only memory limits the length of a chain.
+reached is always ready: the nodes that use its output are newer, so the engine has already visited
+them, and they have added their gradients. The engine does not recurse, so only memory limits the
+length of a chain.
 """
 
 import weakref
@@ -308,7 +309,9 @@ def accumulate(tensor, grad, create_graph, alone=False):
 
 
 def add_to_grad(tensor, grad, create_graph=False, alone=False):
-    """Add `grad` to a tensor's `.grad`, whose memory is not shared unless `create_graph` is True.
+    """Add `grad` to a tensor's `.grad`.
+
+    Unless `create_graph` is True, no other array shares the memory of `.grad` afterwards.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Function, an operation with its derivative, and Context, a graph node with its saved arrays.
+"""Function (an operation with its derivative) and Context (a graph node with its saved arrays).
 
 The graph consists of Contexts. Each application of a Function creates one Context, whose `edges`
 link to the Contexts that computed the inputs. A Tensor that requires grad but was not computed
@@ -25,9 +25,9 @@ __all__ = ["Context", "Function", "Leaf"]
 class _Shared(dict):
     """Cache that replaces equal tuples by one shared tuple, so that a graph contains fewer objects.
 
-    Python's garbage collector visits every tuple and list. With one list of shapes per operation,
-    garbage collection accounts for 1/7 of the time of a small operation. Shared tuples halve the
-    time for garbage collection.
+    Python's garbage collector visits every tuple and list. If each operation stored its own list of
+    shapes, garbage collection would take 1/7 of the time of a small operation. Shared tuples halve
+    the time for garbage collection.
     """
 
     def __missing__(self, record):
@@ -122,8 +122,8 @@ class Context:
         """Save intermediate results of a fused operation.
 
         These arrays do not belong to a tensor, so a second derivative cannot flow through them. If
-        `create_graph=True`, the engine therefore differentiates the composed version of the
-        operation.
+        `create_graph=True`, the engine therefore differentiates the composed version (`composed`),
+        which computes the same result with differentiable operations.
         """
         self._intermediate = arrays
         self.holds = True
@@ -170,7 +170,10 @@ class Context:
         self._intermediate = None
 
     def _origin_of(self, saved, arrays, inputs, raw, outputs):
-        """Find the input or output that a saved array belongs to, and return (index, tensor)."""
+        """Return (index, tensor) for the input or output that a saved array belongs to.
+
+        The index counts the inputs first, then the outputs.
+        """
         if type(raw) is not tuple:
             raw, outputs = (raw,), (outputs,)
         candidates = zip((*arrays, *raw), (*inputs, *outputs), strict=True)
@@ -383,7 +386,7 @@ def _arrays_of(inputs, ctx):
 
 
 def _runs_composed(function):
-    """Return True if a recorder requests the composed version of this fused operation."""
+    """Return True if a recording requests the composed version of this fused operation."""
     wanted = state.take_apart
     return wanted is not None and function.composed is not None and wanted(function)
 

@@ -198,7 +198,8 @@ class Overwrite(Function):
 
     Forward:  y = value
     Backward: grad_x = 0, grad_value = grad_y
-    Derivation: y does not depend on x; the zero gradient keeps y in the graph of x.
+    Derivation: y does not depend on x, so grad_x is 0. It is an array of zeros, not None,
+    so that the tensors from which x was computed get a gradient of zeros, as in PyTorch.
     Saved: nothing.
     """
 
@@ -219,7 +220,7 @@ class WriteThrough(Function):
     Backward: grad_base = grad_output with zeros in the view,
         grad_value = grad_output seen through the view
     Derivation: the replaced part no longer depends on the old base, and the rest is unchanged.
-    Saved: nothing; the view operations are the setting `path`.
+    Saved: nothing. The keyword argument `path` contains the view operations.
     """
 
     @staticmethod

@@ -46,7 +46,10 @@ class Listener:
         """Called when the composed version of a fused operation starts."""
 
     def leave_fused(self, ctx, outputs):
-        """Called when the composed version has ended; `outputs` is None after an error."""
+        """Called when the composed version of a fused operation ends.
+
+        `outputs` is None if the composed version raised an error.
+        """
 
     def start_backward(self, roots, grads):
         """Called when a backward pass starts at `roots`, with one gradient for each root."""

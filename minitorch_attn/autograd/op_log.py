@@ -45,7 +45,10 @@ class Line(NamedTuple):
 
 
 def _short(file):
-    """Return a path relative to the current folder or to the folder of this package."""
+    """Return a path relative to the current folder or, if it is outside, to this package's parent.
+
+    A path outside both folders stays as it is.
+    """
     for start in (os.getcwd(), os.path.dirname(_PACKAGE)):
         if file.startswith(start + os.sep):
             return os.path.relpath(file, start)
@@ -170,7 +173,11 @@ def op_log(copies=False):
 
 
 def calling_lines():
-    """Return the innermost line that uses an operation, and the innermost line of the user's code.
+    """Return the line that called an operation, and the line of the user's code that led to it.
+
+    The first is the innermost line of the call stack outside the operations' own code
+    (`_MACHINERY`). It may be in this library, for example in a layer. The second is the innermost
+    line outside this library. If the stack has no such line, the second is equal to the first.
 
     Returns
     -------

@@ -75,7 +75,10 @@ def must_stay_in_thread():
 
 
 def _run(call, first_offset, recording):
-    """Run a call with its own range of counter values; record a graph if the main thread does."""
+    """Run a call with its own range of counter values for dropout masks.
+
+    A graph is recorded if `recording` is True, as it is if the main thread records one.
+    """
     with own_offsets(first_offset), set_grad_enabled(recording):
         return call()
 
@@ -152,7 +155,7 @@ def _pairs(first, second):
 
 
 def _grouped(edges, edges_of_calls, found):
-    """Return, for each edge, the list of the gradients that the calls found for it."""
+    """Return, for each edge, the list of the gradients from the backward passes of the calls."""
     arrived = {edge: [] for edge in edges}
     for part, results in _pairs(edges_of_calls, found):
         for edge, result in _pairs(part, results):

@@ -1,4 +1,4 @@
-"""Tensor habits: explain the errors of a Function that was written for PyTorch.
+"""Tensor habits from PyTorch: explain errors of a Function that treats arrays as tensors.
 
 PyTorch gives tensors to `forward` and `backward`. This library gives them arrays, so `x.clamp(...)`
 in a method of a user's Function raises NumPy's AttributeError. The functions below run only after

@@ -22,8 +22,8 @@ def keep_memory(keep=True):
     """Tell the C library to keep freed memory for later arrays. `import minitorch_attn` does this.
 
     The setting affects the whole process, including all its libraries. The process then returns
-    free memory at the end of the heap only if it exceeds 2 GiB. If the environment variable
-    `MINITORCH_KEEP_MEMORY` is 0, the call does nothing.
+    free memory at the end of its heap to the operating system only if there is more than 2 GiB of
+    it. If the environment variable `MINITORCH_KEEP_MEMORY` is 0, the call does nothing.
 
     Parameters
     ----------

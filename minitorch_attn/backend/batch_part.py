@@ -47,9 +47,9 @@ def batch_part(first, count, total):
 
         n first <= i < n (first + count).
 
-    These positions are contiguous. One counter value yields 16 entries. If the part does
-    not start or end at a multiple of 16, the surplus entries at its ends are computed and
-    discarded.
+    These positions are contiguous. The random numbers of a mask are computed from counter values,
+    and each counter value yields 16 mask entries. If the part does not start or end at a multiple
+    of 16, the surplus entries at its ends are computed and discarded.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def refuse_in_part(message, hint):
 
 
 def whole_mask(shape):
-    """Return the size of the full batch's mask, and the position where the current part starts.
+    """Return the size of the full batch's mask, and where in it the current part's mask starts.
 
     Parameters
     ----------

@@ -101,18 +101,24 @@ def kernel_sums(windows, grads):
 
 
 def _axes(images, kernels):
-    """Return the `einsum` labels of (batch, *place), of the kernel axes and of the channel axis."""
+    """Return the `einsum` labels of three groups of axes.
+
+    They are the batch and position axes, the kernel axes, and the channel axis.
+    """
     first, last = images.ndim - 1, images.ndim + kernels.ndim - 2
     return [*range(first)], [*range(first, last)], last
 
 
 def _in_rows(windows, images):
-    """Return True if neighboring windows of a row are adjacent in memory."""
+    """Return True if neighboring windows in an image row start one pixel apart in memory.
+
+    A pixel has one element per channel. `_rows` can then merge the position and channel axes.
+    """
     return windows.strides[images.ndim - 2] == windows.shape[-1] * windows.strides[-1]
 
 
 def _rows(windows, first):
-    """Return a view of `windows` with its last `place` axis merged into its channel axis.
+    """Return a view of `windows` with the last position axis merged into the channel axis.
 
     `windows` has the axes (batch, *place, *kernel, channel), and `first` is the index of the first
     kernel axis.

@@ -88,7 +88,7 @@ class _Library:
         return found[0]
 
     def _use_workspace(self, cupy, handle, stream):
-        """Give a handle the workspace of a stream."""
+        """Make a cuBLAS handle use its workspace (scratch memory) for this stream."""
         if self._set_workspace is None:
             return
         memory = self._workspaces.get((handle, stream))

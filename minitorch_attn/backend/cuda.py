@@ -1,9 +1,10 @@
 """CUDA through CuPy: check whether it works, explain why not, and provide `mt.cuda`.
 
-Only this file imports CuPy, when CUDA is first used. The ops are tested on the strict device. The
-error messages were tested with CuPy 14.2 without a driver, with two installed wheels, and with
-simulated versions of CuPy's other errors. The code that uses CuPy has been tested on a simulated
-device, but not on a GPU (see docs/devices.md).
+Only this file imports CuPy, when CUDA is first used. The ops are tested on the strict device,
+which is NumPy with the restrictions of a GPU (see strict.py). The error messages were tested with
+CuPy 14.2 without a driver, with two installed wheels, and with simulated versions of CuPy's other
+errors. The code that uses CuPy has been tested on a simulated device, where CuPy's kernels are
+compiled for a CPU, but not on a GPU (see docs/devices.md).
 """
 
 import importlib

@@ -18,7 +18,7 @@ _boards = {}  # device -> _Board
 
 
 class _Board:
-    """Buffer on one device for the worst values found so far, one slot per kind of check."""
+    """Buffer on one device with the running maximum of each kind of check, in one slot per kind."""
 
     def __init__(self, xp):
         self.worst = xp.zeros(SLOTS, dtype="uint64")
@@ -31,13 +31,13 @@ class _Board:
 
 
 def _nothing():
-    """Do nothing to undo `_Board.note`: an unnecessary read of the board is harmless."""
+    """Undo `_Board.note` by doing nothing: an unnecessary read of the board is harmless."""
 
 
 def note_worst(kind, worst):
-    """Update the worst value of a check on the device of `worst`.
+    """Update the running maximum of this kind of check with `worst`, on the device of `worst`.
 
-    When the host next copies an array from this device, it also reads the worst value.
+    When the host next copies an array from this device, it also reads this maximum.
 
     Parameters
     ----------
@@ -52,9 +52,10 @@ def note_worst(kind, worst):
 
 
 def note_largest(kind, index, lowest=0, allow=None):
-    """Record the maximum of `index - lowest` as an unsigned integer, like `note_worst`.
+    """Compute the maximum of `index - lowest`, and record it as `note_worst` does.
 
-    A negative `index - lowest` becomes a very large unsigned integer, so it fails the check, too.
+    The differences are read as unsigned integers. A negative one becomes a very large integer, so
+    it fails the check, too.
 
     Parameters
     ----------

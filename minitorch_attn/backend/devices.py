@@ -1,8 +1,9 @@
-"""Devices: find the device and the module of an array, and copy arrays between devices.
+"""Devices: find an array's device and array library (such as NumPy), and copy between devices.
 
-Ops call `array_module(x)` and do not check which device they run on. Each kind of device has a
-`Platform`, which contains everything that differs between devices: `HostPlatform` in platforms.py,
-and the platforms in strict.py and cuda.py, which are imported on first use.
+Ops call `array_module(x)`, which returns the array library, and do not check which device they run
+on. Each kind of device has a `Platform`, which contains everything that differs between devices:
+`HostPlatform` in platforms.py, and the platforms in strict.py and cuda.py, which are imported on
+first use.
 """
 
 import importlib

@@ -1,6 +1,7 @@
 """Random number generator with its own seed.
 
-This is a separate file, because NumPy loads `numpy.random` only when it is first used.
+The class is in a separate file, which is imported on first use. Importing this library therefore
+does not load `numpy.random`.
 """
 
 import numpy as np

@@ -5,7 +5,8 @@ Python. Everything that changes from step to step is stored in a `Capture`. It s
 kernel must read from device memory instead of its arguments, such as the learning rate and the
 first counter of the dropout masks. It also stores actions of the host: for example, the optimizer
 counts its updates. `mt.cuda.GraphedStep` writes the numbers and repeats the actions before each
-replay. Without a recorder, the functions of this module do nothing.
+replay. The functions of this module report to the recorder, a `Capture` or a `Rehearsal`. Without
+a recorder, they do nothing.
 """
 
 import threading
@@ -83,7 +84,9 @@ def guard(holds):
 
 
 def live_numbers(function, dtype="float64"):
-    """Return a device array of `function()` that each replay updates, or None outside a capture.
+    """Return a device array with the numbers of `function()`, or None outside a capture.
+
+    The array is updated before each replay.
 
     Parameters
     ----------
@@ -104,13 +107,13 @@ def live_numbers(function, dtype="float64"):
 
 
 def live_random():
-    """Return the captured step's first dropout counter, and a device array for its replays.
+    """Return the first counter of the captured step's dropout masks, and an array for its replays.
 
     Returns
     -------
     (int, array of uint64 of shape (2,)) or None
-        None if no step is being captured. The array is on the device and contains the seed and the
-        counter. Before each replay, both are set to their current values.
+        None if no step is being captured. The array is on the device, where the replays read the
+        seed and the counter from it. Before each replay, both are set to their current values.
     """
     if _thread.recorder is None:
         return None

@@ -19,10 +19,10 @@ def register(function):
     The class has the static methods `forward` and `backward` of a Function, and
     `accepts(*arrays, **settings)`, which returns False for inputs that the kernel does not handle.
     `forward` must save the same arrays in the context as the operation's `forward`. The composed
-    version, the second derivative and a checkpoint then work in the same way whether the kernel or
-    the operation ran. A kernel that saves different arrays must define its own `composed`. A kernel
-    of a plain function (see `with_kernel`), or of an optimizer's update, defines `run` instead of
-    `forward` and `backward`.
+    version, the second derivative and a checkpoint read these arrays, so they then work in the same
+    way whether the kernel or the operation ran. A kernel that saves different arrays must define
+    its own `composed`. A kernel of a plain function (see `with_kernel`), or of an optimizer's
+    update, defines `run` instead of `forward` and `backward`.
 
     Parameters
     ----------

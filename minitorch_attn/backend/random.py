@@ -1,6 +1,7 @@
 """Random numbers that are the same on every device.
 
-One generator on the host draws all weights and shuffles, which are then copied to the device.
+One generator on the host draws all initial weights and all random orders for shuffling. They are
+then copied to the device.
 Dropout masks are counter-based: entry i of a mask is a function of (seed, offset, i). So every
 device computes the same mask, and no device needs a generator state.
 """
@@ -205,7 +206,7 @@ def _generator():
 
 
 def next_offset(size):
-    """Reserve the counter values for a mask of `size` entries.
+    """Reserve the counter values for a mask of `size` entries, and return the first one.
 
     Returns
     -------
@@ -223,13 +224,20 @@ def next_offset(size):
 
 
 class _PartOffset(int):
-    """First counter value for part of a mask, whose first `skip` entries are to be discarded."""
+    """First counter value for a part of a mask that does not start at a multiple of 16 entries.
+
+    One counter value yields 16 entries. The first `skip` of them come before the part. `keep_mask`
+    discards them.
+    """
 
     skip = 0
 
 
 def mask_offset(shape):
-    """Reserve the counter values for a mask of this shape; in `batch_part`, for the full mask.
+    """Reserve the counter values for a mask of this shape, and return the first one.
+
+    Inside `batch_part`, `shape` is the shape of this process's part of a mask. The counter values
+    of the mask for the full batch are then reserved, and the first one of the part is returned.
 
     Returns
     -------
@@ -339,9 +347,10 @@ def keep_mask(shape, keep_probability, module=np, seed=None, offset=None):
 
 
 def keep_runs(starts, length, keep_probability, seed, offset):
-    """Draw only some runs of a mask of `keep_mask`: `length` entries from each of `starts`.
+    """Draw only some runs (consecutive entries) of the mask that `keep_mask` would draw.
 
-    A process that has only part of an array can draw the corresponding part of the full mask.
+    Each run has `length` entries and begins at one of the positions in `starts`. A process that
+    has only part of an array can draw the corresponding part of the full mask.
 
     Parameters
     ----------

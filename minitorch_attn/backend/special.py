@@ -3,10 +3,11 @@ r"""Special functions that NumPy lacks: the error function and the Gaussian CDF.
     erf(x) = tanh(x R(x^2))   with   R(t) = 9/8 + P(t) / Q(t)
 
 atanh(erf(x)) / x is an even and smooth function of x, so a rational function R with few terms fits
-it closely. tanh keeps the result between -1 and 1 and reduces the error of R. A direct fit
-x P(x^2) / Q(x^2) of erf needs about twice as many coefficients. 9/8 is close to R(0) = 2/sqrt(pi)
-and is exact in binary, so the rounding errors of P / Q are small compared with R. Every coefficient
-is positive, so there is no cancellation. `tools/fit_erf.py` computes the coefficients.
+it closely. tanh keeps the result between -1 and 1 and reduces the error of R. A direct
+rational fit of erf (x times a ratio of polynomials in x^2) needs about twice as many coefficients.
+The constant 9/8 in R is exact in binary and close to R(0) = 2/sqrt(pi). For small t, P / Q is
+therefore small, and so are its rounding errors compared with R. Every coefficient is positive, so
+there is no cancellation. `tools/fit_erf.py` computes the coefficients.
 
 Largest error against `math.erf`: 2.3e-16 (2 units in the last place) in float64, 9.7e-8 in float32.
 """

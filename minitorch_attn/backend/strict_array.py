@@ -1,8 +1,9 @@
 """Strict array: wraps a NumPy array and rejects what a CuPy array would reject.
 
 A strict array is not an ndarray and disables the protocols through which NumPy would convert it. So
-a stray `np.` call, a mixture with host arrays or a hidden copy fails on any machine, not only on a
-GPU. A strict array has the methods of `cupy.ndarray`, with CuPy's keywords and defaults.
+a stray `np.` call, an operation that mixes strict and host arrays, or a hidden copy fails on any
+machine, not only on a GPU. A strict array has the methods of `cupy.ndarray`, with CuPy's keywords
+and defaults.
 """
 
 import operator

@@ -18,11 +18,11 @@ _state = {"chance": None}
 
 
 def named_index_errors(function):
-    """Decorate a function so that pending range checks run before it raises IndexError.
+    """Decorate a function: if it raises IndexError, run the deferred range checks first.
 
-    A GPU wraps an index that is out of range, and the range check later raises an error that names
-    the argument. The strict device uses NumPy, which raises IndexError at once. Running the checks
-    first raises the same error as on a GPU.
+    A GPU wraps an index that is out of range, and the deferred range check later raises an error
+    that names the argument. The strict device uses NumPy, which raises IndexError at once. With
+    this decorator, a range check that fails replaces the IndexError by the same error as on a GPU.
     """
 
     def call(array, *args, **keywords):
@@ -96,7 +96,10 @@ def _shuffled_pairs(raw, index, value):
 
 
 def _plain_index(cls, index):
-    """Return the index with plain NumPy arrays, and its kind: "basic", "integer" or "mask"."""
+    """Convert the arrays and lists in an index to NumPy arrays. Return the index and its kind.
+
+    The kind is "basic", "integer" or "mask".
+    """
     if type(index) is not tuple:
         return _plain_entry(cls, index)
     for entry in index:

@@ -15,10 +15,10 @@ __all__ = ["shares", "threads_for", "together"]
 
 
 def threads_for(array):
-    """Return the number of threads to use: for a NumPy array, BLAS's number, otherwise 1.
+    """Return the number of threads to use: for a NumPy array, as many as BLAS uses, otherwise 1.
 
-    Inside `together`, the number of threads is 1, so that parallel calls are not split again. In
-    a dry run, it is 1, too.
+    Inside `together`, BLAS uses one thread, so parallel calls are not split again. In a dry run,
+    which does not compute matrix products (see `dry_run`), the number of threads is also 1.
 
     Examples
     --------

@@ -132,7 +132,10 @@ def _mean(figures):
 
 
 def _aligned(rows):
-    """Right-align and join all columns except the last, which contains names."""
+    """Join all columns except the last into one text column, in which each is right-aligned.
+
+    Return one pair (text, name) for each row. The last column of `rows` contains the names.
+    """
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
     return [
         (" ".join(cell.rjust(width + 1) for cell, width in zip(row, widths, strict=False)), row[-1])

@@ -53,9 +53,10 @@ def opening(parts):
     """Choose the row of weights that the page shows first: neither uniform nor one-hot.
 
     For a query that attends to n keys, a uniform row (1/n each) shows as little as a one-hot row,
-    which has all weight on one key. The function chooses the row that is farthest from both kinds
-    of rows. The distance between two rows is half the sum of the absolute differences of their
-    weights. The distance to the nearest one-hot row is 1 - max(row).
+    which has all weight on one key. Each row has a distance to the uniform row and a distance
+    to the nearest one-hot row. The function chooses the row for which the smaller of the two is
+    largest. The distance between two rows is half the sum of the absolute differences of their
+    weights. The distance to the nearest one-hot row is therefore 1 - max(row).
 
     Parameters
     ----------

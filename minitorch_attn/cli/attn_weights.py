@@ -286,9 +286,10 @@ def _image_part(name, weights, look):
 
 
 def _watch(model, call):
-    """Return the path and weights (batch, heads, query, key) of each attention layer that runs.
+    """Run `call()`. Return the path and the weights of each attention layer that it uses.
 
-    If a recurrent decoder attends token by token, its weights are concatenated.
+    The weights have the shape (batch, heads, query, key). If a recurrent decoder attends token by
+    token, its weights are concatenated.
     """
     paths = {id(m): path for path, m in model.named_modules() if hasattr(m, "weight_hooks")}
     with evaluating(model) if model.training else nullcontext(), no_grad():

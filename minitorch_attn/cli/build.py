@@ -102,8 +102,8 @@ class Desk:
     def last_begun(self):
         """Return the number of the last step with a finished function in the file, or 0.
 
-        The learner's file is read, because a new progress file does not list steps that were done
-        earlier.
+        The number is read from the learner's file, not from the progress file: if the progress
+        file was lost and is new, it does not list the steps that were done before.
         """
         text = self.file.path.read_text(encoding="utf-8", errors="replace")
         if not_python(text, self.file.path.name):

@@ -82,7 +82,7 @@ def show_result(out, step, shown):
 
 
 def listing(known, progress):
-    """Format the list of steps, with their minutes and whether they are done."""
+    """Format the list of steps, with the minutes that each takes and whether it is done."""
     current = progress.current(known)
     rows = []
     for step in known:

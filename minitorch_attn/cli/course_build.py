@@ -48,10 +48,10 @@ def list_(as_json):
     "--out", metavar="DIR", required=True, type=click.Path(path_type=Path), help="Folder to create."
 )
 def build(name, out):
-    """Build an assignment's package: the library without the solution.
+    """Build the package of an assignment.
 
-    Each submission completes this package. `mta course grade` builds it automatically; use this
-    command to look at it.
+    The package is the library without the solution; each submission completes it. `mta course
+    grade` builds it automatically; use this command to look at it.
     """
     from ..grader.build.assignment import find_assignment
     from ..grader.build.package import write_package
@@ -123,9 +123,10 @@ def verify(names, level, seed, reward, jobs, as_json):
     """Verify assignments, all by default.
 
     The solution must pass every check, and the starter must fail every check. A submission with a
-    planted bug or a workaround must lose exactly the points that the assignment states. The
-    release must not contain a line of the solution, and its public checks and reward program must
-    run. The exit status is 1 if one of these conditions does not hold.
+    planted bug, or with a workaround that avoids the work, must fail exactly the checks that the
+    assignment lists for it. The release must not contain a line of the solution. Its public checks
+    must run, and so must reward.py, which uses the solution in a larger program. The exit status is
+    1 if one of these conditions does not hold.
     """
     from ..grader.build.assignment import assignments, find_assignment
     from ..grader.build.verify import verify_several

@@ -267,7 +267,7 @@ def _summary(outcome, out):
 @click.option("--all", "everything", is_flag=True, help="List all submissions to look at.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def report(folder, everything, as_json):
-    """Show the grades of a class, the hardest checks and the failures.
+    """Show grades, the hardest checks and failures.
 
     DIR is the folder that `mta course grade` wrote with --out DIR.
     """
@@ -309,10 +309,10 @@ def _overview(results, found, everything):
 @click.option("--count", default=10, show_default=True, type=click.IntRange(1, 1000),
               help="Number of submissions.")  # fmt: skip
 def sample(name, out, count):
-    """Generate the submissions of an imaginary class, to try out the grader.
+    """Generate submissions to try out the grader.
 
-    Some submissions are correct, and some have the bugs that the assignment lists. One is the
-    unchanged starter, one is empty and one attacks the grader.
+    The submissions are those of an imaginary class. Some are correct, and some have the bugs that
+    the assignment lists. One is the unchanged starter, one is empty and one attacks the grader.
     """
     from ..grader.build.assignment import find_assignment
     from ..grader.report.sample import sample_class
@@ -329,7 +329,7 @@ _FORMATS = ("csv", "github", "junit", "nbgrader", "otter", "prairielearn")
 @click.option("--format", "kind", required=True, type=click.Choice(_FORMATS))
 @click.option("--out", metavar="PATH", type=_FOLDER, help="File or folder.  [default: inside DIR]")
 def export(folder, kind, out):
-    """Export the results or the assignment in the format of another tool.
+    """Export results or tests for another tool.
 
     csv and junit write all grades to one file. prairielearn writes a results.json for each student.
     github writes a workflow that runs the grader. otter and nbgrader write the public checks.

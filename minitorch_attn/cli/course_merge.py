@@ -19,11 +19,11 @@ _SHOWN = 10  # names of students who are not graded, for each shard
 @click.argument("name", metavar="ASSIGNMENT")
 @click.option("--out", required=True, metavar="FILE", type=_FOLDER, help="A new file.")
 def seed(name, out):
-    """Draw the secret seed of the check inputs, for grading in shards.
+    """Write a file with a new secret seed, for grading in shards.
 
-    Pass the file to each `mta course grade --shard K/N --seed-file FILE`. Copy it to every machine.
-    Only you have permission to read it: with the seed, a student could prepare for the hidden
-    checks.
+    The check inputs are drawn from the seed. Copy the file to every machine, and pass it to each
+    `mta course grade --shard K/N --seed-file FILE`. Only you have permission to read the file: with
+    the seed, a student could prepare for the hidden checks.
     """
     from ..errors import ArgumentError
     from ..grader.build.assignment import find_assignment
@@ -44,11 +44,12 @@ def seed(name, out):
 @click.option("--out", required=True, metavar="DIR", type=_FOLDER, help="Folder of the reports.")
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of a summary.")
 def merge(folders, out, as_json):
-    """Merge the results of shards, as if one run had graded the class.
+    """Merge the results of several shards.
 
-    Each DIR is a folder that `mta course grade --shard K/N --out DIR` wrote. The shards must
-    agree on the assignment, the grader, the seed, the roster and the list of submissions. If a
-    shard is missing, the reports list its students as not graded. Merge again once it is available.
+    The result is the same as if one run had graded the class. Each DIR is a folder that `mta course
+    grade --shard K/N --out DIR` wrote. The shards must agree on the assignment, the grader, the
+    seed, the roster and the list of submissions. If a shard is missing, the reports list its
+    students as not graded. Merge again once it is available.
 
     Exit status: 0 on success; 2 if a folder is not a shard, is damaged or does not belong to the
     others (nothing is written then); 4 after an error in the grader, or if a submission is not

@@ -175,7 +175,7 @@ def folder(name, find, remedy):
 
 
 def fonts():
-    """Check the font used for figures."""
+    """Check that the font used for figures is installed."""
     try:
         from matplotlib import font_manager
 

@@ -225,7 +225,7 @@ def _check(pairs, desk, out, seconds, as_json, with_task=False):
 
 
 def _continue_with_first_failure(pairs, outcomes, desk):
-    """Continue with the first failed exercise, unless its file is outside the work folder."""
+    """Make the first failed exercise with a file in the work folder the current exercise."""
     for (item, file), outcome in zip(pairs, outcomes, strict=True):
         if not outcome.passed and file.resolve() == desk.work.file(item).resolve():
             return desk.progress.begin(item.name)

@@ -96,7 +96,7 @@ def show_explanation(out, exercise):
 
 
 def show_solution(out, exercise):
-    """Print the original lines and the lines that replace them."""
+    """Print the lines of the exercise that must change, and the solution's lines."""
     before = exercise.text[: exercise.text.index(exercise.old)]
     out.print(f"{exercise.path.name}, line {before.count(chr(10)) + 1}:\n")
     for sign, style, text in (("-", "red", exercise.old), ("+", "green", exercise.new)):

@@ -45,9 +45,9 @@ class Stepper:
     """Shows the cells of a lesson and runs each one once, in order, in one namespace.
 
     Going back shows a cell with its stored output. In a terminal the stepper waits for a key after
-    each cell, asks for guesses, and lets the learner write the functions of the lesson. It shows
-    the three cells of such a function together. Without a terminal, it does not wait, and runs the
-    answers.
+    each cell, asks for guesses, and lets the learner write the functions of the lesson. The
+    three cells of such a function (task, code and check) are shown together. Without a terminal,
+    the stepper does not wait, and runs the answers.
 
     Parameters
     ----------

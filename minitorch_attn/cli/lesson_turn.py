@@ -12,7 +12,7 @@ __all__ = ["TurnDesk", "solved_of"]
 
 
 class TurnDesk:
-    """Opens, watches and checks the learner's files with the functions to write in a lesson.
+    """Opens, watches and checks the files in which the learner writes the functions of a lesson.
 
     Parameters
     ----------
@@ -100,7 +100,10 @@ class TurnDesk:
 
 
 def solved_of(lesson, progress):
-    """Describe how many functions of a lesson are solved, such as "your turn 2/3", or ""."""
+    """Describe how many functions of a lesson are solved, such as "your turn 2/3".
+
+    Return "" if the lesson has no functions to write.
+    """
     if not lesson.turns:
         return ""
     solved = sum(turn.name in progress.solved(lesson.number) for turn in lesson.turns)

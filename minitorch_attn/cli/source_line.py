@@ -34,7 +34,7 @@ class Command(_WithSource, click.Command):
 
 
 class Group(_WithSource, click.Group):
-    """A `click.Group` whose help, and that of its subcommands, ends with a source line."""
+    """A `click.Group`: its help, and that of its subcommands, names the source file and line."""
 
     command_class = Command
     group_class = type

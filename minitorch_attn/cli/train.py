@@ -70,7 +70,10 @@ def _read_config(context, parameter, path):
 
 
 def _kind(type):
-    """Return the type of an option's value in the --config file. Click checks the ranges."""
+    """Return the type that an option's value in the --config file must have.
+
+    A range, such as "at least 1", is not part of this type: Click checks it later.
+    """
     if isinstance(type, click.types.IntParamType):
         return INTEGER
     return NUMBER if isinstance(type, click.types.FloatParamType) else TEXT
@@ -199,10 +202,10 @@ def _is_given(name):
 def _tour(**values):
     """Train a small GPT in about a minute, and look inside it.
 
-    The model learns from English text, which is not downloaded. The command compares the loss with
-    unigram and bigram baselines, checks the gradients of the trained model against finite
-    differences, and writes figures, metrics, a sample and checkpoints to a run folder. Ctrl-C saves
-    and stops; --resume continues.
+    By default, the model learns from the English text of Python's help topics, so nothing is
+    downloaded. The command compares the loss with unigram and bigram baselines, checks the
+    gradients of the trained model against finite differences, and writes figures, metrics, a sample
+    and checkpoints to a run folder. Ctrl-C saves and stops; --resume continues.
     """
     return _run("tour", load_recipe("gpt"), values)
 

@@ -163,7 +163,7 @@ class Session:
         self.console.print(f"{self.folder.path}: resuming from step {step:,} of {steps:,}\n")
 
     def _check_command(self, path):
-        """Raise an error unless the same command started the run. `tour` counts as `train gpt`."""
+        """Raise an error if a different command started the run. `tour` counts as `train gpt`."""
         began = self.folder.config.get("command", self.kind)
         names = {kind.replace("tour", "train gpt") for kind in (began, self.kind)}
         if len(names) > 1:
@@ -173,7 +173,7 @@ class Session:
             )
 
     def _changes(self, path, options):
-        """Return the options to change. Raise an error if the user changes one that must stay."""
+        """Return the options to change. Raise an error if the user changes one that is fixed."""
         changeable = self.recipe_class.changeable
         given = dict(self.given)
         if self.minutes and "steps" not in changeable:

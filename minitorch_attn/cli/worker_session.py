@@ -81,7 +81,10 @@ def _end_with_parent():
 
 
 def _leave(name, text):
-    """Leave a file for `mta train --workers`. Return False if that did not start this process."""
+    """Write a file for the `mta train --workers` command that started this process.
+
+    Return False, and write nothing, if this process was started in another way.
+    """
     folder = os.environ.get(FOLDER)
     if folder and Path(folder).is_dir():
         path = Path(folder, name)

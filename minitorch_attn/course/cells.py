@@ -97,7 +97,10 @@ def _tags(text, where):
 
 
 def _trimmed(lines, start, end):
-    """Remove empty lines at both ends. Return the index of the first line left, and the rest."""
+    """Remove empty lines at both ends.
+
+    Return the index of the first remaining line, and the remaining lines.
+    """
     while start < end and not lines[start].strip():
         start += 1
     while end > start and not lines[end - 1].strip():

@@ -110,7 +110,7 @@ class _Reader:
         self.tokens, self.at = tokens, 0
 
     def group(self, end):
-        """Convert all tokens up to the token `end`, and skip `end`."""
+        """Convert all tokens up to the token `end` to text, and skip `end`."""
         parts = []
         while self.at < len(self.tokens):
             token = self.tokens[self.at]
@@ -138,7 +138,7 @@ class _Reader:
         return self.command(token[1:])
 
     def command(self, name):
-        """Convert a command."""
+        """Convert a command and its arguments to text."""
         if name in _SYMBOLS:
             if name in ("partial", "nabla"):
                 self.skip_space()
@@ -167,7 +167,7 @@ class _Reader:
         return letter if letter != name or following in ("", "(", "_", "^", "}") else name + " "
 
     def argument(self):
-        """Convert the next group or token."""
+        """Convert the next argument (a group in braces, or a single token) to text."""
         self.skip_space()
         if self.at == len(self.tokens):
             return ""
@@ -180,7 +180,7 @@ class _Reader:
             self.at += 1
 
     def option(self):
-        """Convert an optional argument in square brackets; return "" if there is none."""
+        """Convert an optional argument in square brackets to text; return "" if there is none."""
         if self.tokens[self.at : self.at + 1] == ["["]:
             self.at += 1
             return self.group("]")

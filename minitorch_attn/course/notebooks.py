@@ -204,7 +204,11 @@ def execute(made, folder, fast=None, timeout=600):
 
 
 def _kernel_class():
-    """Make a kernel manager class that runs this Python, even if the user has a python3 kernel."""
+    """Make a kernel manager class that runs the current Python.
+
+    An installed kernel with the name python3 may run another Python, so the class ignores all
+    installed kernels.
+    """
     from traitlets import default
 
     manager = _import("jupyter_client.manager").AsyncKernelManager

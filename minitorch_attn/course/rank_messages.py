@@ -1,4 +1,7 @@
-"""Messages of a run on several ranks: the sender, the receiver, the values and the round."""
+"""Messages between the ranks of a run: the sender, the receiver, the values and the round.
+
+Messages of one round of communication can travel at the same time.
+"""
 
 from collections import defaultdict, deque
 from dataclasses import dataclass
@@ -51,7 +54,9 @@ class MessageLog(Traffic):
 
 
 def in_rounds(logs):
-    """Match sends with receives, and return the messages sorted by round.
+    """Match sends with receives, number the rounds, and return the messages sorted by round.
+
+    `Message` defines what a round is.
 
     Parameters
     ----------

@@ -108,7 +108,7 @@ def run_ranks(ranks, function, *arguments, uses=(), limit=120.0):
 
 
 def run_one(folder, function):
-    """Call the function on one rank, and store its result and its messages."""
+    """Call the function on one rank, and store its result and a log of this rank's messages."""
     from .. import distributed as dist
     from .rank_messages import MessageLog
 
@@ -129,8 +129,8 @@ def _source(part):
     """Return the source text of a function or class.
 
     Before Python 3.13, `inspect` looks for a class in the file of its module. A class from a cell
-    of a notebook or of `mta lesson step` is not in that file. The code objects of its methods name
-    the cell, so they are used to find it.
+    of a notebook or of `mta lesson step` is not in that file. The code objects of the class's
+    methods name the cell, so the class is found through its methods.
     """
     if inspect.isclass(part):
         for method in filter(inspect.isfunction, vars(part).values()):

@@ -74,7 +74,7 @@ class LessonRun:
         return self.outputs[-1]
 
     def check_turn(self, turn, file=None):
-        """Check the learner's function for a "Your turn".
+        """Check the learner's function for a "Your turn" exercise.
 
         The turn's three cells (task, answer and check) then count as run, even if the check fails.
 
@@ -106,7 +106,8 @@ class LessonRun:
     def evaluate(self, text):
         """Evaluate an expression, or execute a statement, in the lesson's namespace.
 
-        Names that `text` assigns are stored in `own`, so later cells still see the lesson's values.
+        Names that `text` assigns are stored in the dict `own`, apart from the lesson's namespace,
+        so later cells still see the lesson's values.
 
         Parameters
         ----------
@@ -197,7 +198,7 @@ class LessonRun:
     # Random numbers
 
     def _random_state(self):
-        """Return the states of the library's random generator and of those in the namespace."""
+        """Return the states of the library's generator and of the lesson's NumPy generators."""
         own = {
             name: value.bit_generator.state
             for name, value in self.namespace.items()

@@ -1,8 +1,8 @@
 """Turns: find the functions that a learner writes in a lesson, and remove the answers.
 
-A lesson file has the answers filled in, in three consecutive cells with the tags "your-turn" (task
-and hint), "answer" (one function) and "check" (a call of `check`). A Markdown cell with the tag
-"predict" asks the reader for a guess before the next cell runs.
+A lesson file contains the answers. Each turn has three consecutive cells with the tags "your-turn"
+(task and hint), "answer" (one function) and "check" (a call to `check`). A Markdown cell with the
+tag "predict" asks the reader for a guess before the next cell runs.
 """
 
 import ast

@@ -60,9 +60,9 @@ def check(function, cases, expected, properties):
     """Test a function that a learner wrote, and print what was tested.
 
     The results of `function` are compared with the results of `expected`. For every tensor in which
-    `expected` is differentiable, the gradients are compared too, for a random gradient of the
-    result. Floating-point inputs are converted to float64 first. Both functions get copies of the
-    arguments, and the same random numbers.
+    `expected` is differentiable, the gradients are compared too: the same random gradient of the
+    result is backpropagated through both functions. Floating-point inputs are converted to float64
+    first. Both functions get copies of the arguments, and the same random numbers.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def _mark():
 
 
 class _Call:
-    """A call of a function: its arguments, its result and NumPy's warnings."""
+    """A function call: its arguments, its result and NumPy's warnings."""
 
     def __init__(self, function, case, state):
         self.arguments = _copied(case, requires_grad=True)
@@ -163,7 +163,7 @@ class _Call:
         set_rng_state(state)
 
     def differentiable(self):
-        """Return the tensors of the result that have a gradient, by name."""
+        """Return the tensors of the result that require a gradient, by name."""
         found = {name: y for name, y in leaves(self.result) if isinstance(y, Tensor)}
         return {name: y for name, y in found.items() if y.requires_grad}
 
@@ -184,7 +184,10 @@ class _Call:
 
 
 class _Trial:
-    """One case of a check. Errors name the case, unless the function is not written yet."""
+    """One case of a check.
+
+    Error messages name the case. Only the message that the function is not written yet does not.
+    """
 
     def __init__(self, function, case, number, state):
         self.function, self.case, self.state = function, case, state
@@ -246,7 +249,11 @@ class _Trial:
         return bool(wanted)
 
     def _broken(self, text, holds, result, unlike):
-        """Return the statement `text` of a property that does not hold, or "" if it holds."""
+        """Return "" if a property holds for the result, otherwise its statement, `text`.
+
+        If the test of the property raises an error, the error is added to `text`. If the result is
+        wrong anyway (`unlike`), such a property is left out: return "".
+        """
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a property may call the learner's function again
@@ -334,7 +341,7 @@ def _in_type_of(correct, found):
 
 
 def _comparable(value):
-    """Replace everything in an argument except arrays, numbers and text with None."""
+    """Keep the arrays, numbers and text in an argument, and replace all else with None."""
     if isinstance(value, (tuple, list)):
         return [_comparable(item) for item in value]
     if isinstance(value, dict):
@@ -343,7 +350,10 @@ def _comparable(value):
 
 
 def _jacobian(correct, name, outputs):
-    """Return the correct result's Jacobian for the argument `name`, or None if it is too large."""
+    """Return the Jacobian of the correct result with respect to the argument `name`.
+
+    Return None if the Jacobian is too large.
+    """
     size = sum(y.numel() for y in outputs.values())
     if size * dict(leaves(correct.arguments))[name].numel() > _ENTRIES:
         return None
@@ -359,7 +369,12 @@ def _jacobian(correct, name, outputs):
 
 
 def _shown(name, value, known):
-    """Describe an argument: its shape, its (shortened) value, or its variable name and class."""
+    """Describe an argument in one line.
+
+    Tensors and arrays are shown by their shape. Other short values are shown in full, and longer
+    strings and containers are cut off. Any other object is shown by its class, after the name of
+    the variable in `known` that refers to it.
+    """
     if isinstance(value, (Tensor, np.ndarray)):
         kind = "tensor" if isinstance(value, Tensor) else "array"
         return f"{name} = {kind} of shape {tuple(value.shape)}"

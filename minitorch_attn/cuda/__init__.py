@@ -43,5 +43,5 @@ def manual_seed_all(seed):
 
 
 def is_bf16_supported():
-    """Return False: bfloat16 is missing in NumPy, and in CuPy's batched matrix products."""
+    """Return False: bfloat16 is missing from NumPy and from CuPy's batched matrix products."""
     return False

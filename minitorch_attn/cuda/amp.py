@@ -1,4 +1,4 @@
-"""Older names of `mt.amp`, as in `torch.cuda.amp`: autocast and GradScaler for CUDA devices."""
+"""autocast and GradScaler for CUDA devices, under their older names as in `torch.cuda.amp`."""
 
 from .. import amp as _amp
 from ..named_errors import names_arguments
@@ -7,7 +7,7 @@ __all__ = ["GradScaler", "autocast"]
 
 
 class autocast(_amp.autocast):
-    """Same as `mt.autocast("cuda", ...)`, with the arguments of `torch.cuda.amp`."""
+    """`mt.autocast("cuda", ...)` with the arguments of `torch.cuda.amp.autocast`."""
 
     @names_arguments
     def __init__(self, enabled=True, dtype="float16", cache_enabled=True):
@@ -15,7 +15,7 @@ class autocast(_amp.autocast):
 
 
 class GradScaler(_amp.GradScaler):
-    """Same as `mt.amp.GradScaler("cuda", ...)`, with the arguments of `torch.cuda.amp`."""
+    """`mt.amp.GradScaler("cuda", ...)` with the arguments of `torch.cuda.amp.GradScaler`."""
 
     def __init__(
         self, init_scale=65536.0, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000,

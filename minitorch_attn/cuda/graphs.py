@@ -1,7 +1,7 @@
 """CUDA graphs: `GraphedStep` captures a whole training step once and replays it in one call.
 
 A training step of a small model launches a few hundred kernels, and Python needs 5 to 10
-microseconds for each launch. A CUDA graph contains all these kernels, and a single call of the
+microseconds for each launch. A CUDA graph contains all these kernels, and a single call to the
 driver launches the whole graph.
 """
 
@@ -289,7 +289,7 @@ class _Graph:
         return self.stream.end_capture().launch, map_tensors(outputs, Tensor.detach)
 
     def _replay(self, first):
-        """Launch the graph on the current stream. Its dropout counters start at `first`."""
+        """Launch the graph on the current stream. Dropout uses random counters from `first` on."""
         self.capture.set_random(initial_seed(), first)
         write_numbers(self.board, self.capture.values)
         self.launch()
@@ -333,7 +333,7 @@ class _Uses(Listener):
         self.modes[module] = module.training
 
     def before_capture(self):
-        """Return a listener for the capture, with the leaves that got gradients in this step."""
+        """Return a new `_Uses` for the capture; its `leaves` are those that got a gradient here."""
         return _Uses(list(self.seen))
 
     def finish(self):

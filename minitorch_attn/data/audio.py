@@ -29,7 +29,7 @@ _LOG_STEP = 27 / math.log(6.4)
 
 @names_arguments
 def window(size, kind="hann"):
-    """Periodic window function: w_n = a - b cos(2 pi n / size).
+    """Periodic window function: w_n = a - b cos(2 pi n / size), where `kind` determines a and b.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ __all__ = ["COUNTING", "baselines"]
 COUNTING = {
     "uniform": "every character is equally likely",
     "unigram": "how often each character occurs",
-    "bigram": "how often it follows the character before",
+    "bigram": "how often each character follows the previous one",
 }
 
 
@@ -22,13 +22,13 @@ def baselines(training, validation, vocab_size):
 
     * uniform: every token is equally likely, :math:`\log V`.
     * unigram: :math:`p(b) = (n_b + 1) / (N + V)`, the frequency of each token (add-one smoothing).
-    * bigram: :math:`p(b \mid a) = (n_{ab} + p(b)) / (n_a + 1)`, the frequency of token b after
+    * bigram: :math:`p(b \mid a) = (n_{ab} + p(b)) / (m_a + 1)`, the frequency of token b after
       token a (Dirichlet smoothing: one additional count, divided among the tokens in proportion
       to their unigram probabilities).
 
-    V is the vocabulary size. `training` has N tokens, contains token b :math:`n_b` times and pair
-    ab :math:`n_{ab}` times; :math:`n_a` counts the tokens a that have a successor. The loss is the
-    mean of :math:`-\log p` over all tokens of `validation` but the first, in nats.
+    V is the vocabulary size. `training` has N tokens. It contains token b :math:`n_b` times, the
+    pair ab :math:`n_{ab}` times, and :math:`m_a` pairs whose first token is a. The loss is the mean
+    of :math:`-\log p` over all tokens of `validation` but the first, in nats.
 
     Parameters
     ----------

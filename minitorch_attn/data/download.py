@@ -40,7 +40,7 @@ def cache_folder():
 
 
 def download(url, sha256, *, folder=None, max_bytes=4 << 30, timeout=30.0):
-    """Download a file, or return it from the cache if it was downloaded before.
+    """Download a file, unless it is already in the cache, and return its path.
 
     Parameters
     ----------
@@ -108,7 +108,9 @@ def _checked_url(url):
 
 
 def shown_path(path):
-    """Return a path as text for a message, without the password that a mistyped URL may contain.
+    """Return a path as text for a message, without a password.
+
+    A mistyped URL is taken for a path, and it can contain a password.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Words of Python's help topics: sentences for language models, and words with two meanings.
+"""Words from Python's help topics: sentences for language models, and words with two meanings.
 
 Many Python keywords are also English words. `for` starts a loop or is a preposition. `class` starts
 a definition or is a noun. The help topics use both meanings. The meaning of each occurrence is
@@ -25,7 +25,7 @@ _OUTPUT = re.compile(r"^(?!\s*(?:>>>|\.\.\.)(?: |$)).*$", re.M)  # a line withou
 
 
 class HelpWords:
-    """Sentences of words from the help topics, and occurrences of words with two meanings.
+    """Sentences from Python's help topics, and labeled occurrences of words with two meanings.
 
     A sentence is a paragraph, or part of one, between "<S>" and "</S>". Paragraphs that are longer
     than `longest` are cut into parts of equal length. Tokens are words in lower case and single

@@ -21,8 +21,8 @@ def two(size):
 def rule_for(size, kind):
     """Return a function that maps an image's (height, width) to its size after resizing.
 
-    `size` is the field of preprocessor_config.json, and `kind` the model in the name of the image
-    processor, such as "CLIP".
+    `size` is the field of preprocessor_config.json. `kind` is the model name in the class name of
+    the image processor, such as "CLIP" in `CLIPImageProcessor`.
     """
     if isinstance(size, int) and kind in ("CLIP", "Bit"):
         size = {"shortest_edge": size}
@@ -39,7 +39,7 @@ def rule_for(size, kind):
 
 
 def exactly(size):
-    """Return a function that maps the size of any image to the same (height, width)."""
+    """Return a function that returns `size`, a (height, width), for an image of any size."""
     return lambda height, width: size
 
 

@@ -362,7 +362,7 @@ def _multiply(factor):
 
 
 def _place_of_torchvision(length, wanted):
-    """Return where a crop of `wanted` pixels starts. A negative start is padding.
+    """Return where a crop of `wanted` pixels starts; negative if padding comes first.
 
     When an odd number of pixels is cut off, the start is rounded to an even integer. When an odd
     number is added, the extra pixel is at the end.
@@ -371,7 +371,7 @@ def _place_of_torchvision(length, wanted):
 
 
 def _place_of_transformers(length, wanted):
-    """Return where a crop of `wanted` pixels starts. A negative start is padding.
+    """Return where a crop of `wanted` pixels starts; negative if padding comes first.
 
     When an odd number of pixels is cut off, the start is rounded down. When an odd number is added,
     the extra pixel is at the start.

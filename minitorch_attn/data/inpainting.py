@@ -8,7 +8,7 @@ __all__ = ["painting_baselines"]
 def painting_baselines(training, images, hidden, ridge=1e-3):
     """Return the mean squared errors of three ways to predict hidden pixels.
 
-    * "mean image": the mean of the training images at that position.
+    * "mean image": the mean of the training images at the hidden pixel.
     * "nearest image": the training image that is most similar at the visible pixels.
     * "best linear": the conditional mean under a Gaussian with the mean and covariance of the
       training images, which is the best linear prediction from the visible pixels.

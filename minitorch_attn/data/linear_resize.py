@@ -6,7 +6,9 @@ __all__ = ["linear_weights"]
 
 
 def linear_weights(start, length, size, total, dtype="float64"):
-    """Return the weights that resize part of an axis: one matrix, or one for each image.
+    """Return the weights that resize part of an axis.
+
+    Return one matrix if `start` and `length` are numbers, or one for each image if they are arrays.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ class Clips(NamedTuple):
 
 
 def enlarged_digits(images, sizes=(12, 14, 16)):
-    """Enlarge square images with linear interpolation.
+    """Enlarge square images to each of `sizes`, with linear interpolation.
 
     Parameters
     ----------

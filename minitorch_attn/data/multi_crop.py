@@ -53,6 +53,8 @@ def crop_and_resize(images, boxes, size):
 def random_views(images, sides, size, generator, contrast=0.0, noise=0.0):
     """Draw one random view of each image: a resized, nearly square crop with altered pixels.
 
+    `contrast` and `noise` alter the pixels at random. Both are 0 by default, so nothing is altered.
+
     Parameters
     ----------
     images : array of shape (image, channel, height, width)

@@ -1,4 +1,4 @@
-"""Passages of Python's help topics, for pre-training and for classification with few labels."""
+"""Passages from Python's help topics, for pre-training and for classification with few labels."""
 
 import re
 
@@ -82,7 +82,7 @@ class HelpPassages:
 
 
 def _runs_of_topics():
-    """Return a dict from topics to their runs of paragraphs, with the longest topic first."""
+    """Return a dict from each topic to its runs of five paragraphs, longest topic first."""
     try:
         from pydoc_data.topics import topics
     except ImportError:

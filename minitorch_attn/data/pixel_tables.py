@@ -66,8 +66,9 @@ def pixel_table_bits(training, test, levels, offsets, position=False):
 def _contexts(images, levels, offsets, position):
     """Return a list of int arrays (image * pixel,) that give each pixel's context as a number.
 
-    The context in array n consists of the levels of the first n neighbors. If `position`, the
-    context in one more array consists of all neighbors' levels and the position of the pixel.
+    The context in array n consists of the levels of the first n neighbors. If `position` is true,
+    the list ends with one more array, whose contexts consist of the levels of all neighbors and the
+    position of the pixel.
     """
     count, height, width = images.shape
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)), constant_values=levels)
@@ -82,7 +83,7 @@ def _contexts(images, levels, offsets, position):
 
 
 def _counts(contexts, training, wanted, levels):
-    """Count how often each level occurs in `training` in each of the contexts in `wanted`.
+    """For each context in `wanted`, count how often each level occurs in it in `training`.
 
     `contexts` contains the context of each pixel in `training`, and `wanted` the context of each
     test pixel. The counts have shape (test pixel, level).

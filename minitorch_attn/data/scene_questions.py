@@ -142,8 +142,9 @@ def true_relations(scenes):
 def _middle_between(same, along, present):
     """For regions a and b in the same row (or column), return whether a digit is between them.
 
-    `same` is the index of a region's row (or column), and `along` its position in it. The result
-    has shape (scene, region, region). For a and b in different rows, it has no meaning.
+    `same` is the index of each region's row (or column), and `along` the region's position within
+    that row (or column). The result has shape (scene, region, region). Its entries for a and b in
+    different rows (or columns) are meaningless.
     """
     middle = present & (along == 1)
     filled = (middle[:, None] & (same[:, :, None] == same[:, None])).any(2)  # (scene, region)
@@ -161,7 +162,7 @@ def _drawn_relation(true, generator):
 
 
 def draw_captions(scenes, generator):
-    """Draw a caption for each scene, such as "seven top left , two below seven".
+    """Choose a random caption for each scene, such as "seven top left , two below seven".
 
     Parameters
     ----------
@@ -196,7 +197,7 @@ def draw_captions(scenes, generator):
 
 
 def draw_questions(scenes, generator):
-    """Draw questions such as "what is top left ?", and questions about neighboring digits.
+    """Choose one random question for each scene that has neighboring digits.
 
     Parameters
     ----------

@@ -23,7 +23,9 @@ SIDE, SHAPE, GAP = 24, 5, 9  # in pixels: sides of image and shape, smallest dis
 
 
 class ShapePairs(NamedTuple):
-    """Images with two shapes each, whether the shapes are the same, and their positions.
+    """Images with two shapes each.
+
+    For each image, `same` tells whether the shapes are the same, and `corners` where they are.
 
     Attributes
     ----------

@@ -265,8 +265,8 @@ class _Tracks:
 def _tracks(digits, speaker, generator, gap):
     """Draw the voice parameters of an utterance.
 
-    Return the times for which they are given, the parameters at these times, the spans of the
-    words, and the length of the utterance. Times are in samples.
+    Return the knots (the times for which parameters are given), the parameters at the knots, the
+    spans of the words, and the length of the utterance. All times are in samples.
     """
     time = generator.uniform(*gap) * SAMPLE_RATE
     knots, values, spans = [], [], []
@@ -285,7 +285,8 @@ def _tracks(digits, speaker, generator, gap):
 def _word(sounds, time, pitch, speaker, generator):
     """Draw the voice parameters of a word, which is silent at both ends.
 
-    Return the times for which they are given, in samples, and the parameters at these times.
+    Return the knots (the times, in samples, for which parameters are given) and the parameters at
+    the knots.
     """
     loudness = np.exp(generator.normal(0, 0.2))
     times, rows = [time], []

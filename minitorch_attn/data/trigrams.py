@@ -133,7 +133,7 @@ def _mean_loss(probabilities):
 
 
 def _grams(sentences):
-    """Yield the trigram that ends at each word of each sentence, except at its first word."""
+    """For each word of a sentence except the first, yield the trigram that ends with the word."""
     for sentence in sentences:
         padded = (-1, *sentence)
         yield from zip(padded, padded[1:], padded[2:])  # noqa: B905

@@ -2,7 +2,8 @@
 
 Each process of a run is a rank. `init_process_group` joins the ranks, collectives such as
 `all_reduce` combine their tensors, and `functional` has differentiable versions. MPI (mpi4py)
-sends tensors on the CPU, and NCCL (CuPy) tensors on GPUs. See docs/distributed.md.
+sends tensors that are on the CPU, and NCCL (CuPy) sends tensors that are on GPUs. See
+docs/distributed.md.
 """
 
 from ..absent_names import absent as _absent

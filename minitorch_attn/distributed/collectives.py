@@ -1,9 +1,9 @@
 """Collectives (all_reduce, broadcast, all_gather, ...): calls that all ranks of a group make.
 
-They have the names of `torch.distributed`. They work in place on tensors, and the graph does not
-record them; the versions with a backward pass are in `functional.py`. Every rank of the group must
-make the same calls in the same order, with tensors of the same shape and dtype. The tensors need
-not be contiguous: if a tensor is not, a copy is sent, and the result is copied back.
+They have the same names as in `torch.distributed`. They work in place on tensors, and the graph
+does not record them; the versions with a backward pass are in `functional.py`. Every rank of the
+group must make the same calls in the same order, with tensors of the same shape and dtype. The
+tensors need not be contiguous: if a tensor is not, a copy is sent, and the result is copied back.
 """
 
 from enum import Enum
@@ -61,7 +61,7 @@ class _Reduction:
             self.name = {"SUM": "MAX", "PRODUCT": "MIN"}.get(self.name, self.name)
 
     def finish(self, buffer):
-        """Write the result into the tensor. For an average, first divide the sum by the divisor."""
+        """Copy the result from `buffer` to its tensor. For an average, divide the sum first."""
         if self.divisor > 1:
             buffer.array /= self.divisor
         buffer.write_back()
@@ -520,7 +520,10 @@ def barrier(group=None, async_op=False):
 
 
 def _keeping(buffer, finish):
-    """Return a function that calls `finish`, and that keeps `buffer` alive while it exists."""
+    """Return a function that calls `finish`.
+
+    As long as this function exists, the memory of `buffer` is not freed.
+    """
 
     def call(_kept=buffer):
         finish()
@@ -605,7 +608,7 @@ def _list_at_root(tensors, group, root, where, argument):
 
 
 def _split_elements(tensor, sizes, group, where, argument):
-    """Return the number of elements of each part along the first axis."""
+    """Return the total number of elements of each part of a tensor split along its first axis."""
     ranks, shape = group.size(), tensor.shape or (1,)
     if sizes is None:
         if shape[0] % ranks:

@@ -1,7 +1,7 @@
 """Count messages: how many messages and bytes each kind of call sends.
 
-The counts are computed from the sizes of the buffers, so they are exact and the same on every
-machine. For each collective, they assume an algorithm that sends as few bytes as possible.
+The counts are not measured but computed from the sizes of the buffers, so they are the same on
+every machine. Each collective is counted for an algorithm that sends as few bytes as possible;
 `ring.py` implements three of these algorithms. An MPI library may use others.
 """
 
@@ -157,19 +157,28 @@ def record(kind, group, array, root=None, sizes=None):
 
 
 def _all_reduce(rank, ranks, size, root, sizes):
-    """Ring algorithm: a reduce-scatter, then an all-gather, each with N - 1 messages per rank."""
+    """Return the sizes of the messages of the ring algorithm.
+
+    It is a reduce-scatter, followed by an all-gather. In each, a rank sends N - 1 messages.
+    """
     parts = part_sizes(size, ranks)
     return _ring_reduce_scatter(rank, parts) + _ring_all_gather(rank, parts)
 
 
 def _ring_reduce_scatter(rank, parts):
-    """Rank r sends the parts r - 1, r - 2, ..., r + 1: all except part r (indices modulo N)."""
+    """Return the sizes of the parts that a rank sends.
+
+    Rank r sends the parts r - 1, r - 2, ..., r + 1: all except part r (indices modulo N).
+    """
     ranks = len(parts)
     return [parts[(rank - 1 - step) % ranks] for step in range(ranks - 1)]
 
 
 def _ring_all_gather(rank, parts):
-    """Rank r sends the parts r, r - 1, ..., r + 2: all except part r + 1 (indices modulo N)."""
+    """Return the sizes of the parts that a rank sends.
+
+    Rank r sends the parts r, r - 1, ..., r + 2: all except part r + 1 (indices modulo N).
+    """
     ranks = len(parts)
     return [parts[(rank - step) % ranks] for step in range(ranks - 1)]
 
@@ -183,17 +192,26 @@ def _all_gather(rank, ranks, size, root, sizes):
 
 
 def _broadcast(rank, ranks, size, root, sizes):
-    """Chain of messages from the root: every rank but the last sends the tensor to the next."""
+    """Return the sizes of the messages of a chain that starts at the root.
+
+    Every rank but the last sends the tensor to the next rank.
+    """
     return [size] if (rank - root) % ranks < ranks - 1 else []
 
 
 def _reduce(rank, ranks, size, root, sizes):
-    """Chain of messages that ends at the root: every rank except the root sends one tensor."""
+    """Return the sizes of the messages of a chain that ends at the root.
+
+    Every rank except the root sends one tensor.
+    """
     return [] if rank == root else [size]
 
 
 def _scatter(rank, ranks, size, root, sizes):
-    """The root sends every other rank its part; `size` is the size of one part."""
+    """Return the sizes of the messages: the root sends every other rank its part.
+
+    `size` is the size of one part.
+    """
     return [size] * (ranks - 1) if rank == root else []
 
 

@@ -66,7 +66,7 @@ class Broadcast(Function):
     """Copy of one rank's tensor, on every rank.
 
     Forward:  y = x_src on every rank
-    Backward: grad_x = the sum of grad_y over the ranks on rank src, and 0 on the others
+    Backward: grad_x = the sum of all ranks' grad_y on rank src, and 0 on the other ranks
     Derivation: y_s = sum_r A_sr x_r on rank s, with A_sr = 1 if r = src, otherwise 0. x_src is
     copied into the outputs of all ranks, so dL/dx_src is the sum of the outputs' gradients. The
     tensors x of the other ranks do not affect any output.
@@ -291,8 +291,9 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None):
 
     Notes
     -----
-    The derivation is in `AllReduce`. The loss of the run is the sum of the losses of the ranks. If
-    all ranks compute the same loss, use `reduce_from_ranks`.
+    The derivation is in `AllReduce`. The gradient is that of the sum of all ranks' losses. If all N
+    ranks compute the same loss, this is N times the gradient of the loss, so use
+    `reduce_from_ranks` instead.
 
     Examples
     --------
@@ -388,8 +389,9 @@ def all_gather(tensor, dim=0, group=None):
 
     Notes
     -----
-    The derivation is in `AllGather`. The loss of the run is the sum of the losses of the ranks. If
-    all ranks compute the same loss, use `gather_from_ranks`.
+    The derivation is in `AllGather`. The gradient is that of the sum of all ranks' losses. If all N
+    ranks compute the same loss, this is N times the gradient of the loss, so use
+    `gather_from_ranks` instead.
     """
     tensor, group = _taking_part(tensor, group, "all_gather")
     return AllGather.apply(tensor, dim=axis_of(dim, tensor.ndim, "all_gather"), group=group)

@@ -186,12 +186,18 @@ class MpiEngine:
         return self._run("Allgather", self._bytes(array), self._bytes(output), later=later)
 
     def gather(self, output, array, dst, later=False):
-        """Write all ranks' arrays into `output` on rank `dst`. Elsewhere, `output` is None."""
+        """Write all ranks' arrays into `output` on rank `dst`.
+
+        On all ranks except `dst`, `output` is None.
+        """
         into = None if output is None else self._bytes(output)
         return self._run("Gather", self._bytes(array), into, dst, later=later)
 
     def scatter(self, output, array, src, later=False):
-        """Send part r of rank `src`'s array to `output` on rank r. Elsewhere, `array` is None."""
+        """Send part r of rank `src`'s array to `output` on rank r.
+
+        On all ranks except `src`, `array` is None.
+        """
         whole = None if array is None else self._bytes(array)
         return self._run("Scatter", whole, self._bytes(output), src, later=later)
 

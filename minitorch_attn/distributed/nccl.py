@@ -4,8 +4,8 @@ Each process uses one GPU. NCCL adds its work to a CUDA stream and returns befor
 By default, a call uses the current stream, so that later operations see its result. With
 `later=True`, a call uses the engine's own stream, and its work overlaps with the current stream.
 
-The tests run this file in threads, with a stand-in for CuPy's classes. The file has not been run on
-GPUs.
+The tests run each rank in a thread of one process, with a stand-in for CuPy's classes. This file
+has not been run on GPUs.
 """
 
 from contextlib import contextmanager
@@ -177,14 +177,20 @@ class NcclEngine:
         return self._run("allGather", *what, later=later)
 
     def gather(self, output, array, dst, later=False):
-        """Write all ranks' arrays into `output` on rank `dst`. Elsewhere, `output` is None."""
+        """Write all ranks' arrays into `output` on rank `dst`.
+
+        On all ranks except `dst`, `output` is None.
+        """
         messages = [("send", address(array), array.nbytes, dst)]
         if output is not None:
             messages += self._from_all(output, [array.nbytes] * self.size)
         return self._exchange(messages, later)
 
     def scatter(self, output, array, src, later=False):
-        """Send part r of rank `src`'s array to `output` on rank r. Elsewhere, `array` is None."""
+        """Send part r of rank `src`'s array to `output` on rank r.
+
+        On all ranks except `src`, `array` is None.
+        """
         messages = [("recv", address(output), output.nbytes, src)]
         if array is not None:
             messages += self._to_all(array, [output.nbytes] * self.size)
@@ -224,7 +230,8 @@ class NcclEngine:
     def together(self):
         """Context in which several sends and receives start together, so that none blocks.
 
-        NCCL launches the messages when the block ends. Until then, requests do not have an event.
+        NCCL launches the messages when the block ends. Until then, a request has no CUDA event that
+        one could wait for.
         """
         self._together = []
         self.nccl.groupStart()
@@ -246,13 +253,13 @@ class NcclEngine:
         self.comm.destroy()
 
     def abort(self, status):
-        """Abort the communicator and, if the ranks met through MPI, end all ranks of the run."""
+        """Abort the communicator and, if the ranks found each other through MPI, end all ranks."""
         self.comm.abort()
         if self._abort is not None:
             self._abort(status)
 
     def _run(self, name, *arguments, later):
-        """Add a call of the communicator to the current stream or, if `later`, to `_stream`."""
+        """Call the communicator's method `name` on the current stream or, if `later`, `_stream`."""
         return self._start(lambda stream: getattr(self.comm, name)(*arguments, stream), later)
 
     def _exchange(self, messages, later):

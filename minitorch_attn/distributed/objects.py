@@ -19,7 +19,7 @@ __all__ = ["all_gather_object", "broadcast_object_list"]
 
 @names_arguments
 def all_gather_object(object_list, obj, group=None):
-    """Collect one object from every rank.
+    """Store the objects of all ranks in `object_list`, on every rank.
 
     Parameters
     ----------

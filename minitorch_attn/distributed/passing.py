@@ -72,7 +72,7 @@ class _Passing:
 
 
 def packed(arrays):
-    """Concatenate the elements of all arrays in one contiguous 1-d array."""
+    """Concatenate the elements of all arrays into one contiguous 1-d array."""
     return array_module(arrays[0]).concatenate([array.reshape(-1) for array in arrays])
 
 

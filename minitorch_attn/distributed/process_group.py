@@ -1,7 +1,7 @@
 """Process groups: join the ranks of a run, and form groups of some of them.
 
 Every process of a run executes the same program. The processes differ only in their rank, a number
-from 0 to world size - 1. Functions and classes have the names of `torch.distributed`.
+from 0 to world size - 1. Functions and classes have the same names as in `torch.distributed`.
 """
 
 from ..errors import ArgumentError, DTypeError
@@ -63,7 +63,7 @@ class ProcessGroup:
 
 
 class GroupMember:
-    """Namespace of the value that ranks outside a new group receive instead of the group.
+    """Namespace of NON_GROUP_MEMBER, which `new_group` returns on ranks outside the new group.
 
     Attributes
     ----------

@@ -62,7 +62,7 @@ def decoded(data):
 
 
 def find(init_method=None, world_size=-1, rank=-1):
-    """Determine how the ranks of this run find each other.
+    """Find this process's place in the run: its rank, and how the ranks exchange data.
 
     Parameters
     ----------

@@ -46,8 +46,9 @@ class RingAttention(Function):
     After N steps, o / l is the context, and L = m + log l is the log-sum-exp of the row.
 
     Derivation (see `Attention`): g_i is the gradient of the context o_i, and c is the scale. For
-    its own query i and a key j, rank r computes the weight p_ij = exp(s_ij - L_i). The mean of the
-    weights' gradients, weighted by p_ij, is a_i = g_i . o_i. Then
+    its own query i and a key j, rank r computes the weight p_ij = exp(s_ij - L_i). The gradient of
+    p_ij is z_ij g_i . v_j. Its mean over the keys, weighted by p_ij, is
+    a_i = sum_j p_ij z_ij g_i . v_j = g_i . o_i. Then
         dL/ds_ij = p_ij (z_ij g_i . v_j - a_i)
         dL/dq_i = c sum_P sum_{j in P} dL/ds_ij k_j                      stays on rank r
         dL/dk_j = c sum_r sum_{i on r} dL/ds_ij q_i                      a sum over the ranks
@@ -145,7 +146,10 @@ class RingAttention(Function):
 
 
 class _Gradients(NamedTuple):
-    """What the backward pass needs for each query, and the query and mask gradients it sums up."""
+    """Values per query that the backward pass reads, and gradients that it accumulates.
+
+    `query` and `mask` are the accumulated gradients of the query and the mask.
+    """
 
     log_sum: object
     context: object  # gradient of the context, times the scale of dropout
@@ -177,7 +181,10 @@ def _add(total, place, gradient):
 
 
 class _Tile(NamedTuple):
-    """Consecutive tokens, as slices of the rank's part (`here`) and the sequence (`everywhere`)."""
+    """Consecutive tokens of one rank.
+
+    `here` is their slice of the rank's part, and `everywhere` their slice of the whole sequence.
+    """
 
     here: slice
     everywhere: slice
@@ -253,7 +260,7 @@ def _tiles(tokens, rank, size, order, length):
 
 
 class _DropoutMask:
-    """This rank's part of the dropout mask that one process would draw for the whole sequence."""
+    """This rank's part of the dropout mask that a single process would draw for the sequence."""
 
     def __init__(self, xp, lead, queries, keys, settings):
         self.xp, self.keys, self.keep_probability = xp, keys, 1.0 - settings["dropout_p"]
@@ -363,7 +370,11 @@ def _check_tokens(x, ring, order):
 
 
 def _own_rows(mask, is_causal, queries, keys, ring, order):
-    """Return a mask's rows for the rank's own queries, and the value of `is_causal` to use."""
+    """Return a mask's rows for the rank's own queries, and the value of `is_causal` to use.
+
+    If the mask is the causal mask of the whole sequence, return None and True instead, so that
+    the rank can skip the tiles in which all keys come after the queries.
+    """
     attend = getattr(mask, "attend", mask)
     shape, total = getattr(attend, "shape", ()), queries * ring.size
     if ring.size == 1 or len(shape) < 2 or shape[-2] != total:

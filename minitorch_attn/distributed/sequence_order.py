@@ -11,7 +11,7 @@ ORDERS = ("zigzag", "contiguous")
 
 @names_arguments
 def sequence_slices(tokens, rank, size, order="zigzag"):
-    r"""Return the slices of the whole sequence that a rank holds, in the order of the rank's part.
+    r"""Return the slices of the whole sequence that make up a rank's part, in the part's order.
 
     Parameters
     ----------

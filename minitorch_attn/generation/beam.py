@@ -1,7 +1,7 @@
 """Beam search: keep the best unfinished sequences and the best finished sequences.
 
 Sutskever et al. 2014, arXiv:1409.3215v3, section 3.2. The score of a sequence is the sum of its log
-probabilities, divided by length ** length_penalty. All arrays have the same shape at every step.
+probabilities, divided by length ** length_penalty. No array changes its shape from step to step.
 Each step reads only one value from the device, the flag that ends the search.
 """
 
@@ -106,7 +106,10 @@ class BeamSearch:
         return rows, self._is_over(ends)
 
     def _continue(self, log_weights, choose):
-        """Return (ids, scores, origins) of the best continuations, which lie along axis 1."""
+        """Return the best continuations as (ids, scores, origins), like `running`.
+
+        Axis 1 of each array is the candidate.
+        """
         ids, scores, origins = self.running
         vocabulary = log_weights.shape[-1]
         total = log_weights.reshape(*scores.shape, vocabulary) + scores.unsqueeze(-1)
@@ -130,7 +133,10 @@ class BeamSearch:
         self.running = (_gather(ids, index), scores, _gather(origins, index))
 
     def _keep_finished(self, continued, ends):
-        """Add to `finished` those of the `beams` best continuations that end in this step."""
+        """Add the continuations that end in this step to `finished`.
+
+        Only the `self.beams` best continuations are considered.
+        """
         ids, scores, origins = continued
         config, taken = self.config, self.finished[3]
         ended = ends & self.in_beams  # (batch, candidate)

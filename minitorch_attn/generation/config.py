@@ -159,7 +159,7 @@ def stored_fields(model):
 
 
 def resolve(model, given, arguments):
-    """Merge settings: `arguments` override `given`, then the model's settings, then the defaults.
+    """Merge settings, in this order of precedence: `arguments`, `given`, the model's, the defaults.
 
     Parameters
     ----------

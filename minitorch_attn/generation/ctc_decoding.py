@@ -19,7 +19,9 @@ __all__ = ["ctc_decode"]
 @computes("CTC decoding")
 @names_arguments
 def ctc_decode(log_probs, input_lengths=None, blank=0, beam_width=None):
-    """Decode the output of a CTC model: label sequences without blanks or repeats.
+    """Decode the output of a CTC model into label sequences.
+
+    In an alignment (one class per frame), repeated labels are merged, and then blanks are removed.
 
     Parameters
     ----------
@@ -163,7 +165,8 @@ def _step(prefixes, ends_blank, ends_label, row, blank):
 
     The first two have shape (prefix,) and are for the given prefixes: the alignments that end in a
     blank, and those that end in the prefix's last label. The third has shape (prefix, class) and is
-    for each prefix extended by each label. It is -inf if this gives one of the given prefixes.
+    for each prefix extended by each label. An entry is -inf if the extended prefix is one of the
+    given prefixes; its probability is then part of the second array.
 
     A blank leaves a prefix unchanged. A label extends the prefix, with one exception: if the label
     repeats the last label of the prefix with no blank in between, the prefix is unchanged.

@@ -24,7 +24,7 @@ def generate(
     model, inputs=None, generation_config=None, logits_processor=None, stopping_criteria=None,
     prefix_allowed_tokens_fn=None, *, streamer=None, tokenizer=None, seed=None, **kwargs,
 ):  # fmt: skip
-    """Generate tokens that continue prompts, or a target sequence for an encoder's input.
+    """Generate continuations of prompts, or target sequences for an encoder's inputs.
 
     Arguments and defaults are the same as in transformers' `generate`. An omitted argument is taken
     from `generation_config`, or else from the model's `generation_config.json` (`config.json` if

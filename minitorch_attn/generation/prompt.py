@@ -17,7 +17,7 @@ GROWING = {"token_type_ids"}  # arguments with one value per token, extended for
 
 @dataclass
 class Prompt:
-    """Arguments of the first generation step. A tensor (row, ...) has one row for each sequence.
+    """Arguments of the first generation step. Tensors (row, ...) have one row for each sequence.
 
     Attributes
     ----------
@@ -166,7 +166,8 @@ def _first_tokens(config, mask, device):
 def _mask_of_padding(config, ids):
     """Return a mask that is 0 at padding and 1 elsewhere.
 
-    Return None if there is no padding, or if the pad token is also an end token.
+    Return None if there is no padding. Also return None if the pad token is an end token too,
+    because real end tokens would then be taken for padding.
     """
     pad, ends = config.pad_token_id, config.eos_token_id
     ends = ends if isinstance(ends, (list, tuple)) else [ends]

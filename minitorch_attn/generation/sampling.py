@@ -61,5 +61,9 @@ class Draw:
         return wrap(draw_tokens(scores.array, levels, self.temperature))
 
     def several(self, scores, count):
-        """Draw `count` distinct candidates for each row of accumulated scores."""
+        """Draw `count` distinct candidates for each row of scores, as `draw_several` does.
+
+        In beam search, a candidate is a beam with a possible next token. Its score is the sum over
+        all tokens that were generated so far.
+        """
         return draw_several(scores, count, self.generator)

@@ -291,7 +291,7 @@ class Check:
 
 
 def second_order_check(fn, inputs, options, grad_outputs=None):
-    """Create a Check of the second derivatives of `fn`, for its inputs and the cotangents.
+    """Create a Check of second derivatives of `fn` with respect to its inputs and the cotangents.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Clues to the cause of a wrong gradient, and a test of whether a possible cause fits it."""
+"""Clues to the cause of a wrong gradient, and a test of whether a possible cause explains it."""
 
 from dataclasses import dataclass
 

@@ -68,9 +68,10 @@ class _Judged:
     difference), divided by a scale. The scale is the largest of three numbers:
 
     * the magnitude of the entry's gradient or slope, whichever is larger,
-    * 1/1000 of the largest such magnitude of all entries,
-    * `noise / tol`, but no more than this largest magnitude, unless the gradient is zero. At a
-      smaller scale, rounding errors alone could make the error exceed `tol`.
+    * 1/1000 of the largest magnitude of all entries,
+    * `noise / tol`, because at a smaller scale, rounding errors alone could make the error exceed
+      `tol`. This number is limited to the largest magnitude of all entries. The limit does not
+      apply if the gradient is zero, because then all magnitudes are rounding errors.
     """
 
     def __init__(self, derived, numeric, bends, noise, tol):

@@ -144,11 +144,12 @@ def gradgradcheck(fn, inputs, grad_outputs=None, *, raise_exception=True, **opti
 
 @names_arguments
 def gradgradcheck_report(fn, inputs, grad_outputs=None, **options):
-    """Compare second derivatives with central differences of first ones, and return a report.
+    """Report how second derivatives compare with central differences of first derivatives.
 
     The central differences use the backward pass that training uses. The second derivatives use the
-    backward pass that `create_graph=True` records. A fused operation therefore fails the check if
-    its composed version computes a different function.
+    backward pass that `create_graph=True` records, with the composed version of each fused
+    operation (the same computation in basic operations). The check therefore fails if the composed
+    version of a fused operation computes a different function.
 
     Parameters
     ----------

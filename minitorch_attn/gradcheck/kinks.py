@@ -136,6 +136,10 @@ class SecondLook:
 
 
 def _crosses(sides, close, gap):
-    """Return True if the one-sided slopes differ as at a kink, not in proportion to the step."""
+    """Return True if the one-sided slopes differ as at a kink.
+
+    For a smooth function, the difference between them is proportional to the step: in `close`,
+    whose step is 10 times smaller, it is about 10 times smaller than in `sides`.
+    """
     bend, closer = abs(sides[1] - sides[0]), abs(close[1] - close[0])
     return bend >= gap and not 0.05 * bend < closer < 0.2 * bend

@@ -76,7 +76,7 @@ def _place(label, line):
 
 def _guesses(hints, known):
     new = [hint.text for hint in hints if hint.text not in known]
-    return [line for text in new for line in wrapped(text, " " * 15, "    it seems   ")]
+    return [line for text in new for line in wrapped(text, " " * 15, "    likely     ")]
 
 
 def find_fault(check, wrong):
@@ -124,12 +124,13 @@ def _wrong_operation(check, steps, second_order=False):
         recorded = any(edge is not None for edge in step.context.edges)
         if not recorded or step.function is WriteThrough:
             continue
-        for order, what in ((False, "backward"), (True, "second derivative"))[: 1 + second_order]:
+        orders = ((False, "backward pass"), (True, "second derivative"))
+        for order, what in orders[: 1 + second_order]:
             report = _check_alone(check, step, order)
             if report is None or report.ok:
                 continue
             headline = (
-                f"The first operation, from the output backwards, whose own {what} is wrong: "
+                f"Going back from the output, the first operation whose own {what} is wrong: "
                 f"{step.op}, step {step.number} of {len(steps)}."
             )
             return Fault(headline, step, report.hints, report, is_whole=len(steps) == 1)

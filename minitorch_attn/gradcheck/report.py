@@ -88,7 +88,7 @@ class GradcheckReport:
     problems : list of Hint
         Other problems, such as a changed input or two runs that differ.
     fault : Fault or None
-        The first operation, from the output backwards, whose own gradient is wrong.
+        Going back from the output, the first operation whose own gradient is wrong.
     notes : list of str
         Notes on how the check was done and what was excluded.
     """
@@ -162,8 +162,9 @@ class GradcheckReport:
             agree = "the gradient agrees" if count == 1 else f"all {count} gradients agree"
             return f"{self.title}: {agree} with central differences."
         if wrong:
-            some = "1 gradient disagrees" if wrong == 1 else f"{wrong} gradients disagree"
-            return f"{self.title}: {some} with central differences, of {count} checked."
+            some = "the gradient" if count == 1 else f"{wrong} of the {count} gradients"
+            verb = "disagrees" if wrong == 1 else "disagree"
+            return f"{self.title}: {some} {verb} with central differences."
         return f"{self.title}: the gradients agree with central differences, but:"
 
 
@@ -192,7 +193,7 @@ def _width():
 
 
 def _bullets(name, hints):
-    """Format a name and its hints."""
+    """Return an empty line and the hints as lines of text; `name` starts the first hint."""
     lines = []
     for i, hint in enumerate(hints):
         first = f"  {name}: " if i == 0 else "    "

@@ -16,10 +16,11 @@ The random number behind each z_ij depends only on the seed and a counter value 
 kernel can therefore regenerate the z_ij that it needs, and they are not stored. The CUDA code is in
 `attention_source`.
 
-Launches: 1 forward and 2 backward. The array operations need 12 forward and 15 backward, or 28 and
-34 for causal attention with 65 to 128 tokens. With dropout they need hundreds, because they draw
-the masks step by step. The memory is linear in the number of tokens, except for the gradient of a
-mask. The sums are computed in the same order in every run, so the results are bitwise reproducible.
+Launches: 1 forward and 2 backward. The array operations need 12 forward and 15 backward. For causal
+attention with 65 to 128 tokens, they need 28 and 34, because they process two blocks of up to 64
+queries. With dropout, they need hundreds, because they draw the masks step by step. The memory is
+linear in the number of tokens, except for the gradient of a mask. The sums are computed in the same
+order in every run, so the results are bitwise reproducible.
 """
 
 import math

@@ -4,7 +4,8 @@ A block of 16 x 16 threads processes 64 rows of one head. The rows are queries a
 keys, except in `attention_grad_key_value`, where the rows are keys and the columns are queries. The
 block visits 64 columns at a time (32 in float64), and computes a tile of scores for its rows and
 these columns. Thread (x, y) keeps rows y, y + 16, y + 32, y + 48 of its block and columns x, x +
-16, ... of a tile in registers. The 16 threads of one row are half a warp.
+16, ... of a tile in registers. The 16 threads with the same y, which share these rows, are half a
+warp, so they compute sums and maxima over a row by warp shuffles.
 
 Two functions compute all products of tiles: `dot_rows` computes dot products of rows (scores), and
 `add_weighted_rows` computes weighted sums of rows (context, gradients). They copy 16 columns or

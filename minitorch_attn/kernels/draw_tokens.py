@@ -5,10 +5,10 @@
 
 The level is a random number from 0 to 1. The kernel makes three passes over the row. They compute
 the maximum, then the sum of all weights, then the cumulative sums until one exceeds level times the
-sum of all weights. To compute the cumulative sums of a tile of 256 weights, each thread of a warp
-adds the value of the thread 1 place before it, then 2, 4, 8 and 16 places. Each warp then adds the
-sums of the warps before it. The weights and sums are in float64, as in the array operations of
-`ops.draw_tokens`, which take about 12 launches.
+sum of all weights. The cumulative sums of a tile of 256 weights take five steps within each warp:
+each thread adds the current sum of the thread that is 1 place before it, then 2, 4, 8 and 16
+places. Each warp then adds the sums of the warps before it. The weights and sums are in float64, as
+in the array operations of `ops.draw_tokens`, which take about 12 launches.
 """
 
 import numpy as np

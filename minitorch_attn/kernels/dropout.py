@@ -1,4 +1,4 @@
-"""Dropout on a GPU: draw and apply the mask in two launches (one if there is a residual path).
+"""Dropout on a GPU: draw and apply the mask, in two launches; with a residual path, in one launch.
 
     mask_i = (number_i < threshold),   y_i = x_i * mask_i * scale
     with a residual path:              y_i = x_i + branch_i * mask_i * scale

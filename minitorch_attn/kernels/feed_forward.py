@@ -13,9 +13,9 @@ Launches besides the products: 2 forward and 2 backward. With GELU, the array op
 as in generation, `few_rows` computes each layer, including its matrix product, in one launch.
 
 On a GPU, `FeedForwardInBlocks` runs the same kernels. Dividing the rows into blocks helps only a
-CPU, and recomputing the hidden layer in the backward pass would add a seventh matrix product to a
-training step. The kernels keep two arrays of the hidden layer's size instead: h and the slope. If
-there is not enough memory for them, use `checkpoint`.
+CPU, and recomputing the hidden layer in the backward pass would add a matrix product to the six of
+a training step (2 forward, 4 backward). The kernels keep two arrays of the hidden layer's size
+instead: h and the slope. If there is not enough memory for them, use `checkpoint`.
 """
 
 from ..backend import array_module, matmul

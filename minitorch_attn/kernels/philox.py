@@ -54,13 +54,19 @@ __device__ inline unsigned keep_bits(unsigned long long seed, unsigned long long
 
 
 def draw_from(seed, offset):
-    """Return the arguments `seed`, `offset` and `live` of `keep_bits`, as signed 64-bit integers.
+    """Return the arguments of the CUDA function `keep_bits` that determine its random numbers.
 
     Parameters
     ----------
     seed, offset : int
         Seed and first counter of a mask. If a CUDA graph is being captured, the returned
         arguments make the kernel read both from the device at each replay.
+
+    Returns
+    -------
+    (int, int, int)
+        `seed`, `offset` and `live`, as signed 64-bit integers. `live` is the device address of the
+        two numbers for the replay, or 0 if no CUDA graph is being captured.
     """
     captured = live_random()
     if captured is None:

@@ -3,10 +3,10 @@
     here = max(here, max over i of (index_i - lowest)),   as unsigned integers
 
 `here` is a number on the device, and `lowest` is the smallest valid index. A negative difference
-becomes a very large unsigned number, so one comparison finds an index that is too small or too
-large. The host makes that comparison when it next reads from the device (`backend.deferred`), so
-the check does not have to wait. One block of threads is enough, because there are few indices
-compared with the amount of data in the rows that they select.
+becomes a very large unsigned number. So comparing `here` with the number of valid indices finds an
+index that is too small or too large. The host makes that comparison when it next reads from the
+device (`backend.deferred`), so the check does not have to wait. One block of threads is enough: the
+indices are few, and the rows that they select contain far more data.
 """
 
 from ..backend.deferred import store_largest

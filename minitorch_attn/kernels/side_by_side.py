@@ -43,7 +43,11 @@ def as_one(arrays):
 
 
 def parts_of(array):
-    """Split an array in C order along axis 0. The parts share its memory; their `base` is None."""
+    """Split an array in C order along axis 0. The parts share its memory.
+
+    The `base` of each part is None. So the part does not count as a view (`backend.is_whole`), and
+    autograd can use it as a gradient without copying it.
+    """
     size = prod(array.shape[1:]) * array.itemsize
     return [
         load().ndarray(array.shape[1:], array.dtype, array.data + size * i)

@@ -81,7 +81,7 @@ class Source:
         self._functions = {}  # (name, dtype) -> compiled kernel
 
     def instances(self, dtype):
-        """Return the C++ names of the kernels for a dtype: {name: expression}."""
+        """Return a dict that maps each kernel's name to its C++ name, such as "f<float, float>"."""
         return {name: f"{name}<{', '.join(self.types[dtype])}>" for name in self.names}
 
     def _function(self, name, dtype):

@@ -22,9 +22,9 @@ class MemoryTracker(Listener):
 
     A memory block is counted once, no matter how many views it has. The count starts when an
     operation creates the block, and ends when nothing refers to it any more. A block that no
-    operation created, such as a parameter, is counted from its first use, or from the start if its
-    owner is given. The tracker does not record temporary memory within an operation, or the memory
-    of other threads.
+    operation created, such as a parameter, is counted from its first use. If its owner (a module or
+    an optimizer) is one of the arguments `owners`, it is counted from the start. The tracker does
+    not record temporary memory within an operation, or the memory of other threads.
 
     Parameters
     ----------
@@ -176,7 +176,10 @@ class MemoryTracker(Listener):
     # Memory kept by the graph
 
     def _keep(self, ctx, line):
-        """Record which blocks `ctx` keeps, from now until `ctx` is emptied or deleted."""
+        """Record that `ctx` keeps its blocks from now on.
+
+        The record ends when `ctx` frees its arrays or is deleted.
+        """
         if not ctx.holds or id(ctx) in self._keepers:
             return
         keeps, name = [], ctx.function.__name__

@@ -170,9 +170,10 @@ def precision_at_recalls(scores, right, ignored, num_targets):
 
 
 def _precision(images, smallest, largest):
-    """Return the precisions of a class for a range of target areas, as (threshold, recall).
+    """Return an array (threshold, recall) of a class's precisions for a range of target areas.
 
-    All are -1 if no target counts: each is a crowd or has an area outside this range.
+    A target does not count if it is a crowd or its area is outside this range. If no target counts,
+    all precisions are -1.
     """
     scores, right, ignored, count = [], [], [], 0
     for image in images:

@@ -33,9 +33,10 @@ class ConvEncoder(nn.Module):
 
     Notes
     -----
-    In the paper, the decoder can infer the position of an annotation only from the part of the
-    image that the annotation depends on (its receptive field). In a small network, this part is
-    small. This encoder therefore adds a learned vector for each position.
+    The paper's annotations contain no explicit position. The decoder can only infer the position of
+    an annotation from the content of its receptive field (the part of the image that it depends
+    on). In a small network, the receptive field may be too small for that. This encoder therefore
+    adds a learned vector for each position.
 
     Examples
     --------

@@ -328,7 +328,7 @@ class ConformerEncoder(nn.Module):
         Returns
         -------
         frames : Tensor of shape (batch, frame, embed)
-        padding : bool Tensor of shape (batch, frame), or None without `lengths`
+        padding : bool Tensor of shape (batch, frame), or None if `lengths` is None
             True for padding frames.
         """
         frames = self.subsampling.output_lengths(features.shape[1])
@@ -347,7 +347,7 @@ class ConformerEncoder(nn.Module):
 
 
 def padding_of(subsampling, lengths, frames):
-    """Return the padding mask (batch, frame) after subsampling, or None without lengths."""
+    """Return the padding mask (batch, frame) after subsampling, or None if `lengths` is None."""
     if lengths is None:
         return None
     places = ops.arange(frames, device=lengths.device)

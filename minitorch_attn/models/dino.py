@@ -26,7 +26,7 @@ __all__ = [
 
 
 class DINOHead(nn.Module):
-    """Projection head: an MLP, an L2 norm, and a linear layer whose rows are normalized.
+    """Projection head: an MLP, L2 normalization, and a linear layer with normalized weight rows.
 
     Parameters
     ----------
@@ -326,7 +326,10 @@ def _linear(step, start, end, steps):
 
 
 class DINO(nn.Module):
-    """DINO's student, teacher and center. `forward` returns the loss; `update` moves the teacher.
+    """DINO's student network, teacher network and center.
+
+    `forward` returns the loss. `update` moves the teacher's parameters toward the student's, and
+    updates the center.
 
     Parameters
     ----------

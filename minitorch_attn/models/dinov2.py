@@ -1,4 +1,4 @@
-"""DINOv2: the ViT of DINOv2, with layer scale, SwiGLU and register tokens.
+"""DINOv2: a Vision Transformer (ViT) with layer scale, SwiGLU and register tokens.
 
 Oquab et al. 2023, "DINOv2: Learning Robust Visual Features without Supervision",
 arXiv:2304.07193v2. Darcet et al. 2023, "Vision Transformers Need Registers", arXiv:2309.16588v2,

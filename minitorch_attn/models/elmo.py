@@ -196,7 +196,7 @@ class ELMo(nn.Module):
 
 
 class BiLM(nn.Module):
-    """Bidirectional language model that trains ELMo by predicting the next and previous words.
+    """Bidirectional language model for training ELMo: it predicts the next and previous words.
 
     Parameters
     ----------
@@ -367,7 +367,7 @@ def character_ids(sentences, max_characters=50):
 
 
 def _reversed_order(x, padding_mask):
-    """Return the positions (batch, token) that reverse the words of each row."""
+    """Return indices (batch, token) that reverse each row's words and leave padding in place."""
     batch, tokens = x.shape[:2]
     places = ops.arange(tokens, device=x.device).expand(batch, tokens)
     if padding_mask is None:

@@ -229,7 +229,7 @@ def _last_norm(embed_dim, norm_first=False, eps=1e-5, **_):
 
 
 def _skipped(stack):
-    """Return whether LayerDrop skips the next layer of `stack`, chosen at random in training."""
+    """Decide at random whether LayerDrop skips the next layer of `stack`; False in eval mode."""
     if not stack.training or stack.layer_drop == 0:
         return False
     return random.host_generator().random() < stack.layer_drop

@@ -137,10 +137,13 @@ def reinforce_loss(
         dL_s/dW ~ 1/N sum_n [d log p(y|s_n)/dW + log p(y|s_n) d log p(s_n)/dW]         Eq. 12
     The second term of Eq. 11 follows from p(s) d log p(s)/dW = d p(s)/dW (REINFORCE). A baseline b
     that does not depend on s changes the variance of the estimate but not its mean, because the
-    probabilities sum to 1: sum_s p(s) b d log p(s)/dW = b d(sum_s p(s))/dW = 0. The factor
-    (reward - b) must be treated as a constant: its derivative would add the term
-    lambda_r log p(s) d log p(y|s)/dW, which Eq. 11 does not contain. Unless lambda_r = 1 and
-    lambda_e = 0, the expected gradient differs from Eq. 11.
+    probabilities sum to 1: sum_s p(s) b d log p(s)/dW = b d(sum_s p(s))/dW = 0.
+
+    This function replaces the factor log p(y|s_n) in Eq. 12 with lambda_r (reward - b), where the
+    default reward is log p(y|s_n). It also adds lambda_e dH/dW, the gradient of the entropy. The
+    factor (reward - b) must be treated as a constant: the derivative of the default reward would
+    add the term lambda_r log p(s) d log p(y|s)/dW, which Eq. 11 does not contain. The expected
+    gradient equals Eq. 11 if the reward is log p(y|s_n), lambda_r = 1 and lambda_e = 0.
 
     The computation is elementwise, so all arguments may have additional axes, such as the words
     of a caption.

@@ -1,7 +1,8 @@
-"""Positions of a feature map for DETR: sines of the row and the column, or two learned tables.
+"""Position encodings of a feature map for DETR: sines of row and column, or two learned tables.
 
 Carion et al. 2020, arXiv:2005.12872v3, section 3.2 and appendix A.4. Images in a batch may be
-padded to the same size. The sinusoidal positions count only the rows and columns without padding.
+padded to the same size. The sinusoidal encodings count only the rows and columns of the image
+itself, not those of the padding.
 """
 
 import math
@@ -46,7 +47,7 @@ def sine_code(positions, embed_dim, temperature=10000.0):
 
 
 class SinePositions(nn.Module):
-    """Sinusoidal positions: half of the features encode the row, the other half the column.
+    """Sinusoidal position encodings: half of the features encode the row, half the column.
 
     Parameters
     ----------
@@ -60,9 +61,9 @@ class SinePositions(nn.Module):
 
     Notes
     -----
-    The rows without padding are numbered y = 1, 2, ..., H. The first half of the features of row y
-    is `sine_code` of the number scale * y / (H + 1e-6). The second half encodes the column in the
-    same way.
+    The rows of the image, not counting the padding, are numbered y = 1, 2, ..., H. The first half
+    of the features of row y is `sine_code` of the number scale * y / (H + 1e-6). The second half
+    encodes the column in the same way.
 
     Examples
     --------
@@ -81,7 +82,7 @@ class SinePositions(nn.Module):
         self.embed_dim, self.temperature, self.scale = embed_dim, temperature, scale
 
     def forward(self, features, mask=None):
-        """Compute the positions of a feature map.
+        """Return the position encodings of a feature map.
 
         Parameters
         ----------
@@ -107,7 +108,7 @@ class SinePositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """Learned positions: half of the features encode the column, the other half the row.
+    """Learned position encodings: half of the features encode the column, half the row.
 
     Parameters
     ----------
@@ -137,9 +138,10 @@ class LearnedPositions(nn.Module):
             nn.init.uniform_(table.weight)
 
     def forward(self, features, mask=None):
-        """Return the positions (1, row * column, embed) of features (batch, channel, row, column).
+        """Return the position encodings (1, row * column, embed) of a feature map.
 
-        The mask is not used: padding does not shift the positions.
+        `features` has shape (batch, channel, row, column). The mask is not used: padding at the
+        bottom and the right does not change the row and column numbers inside the image.
         """
         height, width = features.shape[2:]
         size, half = self.rows.weight.shape

@@ -25,8 +25,9 @@ class LocalRelation(nn.Module):
     r"""Local relation layer: a weighted sum over a window, with weights computed from the input.
 
     The weight of position p' for the center p is the softmax of Phi(query_p, key_p') +
-    geometry_{p' - p} over the k x k window (Eq. 2). The channels are divided into groups. All
-    channels of a group share the weights.
+    geometry_{p' - p} over the k x k window (Eq. 2). Phi measures how similar the query and the key
+    are (see `composability`). The channels are divided into groups. All channels of a group share
+    the weights.
 
     Parameters
     ----------
@@ -371,7 +372,8 @@ class LRNet(nn.Module):
 def lr_net_26(**changes):
     """LR-Net-26 (7 x 7 windows, m = 8): 14,604,096 parameters; the paper states 14.7 million.
 
-    `changes` override the defaults of `LRNet`. The paper does not specify which layers have a bias.
+    `changes` override the defaults of `LRNet`. The paper does not specify which layers have a bias,
+    but biases alone do not explain the difference between the two numbers.
     """
     return LRNet((2, 2, 2, 2), **changes)
 

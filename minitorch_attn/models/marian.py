@@ -67,7 +67,7 @@ class SplitSinusoidalPositions(nn.Module):
 
 
 class Marian(EncoderDecoder):
-    """Marian translation model: computes logits of the target language's next token.
+    """Marian translation model: computes the logits of the translation's next token.
 
     Parameters
     ----------
@@ -145,9 +145,10 @@ class Marian(EncoderDecoder):
 
 
 def marian_base(**changes):
-    """Build a Marian model with the sizes of the OPUS-MT models, which are the base Transformer's.
+    """Build a Marian model with the sizes of the OPUS-MT models.
 
-    With OPUS-MT's English-German vocabulary, the model has 73,886,208 parameters.
+    These sizes are the same as in the base Transformer. With OPUS-MT's English-German vocabulary,
+    the model has 73,886,208 parameters.
 
     Parameters
     ----------

@@ -129,7 +129,8 @@ def assign_rows(cost):
     This is the Hungarian method (Kuhn 1955) with shortest augmenting paths (Crouse 2016, "On
     implementing 2D rectangular assignment algorithms"). The method adds one row at a time. A new
     row may take a column from another row, which then takes another column, and so on until a
-    column is free. The length of such a path is the sum of its reduced costs,
+    column is free. This chain of rows and columns is called an augmenting path. Its length is the
+    sum of the reduced costs of its row-column pairs,
         cost[i, j] - row_price[i] - column_price[j] >= 0
     where each row and each column has a price. Dijkstra's algorithm finds the shortest path. The
     prices are then updated. All reduced costs remain nonnegative, and the reduced costs of the
@@ -211,8 +212,8 @@ def match(logits, pred_boxes, targets, class_cost=1, bbox_cost=1, giou_cost=1):
     """Match targets with predictions, as `hungarian_match` does, but return NumPy arrays.
 
     Predictions may have an additional first axis, (layer, batch, query, ...). The result is then
-    one list, with the images of the first layer, followed by the images of the second layer, and so
-    on.
+    one list: the matches of all images in the first layer, followed by the matches of all images in
+    the second layer, and so on.
     """
     if class_cost == 0 and bbox_cost == 0 and giou_cost == 0:
         raise ArgumentError("hungarian_match: all weights of the matching cost are 0")

@@ -31,9 +31,10 @@ __all__ = ["MViT", "MultiscaleBlock", "PoolingAttention", "mvit_b_16x4"]
 class MultiscaleBlock(nn.Module):
     """Pre-norm block with pooling attention. Its skip connection is pooled like the queries.
 
-    The block computes `x = skip(x) + attention(norm1(x))`, then `x + mlp(norm2(x))`. In the sum
-    that changes the number of channels, x is replaced with a linear layer's output for the
-    normalized tokens.
+    The block computes `x = pool(x) + attention(norm1(x))`, then `x + mlp(norm2(x))`. If the number
+    of channels changes, it changes in one of these two sums (see `widen_in_attention`). A linear
+    layer then adapts the skip connection: it becomes `pool(linear(norm1(x)))` in the first sum, or
+    `linear(norm2(x))` in the second.
 
     Parameters
     ----------

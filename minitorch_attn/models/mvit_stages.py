@@ -82,7 +82,8 @@ def plan_blocks(
 def shrinking_strides(first, steps):
     """Return the pooling strides of the keys and values in each stage.
 
-    They start at `first`. Each stage divides them by its query strides, one entry of `steps`. No
+    `steps` contains the query strides of each stage. The first stage divides `first` by its query
+    strides. Each later stage divides the previous stage's result by its own query strides. No
     stride is less than 1.
 
     Examples
@@ -106,7 +107,10 @@ def _doubling(name, value, count):
 
 
 def _per_stage(name, value, count):
-    """Return `value` as a list of one tuple per stage, or None if it is a single stride."""
+    """Return `value` as a list with one tuple for each stage, or None if it is a single stride.
+
+    In the second case, the caller computes the strides of all stages from the single stride.
+    """
     if not isinstance(value[0], (list, tuple)):
         return None
     _check_length(name, value, count)

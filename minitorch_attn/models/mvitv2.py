@@ -1,10 +1,10 @@
 """MViTv2: pooling attention with decomposed relative positions and residual pooling.
 
 Li et al. 2022, "MViTv2: Improved Multiscale Vision Transformers for Classification and Detection",
-arXiv:2112.01526v2. MViTv2 makes two changes to `mvit` (section 4.1, Figure 2). Every score
+arXiv:2112.01526v2. MViTv2 makes two main changes to `mvit` (section 4.1, Figure 2). Every score
 depends on the distance between query and key along each axis, and the pooled queries are added
-to the context. In addition, the queries are pooled in every block, and the attention layer
-changes the number of channels.
+to the attention output. There are also two smaller changes: the queries are pooled in every block,
+and the attention layer changes the number of channels instead of the feed-forward network.
 """
 
 from functools import lru_cache, partial
@@ -29,7 +29,7 @@ _CACHED = 64  # maximum number of tables; a model needs one for each pair of map
 
 @lru_cache(_CACHED)
 def relative_distances(queries, keys, device=None):
-    """Return the row of the relative position table for each query-key pair along an axis.
+    """Return the row index in the relative position table for each query-key pair along an axis.
 
     Parameters
     ----------
@@ -152,9 +152,11 @@ class RelativePoolingAttention(PoolingAttention):
     def with_positions(self, query, key, query_size, key_size):
         r"""Append features to queries and keys, so that dot products include relative positions.
 
-        A query is extended by q_i R^h_i, a vector that contains q_i R^h_{p(i), row} for each row of
-        the keys' map. A key is extended by e_row(j), the one-hot vector of its own row. Both are
-        extended in the same way for the other axes. For an image, the dot product is then
+        A query is extended by one number for each row of the keys' map: the dot product of q_i and
+        R^h_{p(i), row}, the learned vector for the distance between the query's position p(i) and
+        that row. Below, q_i R^h_i stands for all these numbers. A key is extended by e_row(j), the
+        one-hot vector of its own row, which selects the number for that row. Both are extended in
+        the same way for the other axes. For an image, the dot product is then
 
             [q_i, q_i R^h_i, q_i R^w_i] [k_j, e_row(j), e_column(j)]
                 = q_i k_j + q_i R^h_{p(i), p(j)} + q_i R^w_{p(i), p(j)},

@@ -23,8 +23,10 @@ _MODES = ("gaussian", "embedded_gaussian", "dot_product", "concatenation")
 class NonLocalBlock(nn.Module):
     r"""Non-local block: `z = W_z y + x`, where y is a weighted mean over all positions of x.
 
-    The mean is y_i = sum_j f_ij g_j / C_i (Eq. 1). `mode` selects the function f and the divisor
-    C_i, which is either the sum of f_ij over j or the number N of keys:
+    The mean is y_i = sum_j f_ij g_j / C_i (Eq. 1). Here, theta_i is a linear map of x_i (the
+    query), and phi_j and g_j are linear maps of x_j (the key and the value at position j). `mode`
+    selects the function f and the divisor C_i, which is either the sum of f_ij over j or the number
+    N of the positions j. The layer w_f maps a vector to one number.
 
     - "gaussian": f_ij = exp(x_i . x_j), C_i the sum (Eq. 2);
     - "embedded_gaussian": f_ij = exp(theta_i . phi_j), C_i the sum (Eq. 3): self-attention;

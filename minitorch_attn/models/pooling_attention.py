@@ -184,7 +184,7 @@ def layer_norm(channels):
 
 
 def pools_named(pooling):
-    """Return the classes of one type of pooling layer, such as 2D and 3D max pooling."""
+    """Return the 2D and 3D layer classes of a pooling type, such as those of "max"."""
     known = {"conv": CONVOLUTIONS, **POOLS}
     if pooling not in known:
         raise ArgumentError(

@@ -33,11 +33,11 @@ class ReferenceDETR(DETR):
         query position = code(sigmoid(p_{l-1})),   x_0 = code(sigmoid(p_0))
         (d, s) = box head(LayerNorm(x_l) + code(sigmoid(p_{l-1})))
         p_l = p_{l-1} + d,   box = (sigmoid(p_l), sigmoid(s))
-    The next layer receives p_l as a constant. The same function `code` encodes points and image
-    positions, so a query and a key at the same place match before any training. The box head needs
-    to know the point, because d is relative to it. In DETR, the decoder starts from zeros and adds
-    positions only to queries and keys, so its output x_l does not contain the point. This model
-    therefore starts from x_0 and adds the point's encoding to the box head's input.
+    No gradient flows from the next layer through p_l. The same function `code` encodes points and
+    image positions, so a query and a key at the same place match before any training. The box head
+    needs to know the point, because d is relative to it. In DETR, the decoder starts from zeros and
+    adds positions only to queries and keys, so its output x_l does not contain the point. This
+    model therefore starts from x_0 and adds the point's encoding to the box head's input.
 
     Examples
     --------

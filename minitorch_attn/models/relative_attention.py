@@ -52,12 +52,13 @@ def relative_positions(length, embed_dim, *, interleaved=False, dtype="float32",
 def relative_shift(scores):
     """Select each key's score from the scores of all distances (arXiv:1901.02860v3, appendix B).
 
-    Row i of the input contains query i's scores for the distances T - 1, ..., -(T - 1). Key j has
-    the distance i - j. Row i of the result therefore consists of the T columns that start at column
-    T - 1 - i: each row starts one column earlier than the row above it. To shift the rows, the
-    function first adds a column of zeros on the left, which makes each row 2T long. It then skips
-    the first T numbers and reads the others as rows of length 2T - 1. The new row i starts at the
-    score of distance i, which was in column T - 1 - i.
+    With T tokens, row i of the input contains query i's scores for the distances from T - 1 down to
+    1 - T. Key j has the distance i - j. Row i of the result therefore consists of the T columns
+    that start at column T - 1 - i: each row starts one column earlier than the row above it. To
+    shift the rows, the function first adds a column of zeros on the left, which makes each row 2T
+    long. It then flattens the rows into one sequence, skips the first T numbers and splits the
+    others into rows of length 2T - 1. The new row i starts at the score of distance i, which was in
+    column T - 1 - i. Only the first T columns are kept.
 
     Parameters
     ----------

@@ -259,7 +259,7 @@ def _conv3x3(in_channels, out_channels, stride, dilation, groups=1):
 
 
 def _stage(block, in_channels, width, stride, dilations, drop_paths, shared):
-    """Build a stage of one block for each of `drop_paths`.
+    """Build a stage with one block for each DropPath rate in `drop_paths`.
 
     The first 3 x 3 convolution has the stride `stride` and the previous stage's dilation,
     `dilations[0]`. The others have stride 1 and the dilation `dilations[1]`.

@@ -9,10 +9,11 @@ linear   All pairs use f_i / factor, so that all positions lie in the trained ra
 dynamic  The base grows with the current length. A larger base reduces small f_i and hardly changes
          large f_i (Peng et al. 2023, arXiv:2309.00071v2, sections 3.1 and 3.3).
 yarn     Pairs with many rotations per training sequence keep f_i. Pairs with less than one rotation
-         use f_i / factor. A linear ramp connects the two. A temperature scales the attention
-         scores (same paper, sections 3.2 and 3.4).
-llama3   Like yarn, but without a temperature, and the ramp depends on the wavelength (Grattafiori
-         et al. 2024, arXiv:2407.21783v3, section 3.4.2, and the code published with the weights).
+         use f_i / factor. Between them, a ramp that is linear in i connects the two. A temperature
+         scales the attention scores (same paper, sections 3.2 and 3.4).
+llama3   Like yarn, but without a temperature, and the ramp is linear in the number of rotations per
+         training sequence (Grattafiori et al. 2024, arXiv:2407.21783v3, section 3.4.2, and the code
+         published with the weights).
 """
 
 import math
@@ -167,7 +168,7 @@ def _yarn(head_dim, base, settings):
     factor = settings.get("factor") or settings["context_length"] / trained
 
     def pair_with(turns):
-        """Return the fractional index of the pair that turns `turns` times in `trained` tokens."""
+        """Return the fractional index of the pair with `turns` rotations per training sequence."""
         return head_dim * math.log(trained / (turns * 2 * math.pi)) / (2 * math.log(base))
 
     first, last = (

@@ -250,7 +250,7 @@ class RecurrentDecoder(nn.Module):
 
 
 class Seq2Seq(nn.Module):
-    """Sequence-to-sequence model of a recurrent encoder and a recurrent decoder.
+    """Sequence-to-sequence model with a recurrent encoder and a recurrent decoder.
 
     To translate with the model, call `generation.translate`, which uses greedy or beam search.
 

@@ -74,7 +74,9 @@ def box_losses(boxes, target_boxes, num_boxes):
 
 
 def cardinality_error(logits, targets):
-    """Return the mean absolute error of the predicted number of objects, which is not a loss.
+    """Return the mean absolute error of the predicted number of objects.
+
+    This number is only reported. It is not part of the loss and does not have a gradient.
 
     Parameters
     ----------
@@ -217,7 +219,8 @@ def matched_losses(logits, pred_boxes, targets, pairs, eos_coef=0.1):
 def _index_of(pairs, targets):
     """Return three index arrays with one element for each pair: image, prediction and target.
 
-    Predictions are counted within their image, targets across the whole batch.
+    The index of a prediction starts at 0 in each image. The index of a target counts the targets of
+    the whole batch.
     """
     counts = [len(target["class_labels"]) for target in targets]
     before = xp.cumsum([0, *counts[:-1]])

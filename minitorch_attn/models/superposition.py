@@ -311,7 +311,7 @@ def polygon(num_features):
 
 
 def phase_losses(density, importance):
-    """Return the expected loss of each phase: three ways to store two features in one dimension.
+    """Return the expected losses of three ways to store two features in one dimension: the phases.
 
     Parameters
     ----------
@@ -329,8 +329,9 @@ def phase_losses(density, importance):
 
     Notes
     -----
-    This is the case n = 2, m = 1 of section 3, "Superposition as a Phase Change". The features that
-    `sample_features` draws have the moments E[x] = p/2 and E[x^2] = p/3.
+    This is the case n = 2, m = 1 of section 3, "Superposition as a Phase Change". With density p,
+    the features that `sample_features` draws have the moments E[x] = p/2 and E[x^2] = p/3. The
+    error of the second feature counts r times.
 
     * W = [1, 0] reconstructs the first feature without error. The best constant output for the
       second feature is its mean. The error is then its variance, and the loss is

@@ -337,23 +337,23 @@ class Swin(nn.Module):
 
 
 def swin_t(**changes):
-    """Swin-T: 96 channels; 28,288,354 parameters. `changes` override the defaults."""
+    """Swin-T: 96 channels in stage 1; 28,288,354 parameters. `changes` override the defaults."""
     return Swin(**{"drop_path": 0.2, **changes})
 
 
 def swin_s(**changes):
-    """Swin-S: 96 channels and 18 blocks in stage 3; 49,606,258 parameters."""
+    """Swin-S: 96 channels in stage 1, 18 blocks in stage 3; 49,606,258 parameters."""
     return Swin(**{"depths": (2, 2, 18, 2), "drop_path": 0.3, **changes})
 
 
 def swin_b(**changes):
-    """Swin-B: 128 channels; 87,768,224 parameters."""
+    """Swin-B: 128 channels in stage 1, 18 blocks in stage 3; 87,768,224 parameters."""
     sizes = {"embed_dim": 128, "depths": (2, 2, 18, 2), "num_heads": (4, 8, 16, 32)}
     return Swin(**{**sizes, "drop_path": 0.5, **changes})
 
 
 def swin_l(**changes):
-    """Swin-L: 192 channels; 196,532,476 parameters."""
+    """Swin-L: 192 channels in stage 1, 18 blocks in stage 3; 196,532,476 parameters."""
     sizes = {"embed_dim": 192, "depths": (2, 2, 18, 2), "num_heads": (6, 12, 24, 48)}
     return Swin(**{**sizes, "drop_path": 0.2, **changes})
 

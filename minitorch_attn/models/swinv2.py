@@ -194,22 +194,25 @@ class SwinV2(Swin):
 
 
 def swinv2_t(**changes):
-    """SwinV2-T: C = 96; 28,347,154 parameters (window size 8). `changes` override the defaults."""
+    """SwinV2-T: 96 channels in stage 1; 28,347,154 parameters (window size 8).
+
+    `changes` override the defaults.
+    """
     return SwinV2(**{"drop_path": 0.2, **changes})
 
 
 def swinv2_s(**changes):
-    """SwinV2-S: C = 96 and 18 blocks in stage 3; 49,728,418 parameters."""
+    """SwinV2-S: 96 channels in stage 1, 18 blocks in stage 3; 49,728,418 parameters."""
     return SwinV2(**{"depths": (2, 2, 18, 2), "drop_path": 0.3, **changes})
 
 
 def swinv2_b(**changes):
-    """SwinV2-B: C = 128; 87,918,816 parameters."""
+    """SwinV2-B: 128 channels in stage 1, 18 blocks in stage 3; 87,918,816 parameters."""
     sizes = {"embed_dim": 128, "depths": (2, 2, 18, 2), "num_heads": (4, 8, 16, 32)}
     return SwinV2(**{**sizes, "drop_path": 0.5, **changes})
 
 
 def swinv2_l(**changes):
-    """SwinV2-L: C = 192; 196,739,932 parameters."""
+    """SwinV2-L: 192 channels in stage 1, 18 blocks in stage 3; 196,739,932 parameters."""
     sizes = {"embed_dim": 192, "depths": (2, 2, 18, 2), "num_heads": (6, 12, 24, 48)}
     return SwinV2(**{**sizes, "drop_path": 0.2, **changes})

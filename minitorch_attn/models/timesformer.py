@@ -1,10 +1,12 @@
 """TimeSformer: a Vision Transformer for video that attends over time and space, jointly or in turn.
 
 Bertasius et al. 2021, "Is Space-Time Attention All You Need for Video Understanding?",
-arXiv:2102.05095v4. A clip of F frames with N patches each has N F + 1 tokens. Joint attention
-compares each token with all tokens, which takes (N F + 1)^2 comparisons. Divided attention first
-compares patches at the same position in different frames, and then patches of the same frame, which
-takes (N F) (N + F + 2) comparisons (section 3, Figure 1).
+arXiv:2102.05095v4. A clip of F frames with N patches each has N F + 1 tokens, including the class
+token. Joint attention compares each token with all tokens, which takes (N F + 1)^2 comparisons.
+Divided attention first compares patches at the same position in different frames, and then patches
+of the same frame. The paper also compares each patch with the class token, both times. Each patch
+is then compared with F + 1 tokens and with N + 1 tokens, which takes (N F) (N + F + 2) comparisons
+(section 3, Figure 1).
 """
 
 from .. import nn, ops
@@ -177,7 +179,7 @@ class TimeSformer(nn.Module):
         self._start_without_time()
 
     def _start_without_time(self):
-        """Set the output of attention over time to 0, except in the first block.
+        """Set the weights of the linear layer after attention over time to 0, except in block 0.
 
         The authors' code does the same. A model that is initialized with the weights of a Vision
         Transformer then computes almost the same function as the Vision Transformer.

@@ -73,9 +73,11 @@ def transport_plan(
         delta = 1 / (n Q^T sigma)
         sigma = 1 / (m Q delta)
         T = diag(sigma) Q diag(delta)
-    The first step uses T = 1 and sigma = 1/m. The vectors sigma and delta scale the rows and
-    columns of Q. At convergence, the divergence from the *previous* plan is 0, so the result is the
-    exact optimum for any beta. In contrast, the plan of Sinkhorn's algorithm remains blurred.
+    There are m words and n regions. In the first step, all entries of T are 1, and those of sigma
+    are 1/m. The vectors sigma and delta scale the rows and columns of Q. At convergence, the plan
+    no longer changes, so its divergence from the *previous* plan is 0. Only the cost remains, so
+    the result is the exact optimum for any beta. In contrast, Sinkhorn's algorithm always rewards a
+    high entropy, so its plan remains spread over many entries.
 
     References
     ----------

@@ -117,11 +117,12 @@ class VATT(nn.Module):
 
     Notes
     -----
-    Section "Common Space Projection" of the paper explains why the video-text space is computed
-    from the video-audio space: video and audio are compared in fine detail, video and text more
-    coarsely. The projections have the same layers and batch norms as the authors' code. The
-    authors' code also normalizes the position vectors. The paper does not mention this
-    normalization, and this class does not apply it.
+    The vectors in the video-text space are computed from the vectors in the video-audio space.
+    Section "Common Space Projection" of the paper gives the reason: the modalities differ in
+    granularity. Video and audio are compared in fine detail, video and text more coarsely. The
+    projections have the same layers and batch norms as the authors' code. The authors' code also
+    normalizes the position vectors. The paper does not mention this normalization, and this class
+    does not apply it.
 
     References
     ----------

@@ -175,7 +175,7 @@ class VideoTokens(Tokens):
 
     @computes("patches with positions")
     def embed(self, video):
-        """Return the patch embeddings plus position embeddings, in the order time, row, column.
+        """Return the patch plus position embeddings, ordered by time, then row, then column.
 
         Parameters
         ----------
@@ -272,8 +272,8 @@ class TextTokens(Tokens):
     -----
     As in the authors' code, the relative position bias has 32 buckets for distances up to 64, and
     all layers share the bias. If all three modalities share one Transformer, the authors' code does
-    not use this bias. Instead, it adds a learned vector for each position to the word
-    vectors.
+    not use this bias. Instead, it adds a learned vector for each position to the word vectors.
+    `VATT` does the same: it then passes `relative=False`.
 
     Examples
     --------

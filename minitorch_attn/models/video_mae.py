@@ -331,7 +331,7 @@ class VideoMAE(nn.Module):
         return self.decoder(self.encoder(video, visible), visible, masked), mask
 
     def target(self, video):
-        """Return target pixels (batch, cube, pixels), normalized with `normalise_pixels=True`."""
+        """Return target pixels (batch, cube, pixels), normalized if `normalise_pixels` is True."""
         cubes = cubes_of(video, self.tubelet_size, self.patch_size)
         return (normalised_cubes(cubes) if self.normalise_pixels else cubes).flatten(2)
 
@@ -360,7 +360,10 @@ def normalised_cubes(cubes):
 def make_blocks(
     embed_dim, num_layers, num_heads, mlp_dim, *, qkv_bias=True, attention_dropout=0.0, **options
 ):
-    """Return a ModuleList of ViT blocks without a key bias, as in the authors' code."""
+    """Return a ModuleList of ViT blocks.
+
+    As in the authors' code, the keys never have a bias. With `qkv_bias`, the queries and values do.
+    """
     check_layers("VideoMAE", num_layers=num_layers)
 
     def attention():

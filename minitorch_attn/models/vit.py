@@ -247,7 +247,10 @@ class VisionTransformer(nn.Module):
 
     @computes("patches with positions")
     def embed(self, images):
-        """Return the images' tokens (batch, token, embed), with any position embeddings (Eq. 1)."""
+        """Return the images' tokens (batch, token, embed), Eq. 1.
+
+        Position embeddings are added if the model has them.
+        """
         self._check_size(images)
         patches = self.patch_embedding(images)  # (batch, patch, embed)
         if self.position_kind == "2d":  # the class token does not have a position in the image

@@ -155,7 +155,7 @@ class RelativeAttention(nn.Attention):
         return super().attend(query, key, value, mask, bias, is_causal)
 
     def relative_scores(self, query):
-        """Return the scaled products query_i distance_{j-i} for all pairs of tokens.
+        """Return the scaled dot products of queries i and the learned vectors for distances j - i.
 
         Parameters
         ----------
@@ -183,8 +183,10 @@ def _by_pair(scores):
     """Convert scores by distance, (..., i, j - i), to scores by pair of tokens, (..., i, j).
 
     For n tokens, row i contains the distances 1 - n to n - 1, but only -i to n - 1 - i are needed.
-    Append a column, so that rows have length 2n, and flatten. Skip n - 1 numbers and read rows of
-    length 2n - 1. Row i now starts at distance -i.
+    Append a column, so that rows have length 2n, and flatten. Skip n - 1 numbers, so that row 0
+    starts at distance 0, and read rows of length 2n - 1. These rows are one shorter than 2n, so
+    each row starts one distance earlier than the row above it: row i starts at distance -i. Keep
+    its first n numbers.
     """
     *lead, n, _ = scores.shape
     flat = ops.pad(scores, (0, 1)).reshape(*lead, 2 * n * n)

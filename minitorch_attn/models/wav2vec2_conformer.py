@@ -268,7 +268,11 @@ class Wav2Vec2Conformer(nn.Module):
         return self.norm(x)
 
     def positions_of(self, x):
-        """Return the positions to pass to the attention layers for an input `x`, or None."""
+        """Return the positions to pass to the attention layers for an input `x`.
+
+        They are encodings of all distances for relative positions, (cosines, sines) for rotary
+        embeddings, and None for other models.
+        """
         if self.positions == "relative":
             return relative_positions(
                 x.shape[1], x.shape[2], interleaved=True, dtype=x.dtype, device=x.device

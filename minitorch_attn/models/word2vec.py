@@ -88,7 +88,7 @@ class SkipGram(nn.Module):
         self.output = _zero_vectors(vocab_size, embed_dim)
 
     def forward(self, center):
-        """Return the word vectors (..., embed) of `center` (...)."""
+        """Return the vectors (..., embed) of the words with ids `center`, of any shape (...)."""
         return self.input(center)
 
     def negative_sampling_loss(self, center, context, negatives):
@@ -252,10 +252,10 @@ def huffman_codes(counts):
 
     Notes
     -----
-    Each step joins the two nodes with the smallest counts, until one node is left. The larger of
-    the two gets code 1. Inner nodes are numbered in the order of their creation. If counts are
-    equal, an inner node comes before a word, and a later word before an earlier word, as in
-    `CreateBinaryTree` of word2vec.c.
+    Each step joins the two nodes with the smallest counts, until one node is left. The smaller of
+    the two is chosen first and gets code 0, and the other gets code 1. Inner nodes are numbered in
+    the order of their creation. If counts are equal, an inner node is chosen before a word, and a
+    later word before an earlier word, as in `CreateBinaryTree` of word2vec.c.
 
     Examples
     --------

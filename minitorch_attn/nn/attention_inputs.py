@@ -1,4 +1,4 @@
-"""Single-head attention: check the input tokens and masks, and call the weight hooks."""
+"""Single-head attention: check tokens and masks, and pass attention weights to hooks."""
 
 from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor

@@ -93,7 +93,7 @@ class _BatchNorm(_ChannelNorm):
         )  # fmt: skip
 
     def _counted(self):
-        """Count the batch, and return its weight in the running statistics."""
+        """Add 1 to the number of batches. Return the batch's weight in the running statistics."""
         if self.num_batches_tracked is not None:
             with no_grad():
                 self.num_batches_tracked.add_(1)
@@ -182,8 +182,8 @@ class FrozenBatchNorm2d(Module):
 
     Notes
     -----
-    Names and values are the same as in `torchvision.ops.FrozenBatchNorm2d`. The state dict of a
-    `BatchNorm2d` can be loaded; its `num_batches_tracked` is ignored.
+    The names of the buffers and the outputs are the same as in `torchvision.ops.FrozenBatchNorm2d`.
+    The state dict of a `BatchNorm2d` can be loaded; its `num_batches_tracked` is ignored.
 
     Examples
     --------

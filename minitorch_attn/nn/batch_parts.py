@@ -63,7 +63,10 @@ def part_sizes(size, parts):
 
 
 def _split(value, sizes, size, dim):
-    """Split one value of a batch. Return a list with one entry for each part."""
+    """Split a batch, or a value in it, into parts with the given sizes. Return a list of the parts.
+
+    `size` is the number of examples in the batch.
+    """
     if isinstance(value, Tensor):
         return list(split(value, sizes, dim)) if value.ndim > dim else [value] * len(sizes)
     if isinstance(value, Mask):  # a mask shared by all examples is passed to each part

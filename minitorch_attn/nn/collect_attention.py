@@ -57,9 +57,10 @@ def watch_attention(module, hook):
 
 
 def _is_hidden(layer):
-    """Return True if the layer's class name contains "attention", but the layer cannot be watched.
+    """Return True for an attention layer whose weights `watch_attention` cannot get.
 
-    Neither the layer nor any of its submodules has a `weight_hooks` list.
+    The layer's class name contains "attention", but neither the layer nor any of its submodules has
+    a `weight_hooks` list.
     """
     is_attention = "attention" in type(layer).__name__.lower()
     return is_attention and not any(hasattr(part, "weight_hooks") for part in layer.modules())

@@ -64,15 +64,15 @@ class DataParallel(Module):
     also not split while operations are recorded in this thread, for example by `mt.trace`, the
     profiler or a checkpoint, or while anomaly mode is on.
 
-    Each part draws its dropout masks from a separate range of the random numbers. With the same
-    seed and the same number of parts, dropout masks are therefore the same in every run. If the
-    forward pass draws random numbers other than dropout masks, for example with `mt.rand`, an error
-    is raised. If the module sets attributes in the forward pass, their values come from one of the
-    parts.
+    Each part draws its dropout masks from its own section of the random number sequence. With the
+    same seed and the same number of parts, dropout masks are therefore the same in every run. If
+    the forward pass draws random numbers other than dropout masks, for example with `mt.rand`, an
+    error is raised. If the module sets attributes in the forward pass, their values come from one
+    of the parts.
 
     The first call also runs the module twice in eval mode, on the whole batch and on the last
     example alone, and compares the results. This check runs again for each new combination of
-    keyword argument names and numbers of axes of the tensors.
+    the names of the keyword arguments and the number of axes of each tensor.
 
     Examples
     --------
@@ -135,7 +135,8 @@ class DataParallel(Module):
     def _check(self, batch):
         """Check that the last example gives the same result alone as within the batch.
 
-        The check runs once for each combination of keyword argument names and numbers of axes.
+        The check runs once for each combination of the names of the keyword arguments and the
+        number of axes of each tensor.
         """
         args, kwargs = batch
         kind = (tuple(kwargs), *[tensor.ndim for tensor in tensors_in(batch)])

@@ -90,7 +90,7 @@ class Dropout2d(Dropout):
 
 
 class Dropout3d(Dropout):
-    """Dropout of whole channels of volumes, ([batch,] channel, depth, height, width)."""
+    """Dropout of whole channels, for inputs of shape ([batch,] channel, depth, height, width)."""
 
     def forward(self, input):
         return ops.dropout3d(input, self.p, self.training, self.inplace)

@@ -1,4 +1,4 @@
-"""The error path: a note on an exception that names the module in which it was raised."""
+"""Error path: notes on exceptions that give the path of the module where the error was raised."""
 
 __all__ = ["name_module"]
 

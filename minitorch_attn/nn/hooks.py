@@ -256,14 +256,21 @@ class _Slots:
         return tuple(result)
 
     def spread(self, grads):
-        """Return a gradient for each value, or None for a value that does not have a gradient."""
+        """Return a tuple with one entry per value of the original tuple.
+
+        The entry is the value's gradient from `grads`, or None if the value does not require grad.
+        """
         result = [None] * self.count
         for i, grad in zip(self.positions, grads, strict=True):
             result[i] = grad if isinstance(grad, Tensor) else wrap(grad)
         return tuple(result)
 
     def gather(self, result, grads):
-        """Return one gradient per tensor: the hook's if it is not None, else the one in `grads`."""
+        """Return one gradient per tensor that requires grad.
+
+        It is the gradient in `result`, which the hook returned, or the one in `grads` if the hook
+        returned None for this tensor.
+        """
         chosen = []
         for i, grad in zip(self.positions, grads, strict=True):
             new = grad if result[i] is None else result[i]

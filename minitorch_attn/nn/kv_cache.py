@@ -143,7 +143,11 @@ class _Static(_Layer):
 
 
 def _roomier(old, like, room):
-    """Return a buffer for more tokens, which begins with the tokens of `old` unless it is None."""
+    """Return a buffer with space for more tokens, which begins with the tokens of `old`, if any.
+
+    The last argument is the length of the new buffer. The batch size, heads and head_dim are those
+    of `old`, or those of `like` if `old` is None.
+    """
     batch, heads, _, head_dim = like.shape if old is None else old.shape
     # Zeros, because a CUDA graph multiplies positions without a token by weights of 0.
     new = ops.zeros(batch, heads, room, head_dim, dtype=like.dtype, device=like.device)
@@ -260,7 +264,7 @@ class KVCache(NamedErrors):
         return self._length() if live is None else wrap(live)
 
     def reorder(self, index, cross=True):
-        """Select rows of the batch in all layers, such as the beams that beam search keeps.
+        """Keep only some rows of the batch, in all layers: for example, the best beams of a search.
 
         Parameters
         ----------

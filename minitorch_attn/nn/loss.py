@@ -14,7 +14,7 @@ __all__ = [
 
 
 def _creates(init):
-    """Raise a helpful error if input and target are passed to the constructor of a loss."""
+    """Wrap the `__init__` of a loss: raise a helpful error if it gets input and target."""
 
     @wraps(init)
     def create(self, *args, **settings):

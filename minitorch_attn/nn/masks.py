@@ -140,7 +140,10 @@ class CompleteMask(NamedErrors):
 
 
 def _grid(attend):
-    """Draw the first mask of a batch with "#" and ".", or all masks if each has a single row."""
+    """Return the lines of a picture of the first mask: "#" may attend, "." is blocked.
+
+    If each mask of the batch has a single row, the picture shows all masks, one per line.
+    """
     shape = (1,) * (4 - attend.ndim) + attend.shape
     batch, heads, queries, keys = shape
     attend = attend.reshape(shape)

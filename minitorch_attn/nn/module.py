@@ -152,7 +152,11 @@ class Module(Conversion):
         return sorted({*super().__dir__(), *names})
 
     def register_parameter(self, name, param):
-        """Register a Parameter under `name`. None is a placeholder for a Parameter."""
+        """Register a Parameter under `name`.
+
+        With None as `param`, the attribute is None. A layer without bias, for example, registers
+        None as its `bias`.
+        """
         self._register("_parameters", name, param, Parameter)
 
     def register_buffer(self, name, tensor, persistent=True):
@@ -172,7 +176,7 @@ class Module(Conversion):
             self._non_persistent.add(name)
 
     def register_module(self, name, module):
-        """Register a submodule under `name`. None is a placeholder for a submodule."""
+        """Register a submodule under `name`. With None as `module`, the attribute is None."""
         self._register("_modules", name, module, Module)
 
     add_module = under_name("add_module", register_module)

@@ -187,7 +187,10 @@ class MultiheadAttention(Attention):
     static_k = static_v = None  # set by multi_head_attention_forward, which is defined below
 
     def _replaced(self, name, projected):
-        """Return the static keys or values if the caller passed them, else `projected`."""
+        """Return the argument `static_k` or `static_v` (given by `name`), split into heads.
+
+        If the caller did not pass this argument, return `projected`.
+        """
         given = getattr(self, name)
         if given is None:
             return projected
@@ -206,7 +209,11 @@ class MultiheadAttention(Attention):
         return (self.bias_k is not None) + bool(self.add_zero_attn)
 
     def _append(self, key, value):
-        """Append the learned and the zero key and value, if enabled, to the keys and values."""
+        """Append extra positions to the keys and values, if the layer has them.
+
+        With `bias_k` and `bias_v`, a learned key and value are appended. With `add_zero_attn`, a
+        key and a value of zeros are appended.
+        """
         if not self._appended:
             return key, value
         # key, value: (batch, heads, key, head_dim)

@@ -9,7 +9,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def instead_of(value, owner):
-    """Return the hint of an error message: what to use instead of a value that is not a module.
+    """Return the hint for an error message: what to use instead of a value that is not a module.
 
     Parameters
     ----------

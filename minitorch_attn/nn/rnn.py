@@ -49,9 +49,10 @@ class RNNBase(Module):
     Notes
     -----
     The parameters of layer k are `weight_ih_lk`, `weight_hh_lk`, `bias_ih_lk`, `bias_hh_lk` and
-    `weight_hr_lk`. In the second direction, the names end in `_reverse`. The gates are stacked
-    along the first axis, in the same order as in `ops/`. Initial values are uniform in [-b, b],
-    where b = 1/sqrt(hidden_size).
+    `weight_hr_lk`. `weight_hr_lk` exists only if `proj_size` is not 0. The names of the backward
+    direction's parameters end in `_reverse`. The parts for the gates and the candidate are stacked
+    along the first axis, in the order of the equations in `ops/lstm.py` and `ops/gru.py`. Initial
+    values are uniform in [-b, b], where b = 1/sqrt(hidden_size).
     """
 
     def __init__(
@@ -198,7 +199,10 @@ class RNNBase(Module):
         return x, [ops.stack(list(each)) for each in zip(*last, strict=True)]
 
     def _initial_states(self, hx, rows, batch, batched):
-        """Return a list of states, each of shape (layer * direction, batch, size)."""
+        """Return a list of the initial states: the states in `hx`, or zeros if `hx` is None.
+
+        Each state has the shape (layer * direction, batch, size). An LSTM has two states.
+        """
         layers = self.num_layers * self._directions
         if hx is None:
             return [

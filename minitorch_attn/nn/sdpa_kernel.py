@@ -22,8 +22,8 @@ def sdpa_kernel(backends, set_priority=False):
     """Do nothing. This context manager exists for compatibility with PyTorch.
 
     In this library, only the sizes of the inputs and the mask decide how attention is computed. On
-    all devices, `ops/attention/` computes the attention of short sequences at once, and that of
-    long sequences block by block. The results agree up to rounding.
+    all devices, `ops/attention/` computes all scores of a short sequence in a single step, and
+    those of a long sequence block by block. The results agree up to rounding.
 
     Parameters
     ----------

@@ -53,8 +53,9 @@ class Summary(NamedErrors):
     """Summary of a forward pass: shapes, parameters, FLOPs and memory of every module.
 
     A multiply-add in a matrix product or a convolution counts as two operations. The forward pass
-    is a dry run, which does not compute products. If the model was built under
-    `nn.init.skip_init()`, the dry run requires neither the time nor the memory of a real pass.
+    is a dry run: matrix products return zeros without being computed, and without reading the
+    parameters. If the model was built under `nn.init.skip_init()`, its weights are not written
+    either, so that the summary of a very large model requires little time and memory.
 
     Parameters
     ----------
@@ -174,13 +175,20 @@ def summary(model, *inputs, depth=3, file=None, **kwargs):
 
 
 class _Counter(Listener):
-    """Listener that adds the FLOPs and bytes of an operation to all modules that are running."""
+    """Listener that adds each operation's FLOPs and bytes to the rows of the running modules.
+
+    While a submodule runs, the modules that contain it are running, too.
+    """
 
     def __init__(self):
         self.running = []
 
     def watch(self, stack, module, row):
-        """Count the operations of `module` in `row`: hooks keep it in `running` during a call."""
+        """Count the operations of `module` in `row`.
+
+        Hooks put `row` into `running` before each call of the module, and remove it afterwards.
+        `stack` removes the hooks.
+        """
 
         def enter(module, args, kwargs):
             self.running.append(row)

@@ -30,13 +30,15 @@ class NormOver(Function):
     Backward: h = grad_y * weight, grad_x = r * (h - mean(h) - x_hat * mean(h * x_hat)),
         grad_weight = sum(grad_y * x_hat), grad_bias = sum(grad_y)
 
-    x has four axes. The mean and the (biased) variance are taken over `axes`. The channels are on
-    the third axis, or on the second and third axes together. Weight and bias, if given, have one
-    number per channel.
+    x has been reshaped to four axes: (.., .., channel, item), or (.., group, channel, item) if the
+    channels are divided into groups. The mean and the (biased) variance are taken over `axes`.
+    Weight and bias, if given, have one number per channel.
 
-    Derivation: x_hat = (x - m) r is the normalized input and h = dL/dx_hat. x_hat does not change
-    (except through eps) when x moves along the all-ones direction or along x_hat itself, so grad_x
-    has no component along either direction. grad_weight and grad_bias are summed over all axes
+    Derivation: x_hat = (x - m) r is the normalized input and h = dL/dx_hat. A small step of x along
+    the all-ones direction or along x_hat leaves x_hat unchanged (except through eps), so grad_x has
+    no component along either. A small step dx that is orthogonal to both changes neither m nor r,
+    so dx_hat = r dx. Therefore, grad_x is r h minus its components along all-ones and x_hat, which
+    are r mean(h) and r x_hat mean(h x_hat). grad_weight and grad_bias are summed over all axes
     except the channel axes.
     Saved: x, weight and bias; m and r as intermediates.
     """
@@ -142,7 +144,10 @@ class NormByRunning(Function):
 
 
 def _other_axes(parameter):
-    """Return the axes of x except the channel axes, which are the axes of `parameter`."""
+    """Return the axes over which the gradient of `parameter` is summed: all but the channel axes.
+
+    The input has four axes. The axes of `parameter` are the channel axes.
+    """
     return (*range(3 - parameter.ndim), 3)
 
 

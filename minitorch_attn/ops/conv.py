@@ -1,16 +1,20 @@
 r"""Convolution, and the two operations that compute its gradients.
 
-Let x be the image, w the kernels and g an array with the shape of the output. With batch b, input
-channel c, output channel m, output position o and kernel position k, along every spatial axis:
+Let x be the image, w the kernels and g an array with the shape of the output. The indices are batch
+b, input channel c, output channel m, output position o, kernel position k and image position i. A
+position has one coordinate for each spatial axis; o s + k d - p is computed for each coordinate:
 
     Conv            y[b, m, o] = sum_{c, k} w[m, c, k] x[b, c, o s + k d - p]
     ConvTransposed  x[b, c, i] = sum_{m, k} w[m, c, k] g[b, m, o],   i = o s + k d - p
     ConvKernel      w[m, c, k] = sum_{b, o} g[b, m, o] x[b, c, o s + k d - p]
 
 Here s is the stride, d the dilation and p the padding; x is 0 outside the image. Let S be the sum
-of g w x over all five indices. The three lines above are the derivatives of S with respect to g, x
-and w. S is linear in each of them, so the gradients of each operation are computed by the other
-two. Each operation runs as one matrix product per group, with the windows of x as columns. If each
+of g w x over b, c, m, o and k. The three lines above are the derivatives of S with respect to g, x
+and w. If g is the gradient of the output y of Conv, then S = sum(g y), so the gradients of x and w
+are the derivatives of S, which ConvTransposed and ConvKernel compute. S is linear in each of g, w
+and x, so the gradients of the other two operations follow in the same way.
+
+Each operation runs as one matrix product per group, with the windows of x as columns. If each
 channel is a group of its own, `plumbing/depthwise.py` computes the results without these columns.
 """
 

@@ -23,7 +23,10 @@ __all__ = [
 
 
 def _allocate(where, sizes, size, dtype, device, make="empty"):
-    """Return the array for `zeros(2, 3)`, `zeros((2, 3))` or `zeros(size=(2, 3))`."""
+    """Return a new array, created by the array module's function `make`.
+
+    The caller passes the sizes as in `zeros(2, 3)`, `zeros((2, 3))` or `zeros(size=(2, 3))`.
+    """
     if size is not None and sizes:
         raise ArgumentError(
             f"{where}: the size is given twice",

@@ -33,6 +33,7 @@ class CtcLoss(Function):
     Let l' be the target with a blank before, between and after its labels: 2 |l| + 1 states. From
     state s, an alignment stays, moves to s + 1, or skips the blank to s + 2. Only a blank between
     two different labels can be skipped: without it, equal labels would merge into one.
+    skip(s) is 1 if the blank before state s can be skipped, else 0.
 
     Forward variables (Eqs. 5 to 7): a_t(s) is the total probability of all alignments of the
     first t frames that end in state s,
@@ -41,7 +42,7 @@ class CtcLoss(Function):
         p(l | x) = a_T(last state) + a_T(second-to-last state).
     Backward variables (Eqs. 9 to 11): b_t(s) is the probability of the frames after t, given state
     s at frame t. Unlike in the paper, it does not contain the factor y_t(l'_s) of frame t:
-        b_t(s) = sum of y_{t+1}(l'_r) b_{t+1}(r) over r = s, s + 1, and s + 2 if skip(s + 2),
+        b_t(s) = sum of y_{t+1}(l'_r) b_{t+1}(r) over r = s, s + 1, and s + 2 if skip(s + 2) = 1,
     with b_T = 1 in the last two states. Everything is stored as logarithms, because products of
     many probabilities would underflow.
 

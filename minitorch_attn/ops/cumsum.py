@@ -91,8 +91,9 @@ class Recurrence(Function):
 
     Forward:  s_i = g_i + a_i * s_(i-1)
     Backward: grad_g_i = grad_s_i + a_(i+1) * grad_g_(i+1), grad_a_i = grad_g_i * s_(i-1)
-    Derivation: s_0 is g_0. Let r_i = dL/dg_i. g_i affects s_i, and through s_i also s_(i+1):
-        r_i = dL/ds_i + a_(i+1) r_(i+1),   the same recurrence in the other direction.
+    Derivation: s_0 is g_0. Let r_i = dL/dg_i. g_i affects L through s_i, both directly, with the
+    incoming gradient grad_s_i, and through s_(i+1):
+        r_i = grad_s_i + a_(i+1) r_(i+1),   the same recurrence in the other direction.
     In s_i, a_i multiplies s_(i-1), so dL/da_i = r_i s_(i-1). The recurrence in reverse is
     s_i = g_i + a_(i+1) s_(i+1).
     Saved: a and the output s.

@@ -11,8 +11,8 @@ def draw_tokens(scores, levels, temperature):
     """Draw one index for each row of scores, from softmax(scores / temperature).
 
     With the weights w_j = exp((s_j - max s) / temperature), the index is the first one whose
-    cumulative weight w_0 + ... + w_j is larger than level * (sum of all weights). The sums are
-    computed in float64.
+    cumulative weight w_0 + ... + w_j is larger than level * (sum of all weights), where level is
+    the row's random number in `levels`. The sums are computed in float64.
 
     Parameters
     ----------

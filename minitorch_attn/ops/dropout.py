@@ -174,7 +174,7 @@ def dropout2d(input, p=0.5, training=True, inplace=False):
 
 @names_arguments
 def dropout3d(input, p=0.5, training=True, inplace=False):
-    """Dropout of whole channels of volumes, ([batch,] channel, depth, height, width).
+    """Dropout of whole channels, for inputs of shape ([batch,] channel, depth, height, width).
 
     The arguments are those of `dropout1d`.
     """

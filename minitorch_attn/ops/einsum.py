@@ -64,7 +64,10 @@ def einsum(equation, *operands):
 
 
 def _from_lists(arguments):
-    """Convert the arguments tensor, list, tensor, list, ... to operands and an equation."""
+    """Convert (tensor, list of axis numbers, tensor, list, ...) to an equation and the operands.
+
+    A list at the end, without a tensor, contains the axes of the output.
+    """
 
     def written(axes):
         return "".join(["..." if n is Ellipsis else _LETTERS[n] for n in axes])

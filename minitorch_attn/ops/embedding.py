@@ -45,9 +45,11 @@ class Embedding(Function):
 class RowSum(Function):
     """Sum of the entries of x with the same id, for each table row; the adjoint of Embedding.
 
-    Forward:  y[r] = sum of x over the positions where ids = r
-    Backward: grad_x = grad_y[ids]
-    Derivation: each entry receives the gradient of its row. Entries of the padding row receive 0.
+    Forward:  y[r] = sum of x over the positions where ids = r; 0 for the padding row
+    Backward: grad_x = grad_y[ids]; 0 where ids = padding_idx
+    Derivation: each entry of x receives the gradient of the row of y to which it is added. Entries
+    with the padding id are not added, so their gradient is 0. With `by_frequency`, row r and its
+    gradient are divided by the number of positions where ids = r.
     Saved: ids.
     """
 
@@ -109,7 +111,10 @@ class RowTake(Function):
 
 
 def _frequencies(ids, rows, dtype):
-    """Count how often `ids` contains each row index. Return a column, with 1 in place of 0."""
+    """Count how often `ids` contains each row index. Return the counts in shape (rows, 1).
+
+    A count of 0 is replaced by 1, so that the caller can divide by the counts.
+    """
     xp = array_module(ids)
     counts = xp.bincount(ids.reshape(-1), minlength=rows)
     return xp.maximum(counts, 1).astype(dtype).reshape(rows, 1)

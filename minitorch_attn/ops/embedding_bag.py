@@ -77,7 +77,10 @@ def embedding_bag(
 
 
 def _places(input, offsets, include_last_offset):
-    """Return each bag's positions in `input`, padded to (bag, id), and a mask (False: padding)."""
+    """Return the positions in `input` of each bag's ids, and a mask that is False at padding.
+
+    Both have the shape (bags, number of ids in the longest bag).
+    """
     starts = [int(start) for start in offsets.tolist()]
     bounds = (starts or [0]) if include_last_offset else [*starts, len(input)]
     lengths = [stop - start for start, stop in zip(bounds, bounds[1:], strict=False)]

@@ -29,7 +29,8 @@ class Patches(Function):
     Forward:  y = every window of x
     Backward: grad_x = zeros, with each window in grad_y added at its position
 
-    Here k is the position within a patch and o the index of the patch, along every spatial axis:
+    Here k is the position within a patch and o the index of the patch; both have one coordinate for
+    each spatial axis:
     y[b, c, k, o] = x[b, c, o * stride + k * dilation - padding], or 0 outside x.
 
     Derivation: an element of x receives the sum of the gradients of all patches that contain it.

@@ -23,7 +23,11 @@ _CUBIC = 0.044715
 
 
 class Gate:
-    """Base class of gated activations. Fused operations call its methods on arrays."""
+    """Base class of gated activations.
+
+    `value` and `value_and_slope` take arrays instead of Tensors, so that fused operations such as
+    `FeedForward` can call them.
+    """
 
     @classmethod
     @computes("gate", reveals=("GELU",))

@@ -1,4 +1,4 @@
-"""Grid sampling: read an image at given positions (grid_sample), and affine maps (affine_grid).
+"""Grid sampling: read an image at given positions (grid_sample and affine_grid).
 
 A position can lie between elements of the image. Along each axis, the mode selects a few elements
 near the position and gives them weights, which depend on the position. The sampled value is the

@@ -33,12 +33,13 @@ _AREA = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}
 
 @lru_cache(maxsize=256)
 def _nearest_table(size, places, step, exact):
-    """Return Taps for nearest-neighbor interpolation: one input element per output element.
+    """Return the indices (`Taps`) for nearest-neighbor interpolation: one per output element.
 
-    It is the input element at the left edge of the output element, or at its center if `exact`.
-    PyTorch computes these positions in single precision, whatever the dtype of the input. On the
-    CPU, its forward pass over one or three axes rounds a few positions differently from its
-    backward pass; here, both passes use the positions of PyTorch's backward pass.
+    The index is that of the input element at the left edge of the output element, or at the center
+    of the output element if `exact`. PyTorch computes these positions in single precision, whatever
+    the dtype of the input. On the CPU, PyTorch's forward pass over one or three axes rounds a few
+    positions differently from PyTorch's backward pass. Here, both passes use the positions of
+    PyTorch's backward pass.
     """
     if not exact and places in (size, 2 * size):
         return Taps((_host.arange(places) * size // max(places, 1))[:, None], None, size)
@@ -64,7 +65,10 @@ def _sources(size, places, step, align_corners, below_zero):
 
 @lru_cache(maxsize=256)
 def _linear_table(size, places, step, align_corners):
-    """Return Taps for linear interpolation between two neighbors, with weights 1 - t and t."""
+    """Return the indices and weights (`Taps`) for linear interpolation between two neighbors.
+
+    The weights are 1 - t and t, where t is the distance from the left neighbor.
+    """
     if size == places:
         left, t = _host.arange(places), _host.zeros(places)
     else:
@@ -75,7 +79,9 @@ def _linear_table(size, places, step, align_corners):
 
 @lru_cache(maxsize=256)
 def _cubic_table(size, places, step, align_corners):
-    """Return Taps for cubic convolution over four neighbors, with kernel parameter a = -0.75.
+    """Return the indices and weights (`Taps`) for cubic convolution over four neighbors.
+
+    The kernel parameter is a = -0.75.
 
     Neighbors outside the input are replaced by the nearest border element.
     """
@@ -111,7 +117,10 @@ _FILTERS = {"bilinear": (_triangle, 1), "bicubic": (_keys_half, 2), "lanczos": (
 
 @lru_cache(maxsize=256)
 def _smooth_table(size, places, step, align_corners, mode):
-    """Return Taps for an antialiasing filter. Downscaling widens it by the downscaling factor."""
+    """Return the indices and weights (`Taps`) for an antialiasing filter.
+
+    For downscaling, the filter is widened by the downscaling factor.
+    """
     function, reach = _FILTERS[mode]
     if align_corners:
         step = (size - 1) / (places - 1) if places > 1 else 0.0
@@ -250,7 +259,8 @@ def _check(input, size, scale_factor, mode, align_corners, antialias):
 def _output_sizes(input, size, scale_factor, count):
     """Return the output sizes, and for each axis the step in the input per output element.
 
-    The step is 1 / scale factor, or None if there is no positive scale factor.
+    The step is 1 / scale factor. It is None if no scale factor is given, or if it is not positive;
+    it is then derived from the sizes.
     """
     given = size if scale_factor is None else scale_factor
     given = tuple(given) if isinstance(given, (tuple, list)) else (given,) * count

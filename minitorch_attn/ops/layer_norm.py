@@ -23,10 +23,13 @@ class LayerNorm(Function):
     Forward:  y = (x - m) * r * weight + bias, m = mean(x), r = 1 / sqrt(mean((x - m)^2) + eps)
     Backward: h = grad_y * weight, grad_x = r * (h - mean(h) - x_hat * mean(h * x_hat)),
         grad_weight = sum over rows of grad_y * x_hat, grad_bias = sum over rows of grad_y
-    Derivation: with x_hat = (x - m) r and h = grad_y * weight = dL/dx_hat, the row sums follow from
-    y = x_hat * weight + bias. For grad_x: m and r depend on every element of the row. Moving along
-    the all-ones direction changes only m, moving along x_hat changes only r, and neither changes
-    x_hat (except through eps), so grad_x has no component along either direction.
+    Derivation: with x_hat = (x - m) r and h = grad_y * weight = dL/dx_hat, grad_weight and
+    grad_bias follow from y = x_hat * weight + bias. For grad_x: a small step of x along the
+    all-ones direction changes only m, and a step along x_hat changes only r. Both leave x_hat, and
+    so the loss, unchanged (except through eps), so grad_x has no component along either direction.
+    A small step dx that is orthogonal to both directions changes neither m nor r, so dx_hat = r dx.
+    Therefore, grad_x is r h minus its components along all-ones and x_hat, which are r mean(h) and
+    r x_hat mean(h x_hat).
     Saved: x, weight and bias; m and r as intermediates. `backward` recomputes x_hat.
     """
 
@@ -94,7 +97,9 @@ class RMSNorm(Function):
     Forward:  y = x * r * weight, r = 1 / sqrt(mean(x^2) + eps)
     Backward: h = grad_y * weight, grad_x = r * (h - x_hat * mean(h * x_hat)),
         grad_weight = sum over rows of grad_y * x_hat
-    Derivation: as in `LayerNorm` with x_hat = x r and h = grad_y * weight = dL/dx_hat, without m.
+    Derivation: as in `LayerNorm`, but without the mean m: x_hat = x r and h = grad_y * weight =
+    dL/dx_hat. Only the direction of x_hat leaves x_hat unchanged, so grad_x is r h minus its
+    component along x_hat.
     Saved: x and weight; r as an intermediate.
     """
 

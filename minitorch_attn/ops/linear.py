@@ -124,7 +124,7 @@ def linear(input, weight, bias=None):
 
 
 def _fix(x_shape, w_shape):
-    """Return the hint for the error that the last axes of input and weight do not match."""
+    """Return the hint for an error message: how to make the last axes of input and weight match."""
     if not x_shape or len(w_shape) != 2:
         return "input must have an axis of features, and weight one row per output"
     hint = f"use in_features={x_shape[-1]} for this layer, or pass it {w_shape[-1]} features"

@@ -251,8 +251,8 @@ def binary_cross_entropy_with_logits(
 
     Notes
     -----
-    With s = sigmoid(x), log(1 - s) = log s - x, so the loss -(w t log s + (1 - t) log(1 - s)) is
-    equal to (1 - t) x - (1 + (w - 1) t) log s.
+    With s = sigmoid(x), log(1 - s) = log s - x. The loss -(w t log s + (1 - t) log(1 - s)), where w
+    is `pos_weight`, is therefore equal to (1 - t) x - (1 + (w - 1) t) log s.
 
     Examples
     --------
@@ -279,7 +279,9 @@ def binary_cross_entropy_with_logits(
 @names_arguments
 @autocasts
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
-    """Kullback-Leibler divergence of `target` from a model: `t * (log(t) - input)`.
+    """Kullback-Leibler divergence of `target` from a model, `t * (log(t) - input)` per element.
+
+    Here t is the target probability, and `input` is the model's log-probability.
 
     Parameters
     ----------

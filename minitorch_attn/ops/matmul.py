@@ -63,7 +63,8 @@ def rows_of(x):
 def same_dtype(a, b, where, names):
     """Return a and b as Tensors; raise DTypeError if their dtypes differ.
 
-    As in PyTorch, products do not promote. Under autocast, dtypes that it converts may differ.
+    As in PyTorch, products do not promote dtypes. Under autocast, the dtypes of a and b may differ
+    if autocast converts both to the same dtype.
     """
     try:
         same = a.array.dtype == b.array.dtype
@@ -92,7 +93,10 @@ def _is_number_array(x):
 
 
 def _conversion(a, b, names):
-    """Return a hint: convert one operand, preferably not a parameter, to the other's dtype."""
+    """Return an error's hint, code that converts one operand to the dtype of the other.
+
+    If possible, the operand that is converted is not a model parameter.
+    """
     trained = names[1] == "weight" or (b.requires_grad and not a.requires_grad)
     if (b.dtype.kind == "f" != a.dtype.kind) or trained:
         line = f"{names[0]}.float()" if b.dtype == "float32" else f"{names[0]}.to({names[1]}.dtype)"

@@ -80,9 +80,10 @@ class MaxPool(Function):
 def _largest_along(x, entry, count, taps, axis):
     """Find the largest element of each window along one axis, and its index in the window.
 
-    The windows are already reduced along the later axes. For each element of x, `entry` holds the
-    index of this maximum within its window along these axes, from 0 to `count` - 1. For windows of
-    up to 255 elements, an index takes one byte; int64 indices would take about twice as long.
+    The windows are already reduced along the later axes: each element of x is the maximum of a
+    window over these axes, and `entry` holds the index of this maximum in that window, from 0 to
+    `count` - 1. For windows of up to 255 elements, an index is stored in one byte. With int64
+    indices, the computation would take about twice as long.
     """
     xp = array_module(x)
     best = found = None

@@ -39,7 +39,7 @@ class RnnSequence(Function):
         dL/dW = sum_t dL/da_t x_t^T,   dL/dU = sum_t dL/da_t h_{t-1}^T
         dL/db_ih = dL/db_hh = sum_t dL/da_t.
     dL/dW and dL/dU are each computed as one matrix product over the rows of all steps.
-    Saved: the inputs and the output; the states h_{t-1} as an intermediate.
+    Saved: the inputs and the output; the states h_{t-1} of all steps as intermediate results.
     """
 
     @staticmethod
@@ -268,7 +268,7 @@ def _cell(where, inputs, nonlinearity):
 
 
 def check_cell(where, inputs, gates):
-    """Check the arguments of a recurrent cell; return its one step's `batch_sizes`, (batch,)."""
+    """Check the arguments of a recurrent cell; return the tuple `batch_sizes` for a single step."""
     if isinstance(inputs[0], Tensor) and inputs[0].ndim != 2:
         raise ShapeError(
             f"{where}: input must have 2 axes",

@@ -39,7 +39,7 @@ class Rotary(Function):
 
 
 def _pairs(x, interleaved):
-    """Return the first and the second entries of all pairs, as views."""
+    """Return the first and the second features of all pairs as views; `Rotary` lists the pairs."""
     if interleaved:
         return x[..., 0::2], x[..., 1::2]
     half = x.shape[-1] // 2

@@ -372,5 +372,5 @@ def _refuse_zero(name, input, other):
 
 
 def _is_integer(value):
-    """Return True for an integer or boolean operand of any kind."""
+    """Return True for an integer or boolean number, array or Tensor."""
     return isinstance(value, int) or getattr(getattr(value, "dtype", None), "kind", "f") != "f"

@@ -21,11 +21,11 @@ __all__ = ["scatter_reduce"]
 class ScatterExtreme(Function):
     """Scatter with max or min: y_i is the largest (smallest) of x_i and the src elements sent to i.
 
-    Forward:  y = the larger (or smaller) of x and src, at index
-    Backward: grad_x = grad_y / k where x = y, else 0; grad_src = (grad_y / k) at index where
-        src = y at index, else 0
-    Derivation: the derivative is 1 for the element chosen. If k elements are equal to y, each
-    receives 1 / k of the gradient.
+    Forward:  y_i = the largest (or smallest) of x_i and the src elements whose index is i
+    Backward: grad_x_i = grad_y_i / k_i where x_i = y_i, else 0;
+        grad_src_j = grad_y_i / k_i where src_j = y_i, else 0, with i = index_j
+    Derivation: the derivative is 1 for the element chosen. If k_i of these elements are equal to
+    y_i, each receives 1 / k_i of the gradient.
     Saved: the index, k, and which elements are equal to y.
     """
 

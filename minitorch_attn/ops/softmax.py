@@ -53,7 +53,7 @@ class Softmax(Function):
 
 @computes("masked softmax")
 class MaskedSoftmax(Function):
-    r"""Softmax along one axis over the positions that a mask m of 0 and 1 allows.
+    r"""Softmax along one axis over the positions that a mask m of zeros and ones allows.
 
     Forward:  y = exp(x) / sum(exp(x)) over the allowed positions
     Backward: grad_x = y * (grad_y - sum(grad_y * y))
@@ -214,7 +214,7 @@ def softmin(input, dim=None, dtype=None):
 
 
 def log_softmax(input, dim=None, dtype=None):
-    """The logarithm of `softmax`, accurate even where the weight itself would round to 0.
+    """The logarithm of `softmax`, accurate even where the softmax itself would round to 0.
 
     Parameters
     ----------

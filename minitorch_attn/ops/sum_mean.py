@@ -165,7 +165,10 @@ def sum(input, dim=None, keepdim=False, *, dtype=None):
 
 
 def in_dtype(result, dtype):
-    """Convert `result` to `dtype` if it is given. Sums of small integers are computed in int64."""
+    """Convert `result` to `dtype` if it is given.
+
+    NumPy computes sums and products of narrow integers, such as int8, in a 64-bit dtype.
+    """
     return result if dtype is None else cast(result, dtype)
 
 
@@ -210,7 +213,10 @@ def mean(input, dim=None, keepdim=False, *, dtype=None):
 
 
 def require_floating(input, name):
-    """Raise DTypeError unless `input` is floating-point, because a mean is usually a fraction."""
+    """Raise DTypeError unless `input` is floating-point.
+
+    Means, variances and norms of integers are usually not integers.
+    """
     if input.array.dtype.kind != "f":
         raise DTypeError(
             f"{name}(input): input must be a floating-point tensor",

@@ -201,7 +201,7 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 
 def _dims(dim):
-    """Return `dim`, or None if it is a bool: `var_mean(x, False)` means `unbiased=False`."""
+    """Return `dim`, or None if it is a bool, which means `unbiased`, as in `var_mean(x, False)`."""
     return None if isinstance(dim, builtins.bool) else dim
 
 

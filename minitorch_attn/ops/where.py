@@ -108,7 +108,10 @@ class Minimum(Function):
 
 
 def _shared(ctx, grad_c, lost_a, lost_b, tie):
-    """Return both gradients: 0 where an operand lost, half of `grad_c` in a tie, else `grad_c`."""
+    """Return both gradients: 0 for an operand not chosen, `grad_c / 2` in a tie, else `grad_c`.
+
+    `lost_a` is True where a was not chosen, `lost_b` where b was not, and `tie` where a = b.
+    """
     need_a, need_b = ctx.needs_grad
     grad_c = Where.call(tie, grad_c * 0.5, grad_c)
     return (
@@ -146,9 +149,9 @@ class ClampTo(Function):
     Forward:  y = min(max(x, low), high)
     Backward: the gradient goes to whichever of x, low and high was chosen
     Derivation: the derivative is 1 for the operand that is chosen. Where low <= high, this is x
-    inside and at the limits, and the limit that x crossed elsewhere. (If low = high and x is less,
-    no operand gets a gradient, as in PyTorch.) Where low > high, it is always high. Each gradient
-    is summed over the axes that broadcasting repeated.
+    if low <= x <= high, and otherwise the limit nearer to x. There is one exception, as in PyTorch:
+    where x < low = high, no operand gets a gradient. Where low > high, high is always chosen. Each
+    gradient is summed over the axes that broadcasting repeated.
     Saved: the inputs.
     """
 
@@ -309,7 +312,7 @@ def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
 
 
 def _whole(value, dtype):
-    """Convert a number to the value that an integer or bool dtype stores: truncate its fraction."""
+    """Convert a number as a cast does: truncate it to an integer, or test it for nonzero (bool)."""
     if dtype.kind == "b":
         return value != 0
     if not math.isfinite(value):

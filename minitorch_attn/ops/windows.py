@@ -22,12 +22,12 @@ _CACHED = 32  # maximum number of masks, and of indices; a model needs one of ea
 
 @computes("windows")
 def window_partition(x, window_size):
-    """Partition a map into windows that do not overlap.
+    """Partition a feature map into windows that do not overlap.
 
     Parameters
     ----------
     x : Tensor of shape (batch, height, width, embed)
-        Map whose height and width are multiples of the window's height and width.
+        Feature map whose height and width are multiples of the window's height and width.
     window_size : (int, int)
         Height and width of a window.
 
@@ -55,7 +55,7 @@ def window_partition(x, window_size):
 
 @computes("windows")
 def window_merge(windows, window_size, height, width):
-    """Merge the windows of a map; the inverse of `window_partition`.
+    """Merge the windows of a feature map; the inverse of `window_partition`.
 
     Parameters
     ----------
@@ -93,8 +93,10 @@ def relative_position_index(window_size, device=None):
 
     Notes
     -----
-    Swin, section 3.2, "Relative position bias": for windows of M x M tokens, the bias B is taken
-    from a smaller matrix, because the offsets along each axis lie in [-M + 1, M - 1].
+    Swin, section 3.2, "Relative position bias": for windows of M x M tokens, the bias B
+    is an M^2 x M^2 matrix. The offsets along each axis lie in [-M + 1, M - 1], so only (2M - 1)^2
+    different offsets occur. The entries of B are therefore taken from a smaller matrix, of size
+    (2M - 1) x (2M - 1).
 
     Examples
     --------
@@ -126,7 +128,9 @@ def cached_position_index(window_size, device):
 
 
 def window_regions(height, width, window_size, shift_size, device=None):
-    """Divide a cyclically shifted map into regions of tokens that were neighbors before the shift.
+    """Return the region number of each token in a feature map that was shifted cyclically.
+
+    The tokens of a region were neighbors before the shift as well.
 
     Parameters
     ----------

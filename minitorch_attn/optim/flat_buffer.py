@@ -78,7 +78,9 @@ class FlatBuffer:
         return self.states[name]
 
     def stretches(self, groups):
-        """Merge adjacent parameters with the same key into ranges (key, start, stop).
+        """Merge adjacent parameters with the same key into buffer ranges (key, start, stop).
+
+        A range consists of the buffer's elements `start` to `stop` - 1.
 
         Parameters
         ----------
@@ -110,11 +112,14 @@ class FlatBuffer:
         return BLOCK if self.size < LARGE else 2 * BLOCK
 
     def parts(self, blocks, names, overwrites=True):
-        """For each block, yield its key, parameter values, gradient, states and two scratch arrays.
+        """For each block (key, low, high) of the buffer, yield what an update of the block needs.
 
-        The gradient is a copy if `overwrites` is True, or if the block extends over several
-        parameters. Copying only one block at a time avoids a second buffer as large as all
-        gradients together.
+        These are the key, a view of the parameter values, the gradient, a view of each state in
+        `names`, and two scratch arrays of the block's size for intermediate results.
+
+        The gradient is a copy if the update overwrites it (`overwrites`), or if the block extends
+        over several parameters. Copying only one block at a time avoids a second buffer as large as
+        all gradients together.
         """
         buffers = [self.values, *[self.state(name) for name in names]]
         scratch = self.xp.empty((3, min(self._block_size(), self.size)), dtype=self.values.dtype)

@@ -132,8 +132,8 @@ class LBFGS(Optimizer):
     def _advance(self, closure, group, state, start, most, is_last):
         """Move along the direction. Return the loss, the gradient and the number of evaluations.
 
-        Without a line search, the loss is not evaluated after the last move. In this case, the
-        loss and the gradient of `start` are returned.
+        Without a line search, the loss is not evaluated after the last move (`is_last`). In this
+        case, the loss and the gradient before the move are returned; `start` contains both.
         """
         if group["line_search_fn"] is not None:
             point, tried = self._search(closure, group, state, start, most)

@@ -113,7 +113,10 @@ class Optimizer(NamedErrors):
                     p.grad = None if set_to_none else tensor_like(p.grad.array * 0, p)
 
     def gather_gradients(self):
-        """Prepare the gradients for `step`; only `amp.MasterWeights` overrides this."""
+        """Do nothing; `amp.MasterWeights` overrides this and converts the gradients to float32.
+
+        `amp.GradScaler` calls this method before it reads the gradients.
+        """
 
     def step(self, closure=None):
         """Update every parameter that has a gradient.
@@ -177,7 +180,10 @@ class Optimizer(NamedErrors):
         return buffers
 
     def __getstate__(self):
-        """Return the state for pickle and deepcopy. The next step creates new flat buffers."""
+        """Return the state for pickle and deepcopy, without the flat buffers.
+
+        The copy of the optimizer creates new flat buffers in its next step.
+        """
         return {**self.__dict__, "_buffers": [None] * len(self.param_groups)}
 
     def _adopt_state(self, buffer):
@@ -224,7 +230,12 @@ class Optimizer(NamedErrors):
         return any(buffer is one for buffers in self._buffers for one in buffers or ())
 
     def _replayed(self, buffer, indices, change):
-        """Count an update by a CUDA-graph replay; `change=-1` undoes it after a failed capture."""
+        """Add `change` to the step counts of the parameters `indices`.
+
+        A replay of a CUDA graph updates the parameters, but does not run the Python code that
+        counts, so `change=1` counts each replay. `change=-1` undoes the count of a capture that
+        failed.
+        """
         if self.step_in_state:
             for i in indices:
                 self.state[buffer.parameters[i]]["step"].array += change

@@ -1,4 +1,4 @@
-"""RMSprop and Adagrad: divide each gradient by the root of its past squares, averaged or summed."""
+"""RMSprop and Adagrad: divide gradients by the root of the average or sum of past squares."""
 
 from ..backend import array_module
 from .optimizer import Optimizer, check_options

@@ -70,7 +70,10 @@ class SGD(Optimizer):
         return ("momentum_buffer",) if group["momentum"] else ()
 
     def _count(self, group, entry):
-        """Return 1 for the first update of a momentum buffer, and 2 otherwise."""
+        """Return 1 for the first update of a momentum buffer, and 2 otherwise.
+
+        `update` receives this number as `step`; it must recognize only the first update.
+        """
         buffer = entry.get("momentum_buffer")
         if buffer is None or id(buffer) in self._started:
             return 2

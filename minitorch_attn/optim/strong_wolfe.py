@@ -7,7 +7,8 @@ if the loss falls enough, and the slope has become small enough:
 
 with c1 = 1e-4 and c2 = 0.9. First, t grows until an interval is known to contain a step that
 satisfies both conditions. Then the interval shrinks: each new t is the minimum of the cubic
-polynomial that matches the losses and slopes at both ends, within the same bounds as in PyTorch.
+polynomial that matches the losses and slopes at both ends. As in PyTorch, t is moved inward if it
+is at an end of the interval, or if it is close to an end (within 10% of the length) twice in a row.
 The two phases are algorithms 3.5 and 3.6 of Nocedal and Wright 2006, "Numerical Optimization",
 section 3.5.
 """
@@ -98,7 +99,10 @@ def _bracket(evaluate, start, t, most):
 
 
 def _zoom(evaluate, start, low, high, tried, most, tolerance):
-    """Shrink the interval from `low` to `high`. Return the best point and the evaluation count."""
+    """Shrink the interval between `low` and `high`.
+
+    Return the best point found, and the number of calls of `evaluate`.
+    """
     stuck = False  # whether the last step was close to an end of the interval
     while tried <= most and abs(high.t - low.t) >= tolerance:
         left, right = sorted((low.t, high.t))
@@ -124,7 +128,11 @@ def _zoom(evaluate, start, low, high, tried, most, tolerance):
 
 
 def _cubic_minimum(a, b, bounds):
-    """Return the minimum of the cubic polynomial through a and b (a.t <= b.t) within `bounds`."""
+    """Return the t within `bounds` at which a cubic polynomial has its minimum.
+
+    The polynomial matches the losses and slopes of the Points a and b (a.t <= b.t). If it does not
+    have a minimum, return the middle of `bounds`.
+    """
     if a.t == b.t:
         return a.t
     middle = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)

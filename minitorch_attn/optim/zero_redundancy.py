@@ -56,12 +56,13 @@ class ZeroRedundancyOptimizer(Optimizer):
     about 2 Psi / N of them. Parameter tensors are not split, so the shares can differ. The tensors
     are assigned from the largest to the smallest, each to the rank with the fewest numbers so far.
 
-    *Messages.* Each rank broadcasts its share. If the ranks pass the shares on in a chain, each
-    rank sends about Psi (N - 1) / N numbers, as in an all-gather. Averaging the gradients
-    (`DistributedDataParallel`) sends twice as many, 2 Psi (N - 1) / N numbers per rank.
+    *Messages.* Each rank broadcasts its share, about Psi / N numbers. If the ranks pass a share on
+    in a chain, it is sent N - 1 times. All N shares together are sent N (N - 1) times, so each rank
+    sends N - 1 shares on average, about Psi (N - 1) / N numbers, as in an all-gather. Averaging the
+    gradients (`DistributedDataParallel`) sends twice as many, 2 Psi (N - 1) / N numbers per rank.
 
-    Rajbhandari et al. 2020 [1]_ call this stage P_os. In the paper, all shares have the same size,
-    so the boundary between two shares can lie inside a parameter tensor.
+    This is stage 1 of ZeRO. Rajbhandari et al. 2020 [1]_ call it P_os. In the paper, all shares
+    have the same size, so the boundary between two shares can lie inside a parameter tensor.
 
     References
     ----------
@@ -95,7 +96,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         self.state = self.optim.state
 
     def add_param_group(self, param_group):
-        """Add a group `{"params": [...], option: value, ...}`, on every rank."""
+        """Add a group `{"params": [...], option: value, ...}`; call this on every rank."""
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         for p in sorted(group["params"], key=lambda p: -p.array.nbytes):

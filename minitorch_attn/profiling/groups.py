@@ -27,7 +27,7 @@ class Group:
 
     @property
     def label(self):
-        """Path relative to the enclosing module."""
+        """Name of the group: for a module, its path relative to the enclosing module."""
         return self.name.removeprefix(f"{self.around[-1]}.") if self.around else self.name
 
     @property
@@ -61,7 +61,10 @@ def by_op(events):
 
 
 def by_module(events):
-    """Return one Group for each module with all events inside it, ordered by first call."""
+    """Return one Group for each module, in the order of their first calls.
+
+    A module's Group contains all events inside the module, including those of its submodules.
+    """
     calls = [event for event in events if event.phase == "module"]
     calls.sort(key=lambda event: (event.start, len(event.modules)))
     groups = {}

@@ -98,7 +98,10 @@ def compare_steps(mine, reference, rtol=None, atol=None):
 
 
 def _additions(step):
-    """Return the sum of each addition. If the step adds to a `.grad`, return both terms as well."""
+    """Return the gradient after each addition of this step.
+
+    For an addition to a `.grad`, also return the two terms: the gradient before, and the new one.
+    """
     if step.kind != "accumulate":
         return [addition.after for addition in step.added]
     return [entry for a in step.added for entry in (a.before, a.contribution, a.after)]

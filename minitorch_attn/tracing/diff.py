@@ -2,7 +2,8 @@
 
 `Difference.document()` returns the data of the HTML page, a dict with these fields:
 
-* version (2, as for recordings), title, report (text), same and kind.
+* version (2, as for recordings), title and report (text).
+* same and kind: see `Difference`. `kind` is null if `same` is true.
 * what: name of the tensor that differs, or null.
 * mine_step and reference_step: ids of the steps that differ, or null.
 * index, mine_value, reference_value, largest, count and size: the difference, as in `Unlike`.
@@ -10,7 +11,7 @@
 * pairs: [mine id, reference id, "same" or a text that describes the difference] for each pair of
   steps.
 * structure: {"mine": [ids], "reference": [ids], "harmless": true or false} for each place where the
-  sequences of steps differ.
+  sequences of steps differ. A place is harmless if its steps do not change the result.
 """
 
 from difflib import SequenceMatcher
@@ -275,7 +276,7 @@ def side_by_side(a, b):
 def _keys(a, b):
     """Return a key (kind, operation, module) for each step of both recordings.
 
-    The module is empty unless most modules occur in both recordings.
+    If at most half of the modules occur in both recordings, the module in each key is "".
     """
     paths = [{str(step.module) for step in steps} for steps in (a, b)]
     with_module = 2 * len(paths[0] & paths[1]) > max(map(len, paths))

@@ -1,9 +1,10 @@
 """JSON document of a recording, for the HTML pages and other tools.
 
 This is version 2. Tensors, modules and steps are lists. Other fields refer to their elements by id.
-The ids of steps start at 1, so the last of N steps is step N. The page, the table and the names of
-tensors show these ids. (In version 1, the ids of steps started at 0, a place in the code did not
-have a span, and its text always had three lines. The pages read both versions.)
+The ids of steps start at 1, so the last of N steps is step N. The HTML pages, `Recording.table()`
+and the names of tensors show these ids. (In version 1, the ids of steps started at 0. The places in
+the code, which are described below, did not have a `span`, and their `text` always had three lines.
+The pages read both versions.)
 
 =============  ===================================================================================
 title          Title of the recording.
@@ -15,12 +16,13 @@ functions      Dict from "file.Class" to the formulas `forward` and `backward`, 
                and the lines `forward_at` and `backward_at` of the definition.
 tensors        See below.
 steps          See below, in the order in which they ran.
-fused          Fused operations that ran step by step: id, op, function, module, settings, inputs,
-               outputs, and the steps `first` and `last`.
+fused          Fused operations, each recorded as the individual steps that compute it: id, op,
+               function, module, settings, inputs, outputs, and the ids of its `first` and `last`
+               forward step.
 attention      step (weights times values), softmax (step), module, weights, scores, mask (tensor
-               or null; 1 = may attend), heads, query_labels, key_labels, and windows: null, or for
-               Swin the grid, size, shift and regions (a tensor; the tokens of a region have the
-               same number).
+               or null; 1 = may attend), heads, query_labels, key_labels and windows. For Swin,
+               `windows` has the fields grid (number of windows along each axis), size, shift and
+               regions (tensor with each token's region number). Otherwise, it is null.
 =============  ===================================================================================
 
 A tensor has these fields:
@@ -33,23 +35,26 @@ A tensor has these fields:
 * values: flat list in C order, rounded to five significant digits. NaN and infinite values are
   written as the strings "nan", "inf" and "-inf".
 * sampled: whether the values are a sample. If they are, `sample` has the `shape` of the sample and
-  the `steps` along each axis. Otherwise, `sample` is null.
+  `steps`, the distance between sampled indices along each axis. Otherwise, `sample` is null.
 * shares_memory_with: ids of earlier tensors.
 * was: id of the tensor's state before an in-place change, or null.
 
 A step of any kind has id, kind, op, function (key in `functions`), formula, module, source,
-called_at and notes (anything unusual). If a step is a line of plain code, its kind is "forward",
-its function is null, and it has an additional field: side, "forward" or "backward". A forward or
-backward step also has definition, settings, input_names and output_names (names in the formula),
-part_of (id of a fused operation) and inside (the backward step that was running). Each kind has
-further fields:
+called_at and notes (anything unusual). In a `LineRecording`, a step is a line of code, not an
+operation. Its kind is always "forward" and its function is null. An additional field, `side`, is
+"forward" or "backward": the pass to which the line belongs. A forward or backward step also has
+definition, settings, input_names and output_names (names in the formula), part_of (id of a fused
+operation) and inside (id of the backward step during which this step ran). The last two can be
+null. Each kind has further fields:
 
 * "forward": inputs and outputs, variables (names of the inputs in the code) and aliases (pairs
   [output, input] of positions that share memory). An input is a tensor, {"number": 2.0} or null.
 * "backward": of (the forward step), grads (the gradients of the outputs), results (the gradients of
   the inputs, null if not required) and added. For each gradient to which the step adds, `added` has
-  an entry with tensor (the gradient's tensor; null if created before the recording), before (null
-  for the first contribution), contribution, after and from_step (the step that created the tensor).
+  an entry with five fields. `tensor` is the tensor to which the gradient belongs (null if it was
+  created before the recording), and `from_step` is the forward step that created this tensor.
+  `before` is the gradient before the addition (null for the first contribution), `contribution` is
+  the term that is added, and `after` is the sum.
 * "accumulate": added, with one entry. When a backward pass ends, the step adds to a leaf's `.grad`.
 
 A place in the code is {"file", "line", "function", "text", "first", "span"}. `text` contains the
@@ -106,9 +111,10 @@ class _Writer:
         self.functions = {}
 
     def _most(self, values):
-        """Return the maximum number of values per tensor.
+        """Return a limit on the number of values that the document keeps per tensor.
 
-        Halve `values` until the total is within the budget, or the minimum is reached.
+        The limit is `values`, halved until all tensors together keep at most `_BUDGET` values, or
+        until it is at most `_LEAST`.
         """
         sizes = [entry.values.size for entry in self.recording.tensors]
         while values > _LEAST and sum(min(size, values) for size in sizes) > _BUDGET:
@@ -153,7 +159,7 @@ class _Writer:
         }
 
     def _more(self, array, name):
-        """Add a tensor that does not belong to a step: a mask or a map of regions."""
+        """Add a tensor that no step computed (a mask, or Swin's regions), and return its id."""
         values = Values(array, array.size)
         kept, steps = values.grid(self.maps, whole=2)
         number = len(self.tensors)

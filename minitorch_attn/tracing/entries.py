@@ -1,4 +1,4 @@
-"""Entries of a recording: one Entry for each state of each array."""
+"""Entries of a recording: one Entry per array, and a new one after each in-place change."""
 
 import weakref
 

@@ -1,4 +1,6 @@
-"""Equivalent forms, such as `(q / 3) @ k` and `(q @ k) / 3`, whose differences cancel out.
+"""Equivalent forms of a computation, such as `(q / 3) @ k` and `(q @ k) / 3`.
+
+Their intermediate values differ, but their results agree.
 
 A detour is a step that differs, or occurs in only one recording, but does not change the result.
 To recognize a detour, look at the steps that use its outputs: each of them must be a detour as
@@ -44,9 +46,9 @@ def detours(steps, agrees, given, loose):
 
 
 def _users(steps):
-    """Map the number of each Entry to the numbers of the steps that use it.
+    """Map the id (`number`) of each Entry to the set of ids of the steps that use this Entry.
 
-    A step can use an Entry directly, or use a sum that the Entry contributes to.
+    A step can use an Entry directly, or use a sum of gradients in which the Entry is a term.
     """
     users, sums = {}, []
     for step in steps:

@@ -148,7 +148,10 @@ def labels(function, inputs, outputs):
 
 
 def _worded(name):
-    """Return "output_0" for "0", the name of the first of `*grads`; keep names that are words."""
+    """Turn a number such as "0" into "output_0"; return any other name unchanged.
+
+    The numbers come from `*grads`, the arguments of a `backward` for several outputs.
+    """
     return f"output_{name}" if name.isdigit() else name
 
 

@@ -64,18 +64,19 @@ class Arrivals:
         return Addition(tensor, before, contribution, after, self.made_by.get(key[0]))
 
     def arrive(self, key, value):
-        """Return the Entry of `value`, the gradient that the engine passes to a node for an output.
+        """Record the gradient that the engine passes to a node for one of the node's outputs.
 
         Parameters
         ----------
         key : (int, int)
             Number of the node, and index of its output.
         value : array or Tensor
+            Gradient with respect to this output.
 
         Returns
         -------
         (Entry, str or None)
-            Entry, and a note if the gradient is unexpected.
+            Recorded entry of `value`, and a note if the gradient is unexpected.
         """
         array = as_array(value.array if isinstance(value, Tensor) else value)
         entry, _ = self._sums.pop(key, (None, None))
@@ -118,7 +119,7 @@ class Arrivals:
         return "a tensor from before the recording" if entry is None else entry.name or "a tensor"
 
     def _note_grad(self, edge):
-        """Store a leaf's `.grad` before the first addition."""
+        """Store the value that a leaf's `.grad` has before this backward pass adds to it."""
         leaf = getattr(edge[0], "tensor", None)
         tensor = leaf() if leaf is not None else None
         if tensor is not None and tensor.grad is not None:

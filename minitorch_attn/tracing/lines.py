@@ -177,7 +177,10 @@ class LineRecording(Recording):
             entry.variable = entry.variable if text == "result" else text
 
     def _numbered(self, call):
-        """Add a call to the list of modules, after the calls that enclose it. Return the call."""
+        """Append a call to `self.modules`, unless it is already there. Return the call.
+
+        The calls that enclose it are appended first.
+        """
         if call is not None and call.number is None:
             self._numbered(call.parent)
             call.number = len(self.modules)
@@ -186,7 +189,9 @@ class LineRecording(Recording):
 
 
 class Call:
-    """One call of a function from a recorded file. It takes the place of a `Module`.
+    """One call of a function from a recorded file.
+
+    In a recording of lines, the `module` of a step is a Call instead of a `Module`.
 
     Attributes
     ----------

@@ -84,8 +84,9 @@ def frame(text, height=680):
 
 
 def _fill(template, *, style, script, data, **texts):
-    """Insert a style sheet, a script, data and a matching security policy into a template.
+    """Insert a style sheet, a script, data and a content security policy into a template.
 
+    The content security policy allows only this style sheet and this script.
     `{{name}}` in the template is replaced by the part with this name. The `texts` are HTML-escaped.
     """
     parts = {name: html.escape(text) for name, text in texts.items()}

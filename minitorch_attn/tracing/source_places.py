@@ -187,13 +187,13 @@ def here():
 
 
 def _uses(code):
-    """Return True if this code uses operations, and is not part of the code that runs them.
+    """Return True if this code calls operations, and is not the machinery that runs operations.
 
-    A wrapper that only passes a call on does not count as a user.
+    A wrapper that only passes a call on does not count as code that calls an operation.
     """
     if not code.co_filename.startswith(_MACHINERY):
         return not passes_on(code)
-    # An operation's methods in `ops/` use other operations. Their first argument is `ctx`.
+    # An operation's methods in `ops/` call other operations. Their first argument is `ctx`.
     first = code.co_varnames[0] if code.co_argcount else ""
     return first == "ctx" and code.co_filename.startswith(_OPS)
 

@@ -105,7 +105,10 @@ def _title(text):
 
 
 def _table(columns):
-    """Create a table without borders. `columns` has pairs (header, options of `add_column`)."""
+    """Create a table without borders. `columns` contains pairs (header, keyword arguments).
+
+    The keyword arguments are those of `rich.table.Table.add_column`.
+    """
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
@@ -266,7 +269,11 @@ def _name(entry):
 
 
 def _folded(steps, rows, depth):
-    """Return a pair for each row: (module, steps) for a module in one row, else (None, [step])."""
+    """Return a pair for each table row.
+
+    The pair is (module, steps) if the row stands for several steps of a module, and (None, [step])
+    if it shows a single step.
+    """
     if depth is not None:
         return _fold(steps, depth)
     deepest = max((len(_chain(step)) for step in steps), default=0)

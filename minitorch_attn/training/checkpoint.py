@@ -141,7 +141,9 @@ class Checkpoints:
         )  # fmt: skip
 
     def set_aside(self, after):
-        """Rename all checkpoints after step `after` to *.replaced, so that a run can return to it.
+        """Rename all checkpoints after step `after` to *.replaced.
+
+        The checkpoint of step `after` is then the newest, so a run can continue from it.
 
         Parameters
         ----------

@@ -69,12 +69,13 @@ class ProcessSplit(ThreadSplit):
 
     *Threads.* The call uses `ThreadSplit` instead of processes on systems other than Linux, on a
     GPU, under autocast, in anomaly mode, and while operations are recorded, for example by
-    `mt.trace` or a checkpoint. It also does so if an input requires a gradient, or if the model or
-    a parameter has hooks. If the forward pass fails in a worker, `ThreadSplit` repeats the call, so
-    that the calling process raises the error.
+    `mt.trace` or `mt.checkpoint`. It also does so if an input requires a gradient, or if the model
+    or a parameter has hooks. If the forward pass fails in a worker, `ThreadSplit` repeats the call,
+    so that the calling process raises the error.
 
-    *Memory.* The next call overwrites the memory of the gradients. A Tensor that is an old gradient
-    keeps its values, but a NumPy array that shares memory with an old gradient does not.
+    *Memory.* All calls write the gradients to the same memory. If you still hold the Tensor of an
+    earlier gradient, the next call first gives it a copy, so it keeps its values. A NumPy array
+    that shares memory with an earlier gradient is overwritten.
 
     Examples
     --------
@@ -146,7 +147,10 @@ def _uses_processes(batch, modules, tensors):
 
 
 def _can_fork(tensors):
-    """Return True if processes can share the tensors: NumPy arrays, on Linux, not in a dry run."""
+    """Return True if processes can share the tensors: NumPy arrays, on Linux, not in a dry run.
+
+    A dry run only counts costs; it does not compute results (see `backend.gemm.dry_run`).
+    """
     on_host = all(type(tensor.array) is np.ndarray for tensor in tensors)
     return sys.platform == "linux" and on_host and not is_dry_run()
 

@@ -104,7 +104,10 @@ class RunFolder:
         return cls(path, read_json(path / CONFIG, _damaged), keep)
 
     def check_config(self, kind):
-        """Check the types of the fields of config.json. `kind` is a Kind of `schema.py`."""
+        """Check the types of the fields of config.json.
+
+        `kind` describes the allowed values. It is a `Kind` (see `schema.py`).
+        """
         check(self.config, kind, self.path / CONFIG, CheckpointError, _RESTORE)
 
     def _files(self):

@@ -33,8 +33,9 @@ class SharedGradients:
     The sum of each parameter's gradients does not depend on which process is faster: process k adds
     each piece of its gradient after process k - 1. A sum of only two gradients may be computed in
     any order, because a + b = b + a also holds for rounded numbers. Until its turn has come, a
-    process continues its backward pass. It waits only at the end of the pass, or if a large
-    gradient is still in memory only because another process is changing one piece of its sum.
+    process continues its backward pass. It waits only in two cases: at the end of the pass, and to
+    free the memory of a large gradient sooner. In the second case, it cannot add anything now, but
+    it can add a piece of the large gradient when another process has finished with the same piece.
 
     Create this object before the processes are forked.
 
@@ -62,7 +63,10 @@ class SharedGradients:
         self._given = {}  # index -> earlier gradient in other memory, included in the sum
 
     def start(self, processes):
-        """Prepare a backward pass, in process 0. Each sum starts from the current `.grad`."""
+        """Prepare a backward pass. Process 0 calls this.
+
+        Each sum starts from the current `.grad`.
+        """
         self.turns[...] = 0
         self._given.clear()
         for i, p in enumerate(self.parameters):
@@ -77,9 +81,10 @@ class SharedGradients:
         self.any_order[...] = processes + self.filled <= 2
 
     def _leave_to_others(self, i):
-        """Copy the previous pass's gradient out of shared memory if the caller still holds it.
+        """If other code still refers to the previous gradient of parameter `i`, save its values.
 
-        The new pass overwrites the shared memory.
+        The gradient tensor then gets a copy of its values outside the shared memory, which the new
+        pass overwrites.
         """
         before = self._grads[i]
         if getrefcount(before) > 3:  # references: the list, `before`, the argument of getrefcount
@@ -229,7 +234,10 @@ class SharedGradients:
         self._given.clear()
 
     def give_up(self):
-        """Abandon an incomplete backward pass, in process 0. Sums in the shared memory are lost."""
+        """Abandon an incomplete backward pass. Process 0 calls this if the pass has failed.
+
+        The sums in the shared memory are lost.
+        """
         for i, p in enumerate(self.parameters):
             p.grad = self._given.get(i)
         self._given.clear()

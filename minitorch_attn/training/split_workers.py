@@ -1,11 +1,11 @@
-"""Workers of `ProcessSplit`: forked copies of the process that wait for parts of a batch.
+"""Workers of `ProcessSplit`: forked copies of the calling process, which wait for batch parts.
 
 For each batch, the calling process (rank 0) and a worker (rank k) exchange these messages:
 
-    rank 0 -> k   seed, first random counter, weight n_k / n, part of the batch
-    k -> rank 0   the loss of the part, or the error of the forward pass
+    rank 0 -> k   seed, first counter value for random numbers, weight n_k / n, part of the batch
+    k -> rank 0   the loss of the part, or the traceback of an exception in the forward pass
     rank 0 -> k   True: run the backward pass; False: another forward pass has failed
-    k -> rank 0   None, or the error of the backward pass
+    k -> rank 0   None, or the traceback of an exception in the backward pass
 """
 
 import gc
@@ -122,7 +122,7 @@ class SplitWorkers:
             return weighted_sum([loss.detach(), *losses], weights)
 
     def _losses(self, ranks):
-        """Return the losses of the workers, and the errors of their forward passes."""
+        """Return the workers' losses, and the tracebacks of forward passes that failed."""
         answers = [self._receive(rank) for rank in ranks]
         losses = [loss for loss, _ in answers]
         return losses, [error for _, error in answers if error is not None]

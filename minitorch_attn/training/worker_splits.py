@@ -70,7 +70,7 @@ class _Split:
         return clip_grad_norm_(self.model.parameters(), max_norm)
 
     def distribute(self):
-        """Copy this worker's part of the weights from `model`."""
+        """Copy this worker's part of the weights from `model` to the split model, if any."""
 
     def collect(self):
         """Copy the trained weights to the `model` of worker 0. Every worker must call this."""
@@ -94,7 +94,7 @@ class _Split:
 
 
 class DataSplit(_Split):
-    r"""Run loss.backward() for this worker's rows of a batch, and average over all workers.
+    r"""Run loss.backward() for this worker's rows of a batch; average the gradients of all workers.
 
     If worker k has n_k of the n examples, and their mean loss is loss_k, the loss of the batch is
     sum_k (n_k / n) loss_k, as in `ThreadSplit`. The gradients of N workers are averaged, so worker
@@ -138,7 +138,10 @@ class DataSplit(_Split):
 
 
 class TensorSplit(_Split):
-    r"""Train this worker's heads and hidden features, with `nn.parallel.tensor_parallel`.
+    r"""Train the weights of this worker's attention heads and hidden features.
+
+    `nn.parallel.tensor_parallel` divides the heads of the attention layers, and the hidden features
+    of the feed-forward layers, among the workers.
 
     Every worker computes the loss of the full batch. The split model is a second set of layers. It
     shares the unsplit parameters with `model`, and contains the worker's part of every other
@@ -257,11 +260,12 @@ class SequenceSplit(_Split):
     The batch is (ids, targets), and the loss is a mean over tokens. If worker k has n_k of the n
     targets, and their mean loss is loss_k, the loss is sum_k (n_k / n) loss_k. Worker k
     differentiates (n_k / n) loss_k, which depends on the keys and values of all workers. The
-    gradients of all workers are then summed. The split model has its own attention and dropout
-    layers, with the parameters of `model`.
+    gradients of all workers are then summed. The worker runs the split model, a second set of
+    layers with different attention and dropout layers. It shares all parameters with `model`.
 
-    With N workers, the tokens are in zigzag order if they can be cut into 2 N equal chunks, and in
-    contiguous order otherwise.
+    With N workers, each sequence is cut into 2 N equal chunks if its length is divisible by 2 N.
+    Worker k then gets chunks k and 2 N - 1 - k (zigzag order), so that all workers have the same
+    amount of work under a causal mask. Otherwise, each worker gets one contiguous chunk.
 
     For the parameters and attributes, see `_Split`.
     """

@@ -89,7 +89,10 @@ class WorkerLoop(Loop):
 
     @property
     def stop_requested(self):
-        """Whether any worker asked to stop during the last step. Set it on one to stop all."""
+        """Whether any worker asked to stop during the last step.
+
+        To stop all workers, set this attribute to True on one of them.
+        """
         return self.split.stop_agreed
 
     @stop_requested.setter
@@ -141,7 +144,7 @@ class WorkerLoop(Loop):
         return self.split.optimizer_state()
 
     def load_optimizer_state(self, state):
-        """Load the optimizer's full state. A worker may keep only its own part of the state."""
+        """Load the optimizer's full state. With `TensorSplit`, a worker keeps only its own part."""
         self.split.load_optimizer_state(state)
 
     def save(self):

@@ -1,8 +1,9 @@
 """Collapse figure: the entropies of a teacher's targets during several training runs.
 
 In self-distillation (DINO), a student learns the targets of a teacher. Training has collapsed if
-the teacher gives every image the same target. The entropies show two kinds of collapse: if the
-targets are uniform, both entropies are maximal; if one class gets all probability, both are 0.
+the teacher gives every image the same target. The figure shows the mean entropy of the targets and
+the entropy of the mean target. They distinguish two kinds of collapse: if all targets are uniform,
+both entropies are maximal; if one class gets all probability, both are 0.
 """
 
 from ..named_errors import names_arguments

@@ -185,7 +185,10 @@ def ctc_figure(
 
 
 def _peaks(probabilities, blank):
-    """Yield (key, label) at the peak of each interval where a non-blank label is most probable."""
+    """Yield (key, label) at the peak of each interval where a non-blank label is most probable.
+
+    `key` is the index of the time step, the first axis of `probabilities`.
+    """
     best = probabilities.argmax(1) if probabilities.size else np.zeros(0, np.int64)
     edges = np.flatnonzero(np.diff(best, prepend=-1, append=-1))
     for first, last in zip(edges[:-1], edges[1:], strict=True):

@@ -101,7 +101,11 @@ def feature_directions_figure(matrices, captions, title="Features in two dimensi
 
 @names_arguments
 def dimensionality_figure(inverse_density, dimensions, by_feature, title="Dimensions per feature"):
-    """Plot the dimensions per feature, and each feature's dimensionality, against the sparsity.
+    """Plot the dimensions per feature, and each feature's dimensionality, against 1 / (1 - S).
+
+    The dimensions per feature are m / ||W||^2, one number for a model with m hidden dimensions (see
+    `models.superposition.dimensions_per_feature`). The dimensionality of a single feature is the
+    fraction of a dimension that it uses (see `models.superposition.feature_dimensionality`).
 
     Parameters
     ----------
@@ -162,7 +166,7 @@ def _matrices(matrices, where, rows=None):
 
 
 def _blend(shares, low=COLOURS[0], high=COLOURS[1]):
-    """Mix two colors: `low` for a share of 0, `high` for 1. Return RGB, shape (share, 3)."""
+    """Mix two colors: `low` for a share of 0, `high` for 1. Return one row (R, G, B) per share."""
     low, high = (
         np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]) for color in (low, high)
     )

@@ -23,7 +23,7 @@ def test_alone_it_begins_with_the_first_and_checks_it_once(mta, tmp_path):
     assert (code, err) == (1, "") and "\x1b" not in out
     assert out.startswith("exercise 01 of 58: Queries, keys and values\nexercises-work")
     for part in (
-        "Three matrix products", "1 gradient disagrees", "WRONG  h", "WRONG  gradcheck",
+        "Three matrix products", "1 of the 4 gradients disagrees", "WRONG  h", "WRONG  gradcheck",
         "ok     forward returns the correct values", "not yet: 1 of 2 parts is wrong",
         "exercise hint 01", "0 of 58 solved", FIRST.old.strip(),
     ):  # fmt: skip
@@ -100,7 +100,7 @@ def test_json_everywhere(mta, tmp_path):
     code, out, _ = mta("exercise", "--json")
     fields = json.loads(out)
     assert code == 1 and fields["exercise"] == "01_projection" and fields["passed"] is False
-    assert fields["report"].startswith("gradcheck: 1 gradient disagrees")
+    assert fields["report"].startswith("gradcheck: 1 of the 4 gradients disagrees")
     assert {part["name"]: part["passed"] for part in fields["parts"]}["gradcheck"] is False
     solve(tmp_path / COPY)
     assert json.loads(mta("exercise", "check", "--json")[1])["passed"] is True

@@ -27,7 +27,7 @@ def test_the_tour(start, monkeypatch, tmp_path):
         assert out.count(f"{config['baselines'][name]:.3f}  {name}") == 2
     metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert f"{metrics[-1]['validation_loss']:.3f}  this model" in out
-    assert "All 68 inputs and parameters of all 4 blocks agree" in out and "WRONG" not in out
+    assert "all 68 inputs and parameters of the 4 blocks agree" in out and "WRONG" not in out
     assert (folder / "gradcheck.txt").read_text().count("attention.q_proj.weight") == 4
     sample = (folder / "sample.txt").read_text()
     assert sample.startswith("The ")

@@ -1,6 +1,6 @@
 """Fuzz calls: call every public function, layer, optimizer and method with invalid arguments.
 
-The seed and its number determine each program, so `--seed SEED --only NUMBER` runs it again.
+Each program depends only on the seed and on its number, so `--seed SEED --only NUMBER` repeats it.
 Programs run in child processes with limits on memory and time, so a call cannot block the machine.
 """
 
@@ -70,7 +70,7 @@ class Report:
         self.examples = {}  # place of an unnamed error -> [count, text, message]
 
     def add(self, where, name, text, outcome):
-        """Count an outcome. `where` contains the options with which to repeat the call."""
+        """Count an outcome. `where` contains the command-line options that repeat the call."""
         kind, message, place, named, parameter = outcome
         self.kinds[kind] += 1
         if kind in ("foreign", "slow", "died"):
@@ -82,7 +82,11 @@ class Report:
             entry[0] += 1
 
     def lines(self, show, unnamed=0):
-        """Return the lines of the report; `show` and `unnamed` limit how many errors it lists."""
+        """Return the lines of the report, for at most `show` places of findings.
+
+        At most `unnamed` places of errors are also listed. These are the package's own errors whose
+        message does not name the callable, or does not name a parameter.
+        """
         total = self.kinds.total()
         lines = []
         for place, (count, where, text, message) in _most(self.findings)[:show]:
@@ -111,7 +115,7 @@ def _most(table):
 
 
 def fuzz(seed, numbers, processes=2, progress=False):
-    """Run the programs of `seed` that have the given numbers, and return a Report."""
+    """Generate and run the programs with this seed and these numbers, and return a Report."""
     with tempfile.TemporaryDirectory() as folder:
         return _fuzz(seed, [numbers[i::processes] for i in range(processes)], folder, progress)
 
@@ -203,7 +207,7 @@ class _Worker:
 
 
 def _work(seed, numbers, folder, writer):
-    """Run in the child process: set limits, run the programs, send their outcomes, and exit."""
+    """Body of the child process: set limits, run the programs, send their outcomes, and exit."""
     status = 1
     try:
         quiet = os.open(os.devnull, os.O_RDWR)

@@ -269,7 +269,7 @@ _RESULTS = {
 
 
 class _Task:
-    """Stand-in for a Task: only the fields that run.json and stored documents must match."""
+    """Stand-in for a Task, with only the fields that are compared with the files to read."""
 
     name, version, digest = "a", "1", ""
 

@@ -48,7 +48,10 @@ def place_of(error, package="minitorch_attn"):
 
 
 def run_isolated(run, cases, seconds):
-    """Call `run(case)` for each case in a forked process, replaced after a crash or a timeout.
+    """Call `run(case)` for each case, in a forked process.
+
+    One process runs all cases. After a crash or a timeout, a new process continues with the next
+    case.
 
     Parameters
     ----------
@@ -96,7 +99,8 @@ def _work(run, cases, reader, writer):
 def limit_memory(size):
     """Limit the memory that this process may allocate from now on, in bytes of address space.
 
-    The limit is in addition to the address space that a forked process has from its parent.
+    Address space that the process already uses does not count toward the limit. This includes the
+    address space that a forked process inherits from its parent.
     """
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + size

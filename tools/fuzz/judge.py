@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
     `kind` is "result", "own" (the package's own error), "signature" (TypeError for arguments that
     do not fit the parameters), "caller" (an error that a callback of the program raised), "slow" or
     "foreign" (any other error, which is a finding). For the package's own errors, `named` says
-    whether the headline names the callable, and `parameter` whether it names a parameter.
+    whether the message names the callable, and `parameter` says whether it names a parameter.
     """
 
     kind: str
@@ -149,9 +149,9 @@ def _is_callback(program, error):
 def _is_signature(program, error, inside):
     """Return True for an error such as "softmax() missing 1 required positional argument".
 
-    Python raises such an error in the caller. If the caller is in the package, the error is
-    acceptable only if the caller is a wrapper, such as that of `names_arguments`, which passes the
-    user's arguments on.
+    Python raises such an error at the call, before the called function starts. The error is not a
+    finding if this call is in the program itself, or in a wrapper of the package that only passes
+    the user's arguments on, such as the wrapper that the decorator `names_arguments` creates.
     """
     if re.match(r"[\w.<>]+\(\) (missing|takes|got an|got mult|got some)", str(error)) is None:
         return False

@@ -1,4 +1,4 @@
-"""Readers of files that a learner or another process writes: programs, locks, messages, output."""
+"""Readers of files that learners or other processes write: programs, locks, messages, output."""
 
 import os
 
@@ -24,7 +24,10 @@ def _make_build(folder):
 
 
 def _use_build(folder):
-    """Append a step's stubs as `mta build` does, and run the check that may refuse the file."""
+    """Append the stubs of a step to a mutated program, as `mta build` does.
+
+    Then find out whether the program can be checked, as `mta build check` does first.
+    """
     first, second, *_ = load_steps()
     WorkFile(folder / "my_gpt.py").start(second)
     build_check._refused(first, folder / "my_gpt.py")
@@ -45,7 +48,7 @@ def _make_lock(folder):
 
 
 def _use_lock(folder):
-    """Read the mutated description of the process that holds a lock: the fuzzer itself."""
+    """Read a mutated description of the process that holds a lock, while the fuzzer holds it."""
     data = (folder / ".lock.json").read_bytes()
     with FolderLock(folder, "a folder"):
         (folder / ".lock.json").write_bytes(data)
@@ -58,7 +61,10 @@ def _make_message(folder):
 
 
 def _use_message(folder):
-    """Read a message as the grader does, from a process that may write anything."""
+    """Read a mutated file in the way in which the grader reads messages from a submission.
+
+    The grader does not trust a submission's process, which may write anything.
+    """
     descriptor = os.open(folder / "message", os.O_RDONLY)
     try:
         while read_message(descriptor, max_bytes=1 << 20) is not None:

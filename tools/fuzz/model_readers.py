@@ -161,7 +161,10 @@ def _make_shards(folder):
 
 
 def _save_again(folder):
-    """Save a model to a folder that contains a model. Saving reads the mutated index there."""
+    """Save a model to a folder that already contains a model in several files (shards).
+
+    Saving reads the folder's mutated index, model.safetensors.index.json, to find the old shards.
+    """
     return mt.models.pretrained.GPT2LMHeadModel(_FAMILIES["GPT2LMHeadModel"]).save_pretrained(
         folder
     )

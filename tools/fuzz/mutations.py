@@ -135,7 +135,10 @@ def _at(document, path):
 
 
 def _change(document, rng):
-    """Return a changed copy of a document, and `what`, `path` and `wrong` of its Mutation."""
+    """Return a changed copy of a document, and a description of the change.
+
+    The result is (copy, what, path, wrong). For the last three, see `Mutation`.
+    """
     document = copy.deepcopy(document)
     path = rng.choice([*_paths(document)][1:] or [()])
     if not path:

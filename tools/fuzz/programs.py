@@ -141,7 +141,7 @@ class Program:
 
 
 def callables(space):
-    """Return the public callables: a dict from a group to a list of (name, callable).
+    """Return a dict of the public callables: {group in `_GROUPS`: list of (name, callable)}.
 
     Parameters
     ----------
@@ -184,7 +184,10 @@ def public_names(holder):
 
 
 def write(choice, found):
-    """Write a program that calls one of the callables in `found`.
+    """Return a random program.
+
+    It calls one of the callables in `found`, or uses an operator, an index or a Python protocol
+    such as `float(x)`.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ __all__ = ["Reader", "write_json"]
 
 @dataclass(frozen=True)
 class Reader:
-    """One way to read files, and the files to mutate.
+    """Function to fuzz that reads files, with a function that writes valid files to mutate.
 
     Attributes
     ----------

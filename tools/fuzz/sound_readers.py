@@ -23,7 +23,7 @@ def _make_wav(sample_format, channels):
 
 
 def _make_extensible(folder):
-    """Write a WAVE_FORMAT_EXTENSIBLE file that has an additional chunk of an odd size."""
+    """Write a WAVE_FORMAT_EXTENSIBLE file with an additional chunk of an odd number of bytes."""
     form = struct.pack("<HHIIHHHHI", 0xFFFE, 2, 8000, 48_000, 6, 24, 22, 20, 3) + _GUID
     chunks = b"fmt " + struct.pack("<I", 40) + form + b"LIST\5\0\0\0INFO!\0"
     chunks += b"data" + struct.pack("<I", 60) + bytes(range(60))

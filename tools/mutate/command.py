@@ -79,7 +79,10 @@ def main(arguments=None):
 
 
 def run(options, targets, files):
-    """Run the mutants and print the verdicts. Return True if enough of them were killed."""
+    """Run the mutants and print the verdicts. Return True if the tests are good enough.
+
+    They must kill a share of at least `WANTED`, and no mutant that is listed as equivalent.
+    """
     from . import campaign, trial
 
     start, verdicts = time.monotonic(), []

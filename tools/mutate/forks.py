@@ -52,7 +52,7 @@ class Job:
 
 
 def _work(work, argument, seconds, writer):
-    """Run in the child process: suppress output, set limits, send the answer and exit."""
+    """Body of the child process: suppress output, set limits, send `work(argument)` and exit."""
     try:
         quiet = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1) if os.environ.get("MUTATE_DEBUG") else (0, 1, 2):

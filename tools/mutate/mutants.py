@@ -119,7 +119,10 @@ def mutants_of(target):
 
 
 def _statements(function):
-    """Yield (statement, place) for each statement that can affect a gradient."""
+    """Yield (statement, place) for each statement that can affect a gradient.
+
+    `place` is the statement's position in the syntax tree: (parent, field, index).
+    """
     blocks = [function]
     while blocks:
         block = blocks.pop(0)
@@ -150,7 +153,11 @@ def _changes(statement, place):
 
 
 def _expressions(node):
-    """Yield the place of each expression in a statement, but not in statements nested in it."""
+    """Yield the place of each expression in a statement, but not in statements nested in it.
+
+    A place is a position in the syntax tree: (parent, field, index). `index` is None if the field
+    is not a list.
+    """
     for field, value in ast.iter_fields(node):
         for index, part in enumerate(value) if isinstance(value, list) else ((None, value),):
             if isinstance(part, ast.expr) and not _is_free(node, part):
@@ -161,7 +168,11 @@ def _expressions(node):
 
 
 def _is_free(parent, node):
-    """Return True if changing this node has no effect: the -1 of a reshape, or `strict=True`."""
+    """Return True if changing this node would not change the result of the function.
+
+    This is the case for the -1 of a reshape, because NumPy treats other negative sizes like -1, and
+    for `strict=True`, which only adds a check.
+    """
     if isinstance(parent, ast.keyword):
         return parent.arg == "strict" and isinstance(node, ast.Constant)
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):

@@ -117,9 +117,11 @@ class _Module:
                     self.meanings[alias.asname or alias.name] = (base, alias.name)
 
     def uses(self):
-        """Yield each use of a name as (user, used). Both are tuples (module, name).
+        """Yield each use of a name as (user, used).
 
-        If the code is at module level, the user is None.
+        `used` is the tuple (module, name). `user` is the tuple (module, name) of the function or
+        class that uses the name, `BACKWARD` for a method that computes gradients, or None if the
+        name is used outside of functions and classes.
         """
         for node in self.tree.body:
             if isinstance(node, ast.ClassDef):

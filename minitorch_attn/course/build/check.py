@@ -141,9 +141,11 @@ def show_step(step, path, seconds=SECONDS):
 
 
 def _refused(step, path, required=None):
-    """Return (part, text): a failed Part, or None if the file can be checked; and its text.
+    """Return (part, text): why the file cannot be checked, and the text of the file.
 
-    `required` lists the functions that the file must define. Default: all functions of the step.
+    `part` is a failed Part that states the reason, or None if the file can be checked. `text` is ""
+    if the file is not UTF-8. `required` lists the functions that the file must define. Default: all
+    functions of the step.
     """
     required = [item.name for item in step.functions] if required is None else required
     try:

@@ -40,7 +40,7 @@ class FailedCells:
         shell.events.register("post_run_cell", self._after_cell)
 
     def error_of(self, name):
-        """Return the error that stopped the last run of a cell before it defined a function.
+        """Return the error that kept the last run of a function's cell from defining the function.
 
         Parameters
         ----------

@@ -144,7 +144,10 @@ def _minutes(lesson, step):
 
 
 def _functions(step, written, answers):
-    """Yield the cells for a step's functions and for the given parts of its classes."""
+    """Yield the cells for a step's functions, and for the parts of its classes that are given.
+
+    The learner does not write the given parts: the docstring and some methods of a class.
+    """
     given = dict(step.given)
     for item in step.functions:
         prefix, _, _ = item.name.rpartition(".")

@@ -268,7 +268,10 @@ class Build:
         return sources
 
     def _functions(self):
-        """Return the steps' functions that were not loaded from the file, as {name: function}."""
+        """Return the steps' functions that cells of the notebook have defined, as {name: function}.
+
+        Functions that were loaded from the learner's file are left out.
+        """
         found = {}
         for name in self._known:
             prefix, _, last = name.rpartition(".")
@@ -385,7 +388,7 @@ class Build:
             print(self.progress.note)
 
     def _run(self, what, *rest):
-        """Run the learner's GPT in a child process, and print the output of this process."""
+        """Run the learner's GPT in a child process, and print the output of the child process."""
         process = subprocess.Popen(
             arguments(what, self.file.path, *rest), env={**ONE_THREAD, **environment()},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",

@@ -64,7 +64,7 @@ class PassedFunctions:
                     self.progress.function_passed(part.name, now[part.name])
 
     def _digests(self, text):
-        """Return {name: digest} for the functions that are written."""
+        """Return {name: digest} for the steps' functions in `text` that are no longer stubs."""
         empty, found = unwritten(text), functions_of(text)
         names = [name for name in found if name in self._known and name not in empty]
         return {name: digest(function_text(text, name)) for name in names}

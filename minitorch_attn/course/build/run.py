@@ -1,6 +1,7 @@
 """Run the learner's GPT: train it alongside the library's GPT, sample from it, or trace it.
 
-It runs in a child process: `python -m minitorch_attn.course.build.run train|sample|trace FILE ...`.
+This module runs in a child process:
+`python -m minitorch_attn.course.build.run train|sample|trace FILE ...`.
 """
 
 import math
@@ -161,7 +162,10 @@ def write(file, prompt, count=400, heads=4, context=64, seed=1):
 
 
 def record(file, page):
-    """Record one forward and backward pass of a small GPT, line by line, and write the page.
+    """Record how the learner's file runs in a forward and backward pass of a small GPT.
+
+    The recording shows the lines of `file` that compute arrays, in the order in which they run. It
+    is written to `page`, an HTML file.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The text of `mta tour` in `mta build`: token ids, batches, baselines and a model's loss."""
+"""Text for `mta build`, the same as in `mta tour`: token ids, batches and losses on it."""
 
 from functools import cache
 from types import SimpleNamespace
@@ -11,12 +11,13 @@ __all__ = ["batches", "mean_loss", "tour_text"]
 
 @cache
 def tour_text(context=64):
-    """Return the text of `mta tour` as token ids, with its characters and baselines.
+    """Return the text of `mta tour` as token ids, its characters, and the losses of baselines.
 
     Returns
     -------
     SimpleNamespace
-        `characters`, the ids `training` and `validation`, and `baselines`.
+        `characters`, the ids `training` and `validation`, and `baselines`: the losses of
+        models that only count characters (see `data.baselines`).
     """
     text = default_text()
     tokenizer = CharTokenizer.from_text(text)

@@ -6,7 +6,7 @@ _PLAIN = ("token_embedding", "position_embedding")  # layers whose only tensor i
 
 
 def nested(arrays, wrap):
-    """Build p, the nested dict of parameters, from arrays under the library's flat names.
+    """Build p, the nested dict of parameters, from a dict with the library's parameter names.
 
     Parameters
     ----------

@@ -22,8 +22,9 @@ def digest(text):
 class WorkFile:
     """The file that the learner edits.
 
-    This is `path` if it is given. Otherwise, it is `my_gpt.py` in the working directory if that
-    exists, or else `last` if that exists, or else a new `my_gpt.py` in the working directory.
+    This is `path` if it is given. Otherwise, it is the first of these files that exists:
+    `my_gpt.py` in the working directory, or `last`, the file that was used last. If neither exists,
+    it is a new `my_gpt.py` in the working directory.
 
     Parameters
     ----------
@@ -75,9 +76,9 @@ class WorkFile:
     def put(self, sources, expected):
         """Copy each function from a notebook cell to the file if the two texts differ.
 
-        An unwritten function in a cell never replaces a written one. If a function was written or
-        edited in the file itself, instead of copied from a cell, then the file is copied before the
-        function is replaced.
+        A stub in a cell never replaces a written function. If the function to be replaced was
+        written or edited in the file itself, and does not come from a cell, a backup of the whole
+        file is made first.
 
         Parameters
         ----------

@@ -169,7 +169,7 @@ def check_file(exercise, path, seconds=SECONDS, columns=None):
 
 
 def _refused(exercise, path):
-    """Return a failed Part for a file that must not be run, or None if it may be run."""
+    """Return the reason not to run the file, as a failed Part, or None if it may be run."""
     try:
         text = Path(path).read_text("utf-8")
     except UnicodeDecodeError as error:

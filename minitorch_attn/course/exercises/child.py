@@ -32,7 +32,7 @@ class Ran(Listener):
 
 
 def main(file, folder):
-    """Run all cases in a folder.
+    """Run the learner's function on all test cases in a folder, and write the results there.
 
     Parameters
     ----------
@@ -89,7 +89,10 @@ class Note:
         self.path, self.fields, self.running = path, {"errors": {}}, None
 
     def stage(self, name):
-        """Record errors in a `with` block. An error in stage "import" ends the program."""
+        """Record an error in a `with` block, and continue after the block.
+
+        After an error in the stage "import", the program ends instead.
+        """
         self.running = name
         self.write(name)
         return self

@@ -203,7 +203,10 @@ def _log_mel(power, points):
 
 
 def _pair_loss(logits):
-    """Return the CLIP loss: the mean cross-entropy of the diagonal over rows and over columns."""
+    """Return the CLIP loss: the mean of the cross-entropies of the rows and of the columns.
+
+    The correct class of each row and of each column is its entry on the diagonal.
+    """
     both = logits.log_softmax(1) + logits.log_softmax(0)
     return -both.diagonal().mean() / 2
 

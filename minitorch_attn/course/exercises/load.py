@@ -93,7 +93,7 @@ class Exercise:
 
     @property
     def solved(self):
-        """Text of the exercise file with the `old` lines replaced by the solution."""
+        """Text of the exercise file with the lines to change (`old`) replaced by the solution's."""
         if self.text.count(self.old) != 1:
             raise DataError(
                 f"{self.path.name}: the lines that the solution replaces must occur exactly once",
@@ -158,7 +158,10 @@ def exercises(folder=None):
 
 
 def _with_base(entry, entries):
-    """Return an exercise's entry, with missing fields from its base exercise if it has one."""
+    """Return an exercise's entry, completed from the exercise that it repeats (`base`), if any.
+
+    Fields that the entry lacks are copied from the entry of the base exercise.
+    """
     base = entries.get(entry.get("base")) if isinstance(entry.get("base"), str) else None
     return {**{name: base[name] for name in _SHARED if name in base}, **entry} if base else entry
 

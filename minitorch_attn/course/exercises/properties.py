@@ -92,7 +92,7 @@ def _past_stays(results):
 
 
 def _padded(rng):
-    """Return the inputs of two calls: words followed by padding, and the same words alone."""
+    """Return inputs of two masked softmax calls: words and padding, and the same words alone."""
     scores = rng.normal(size=(2, 3, 5))
     with_padding = np.array([True, True, True, False, False]) & np.ones((2, 1, 1), bool)
     return [[scores, with_padding], [scores[:, :, :3], np.ones((2, 1, 3), bool)]]
@@ -150,7 +150,7 @@ def _one_alignment(results):
 
 
 def _two_policies(rng):
-    """Return the inputs of two calls that differ only in the logits of the policy."""
+    """Return the inputs of two REINFORCE loss calls that differ only in the policy's logits."""
     guess = rng.normal(size=3).astype("float32")
     choice, reward = rng.integers(0, 5, 3), rng.integers(0, 4, 3)
     return [[rng.normal(size=(3, 5)), guess, choice, reward] for _ in range(2)]
@@ -162,7 +162,10 @@ def _baseline_stays(results):
 
 
 def _views(rng):
-    """Return the inputs of two calls. The second adds a vector to teacher outputs and center."""
+    """Return the inputs of two DINO loss calls.
+
+    In the second call, the same vector is added to the teacher's outputs and to the center.
+    """
     student = rng.normal(size=(3, 5)) / 10
     teacher, center = (rng.normal(size=shape).astype("float32") / 10 for shape in ((3, 5), 5))
     shift = rng.normal(size=5).astype("float32")
@@ -180,7 +183,7 @@ def _loss_stays(results):
 
 
 def _other_frames(rng):
-    """Return the inputs of two calls: clips with the same class tokens, but different frames."""
+    """Return inputs of two pooling calls: clips with equal class tokens but different frames."""
     x = rng.normal(size=(2, 7, 3))
     return [[x], [np.concatenate([x[:, :1], x[:, 1:] + 1.0], 1)]]
 
@@ -191,7 +194,7 @@ def _class_token_stays(results):
 
 
 def _last_query_and_first_key(rng):
-    """Return queries of 1, keys of 0, and a position table that is 1 in its last row, else 0."""
+    """Return queries of ones, keys of zeros, and a position table: 1 in the last row, else 0."""
     return [[np.ones((1, 5, 1)), np.zeros((1, 5, 1)), (np.arange(9.0) == 8)[:, None]]]
 
 
@@ -203,7 +206,7 @@ def _only_that_score(results):
 
 
 def _all_distances(rng):
-    """Return queries of 1, and a table in which the row for each distance contains the distance."""
+    """Return queries of ones, and a table in which each distance's row contains the distance."""
     return [[np.ones((1, 5, 1)), np.arange(4.0, -5.0, -1.0)[:, None]]]
 
 
@@ -223,7 +226,7 @@ def _with_a_blank(results):
 
 
 def _with_gaps(rng):
-    """Return the inputs of one generalized IoU call: two pairs of unit squares, 1 and 4 apart."""
+    """Return the inputs of one generalized IoU call: pairs of unit squares with gaps of 1 and 4."""
     first = np.array([[0.0, 0.0, 1.0, 1.0]] * 2)
     return [[first, first + [[2.0, 0.0, 2.0, 0.0], [5.0, 0.0, 5.0, 0.0]]]]
 
@@ -234,7 +237,11 @@ def _hull_minus_union(results):
 
 
 def _near_or_likely(rng):
-    """Return one target and two predictions: the first is likelier, the second has a nearer box."""
+    """Return one target and two predictions.
+
+    The first prediction gives the target's class a higher probability. The second has a box that is
+    nearer to the target's box.
+    """
     probability = np.array([[[0.9, 0.1], [0.5, 0.5]]])
     boxes = np.zeros((1, 2, 4))
     boxes[0, :, 0] = 0.2, 0.1
@@ -247,7 +254,7 @@ def _near_one(results):
 
 
 def _tone(rng):
-    """Return the inputs of two log-mel calls: without and with a tone at frequency 3."""
+    """Return the inputs of two log-mel calls: without and with a tone in frequency bin 3."""
     spectrum = np.ones((1, 1, 17))
     spectrum[..., 3] = 11.0
     points = np.array([0, 1, 2, 4, 8, 16], "float32")
@@ -271,7 +278,10 @@ def _loss_of_both(results):
 
 
 def _equal_directions(rng):
-    """Return the inputs of two calls: equal images and texts, with log scale 0 and -log 2."""
+    """Return the inputs of two calls that compute the scaled similarity of images and texts.
+
+    The texts' vectors are equal to the images' vectors. The log scale is 0, then -log 2.
+    """
     return [[np.eye(3), np.eye(3), np.array([s])] for s in (0.0, -np.log(2.0))]
 
 
@@ -341,7 +351,7 @@ GAP_PROPERTIES = (
 )  # fmt: skip
 MATCHING_PROPERTIES = (
     Property(
-        "with costs 5 * 0.1 - 0.5 and 5 * 0.2 - 0.9, the first is matched: the loss is 0.5 + log 2",
+        "the prediction with cost 5 * 0.1 - 0.5 beats 5 * 0.2 - 0.9: the loss is 0.5 + log 2",
         _near_or_likely,
         _near_one,
     ),
@@ -383,9 +393,7 @@ REPEATED_PROPERTIES = (
     ),
 )
 MEL_PROPERTIES = (
-    Property(
-        "a tone at frequency 3 does not change the band from 4 to 16", _tone, _bands_above_stay
-    ),
+    Property("a tone in bin 3 does not change the band from 4 to 16", _tone, _bands_above_stay),
 )
 PAIR_PROPERTIES = (
     Property("the loss is the same if images and texts change places", _transposed, _loss_of_both),

@@ -96,8 +96,8 @@ def _is_main(node):
 def _changed_function(tree, model):
     """Return the name of a top-level function that differs from `model`, the original file.
 
-    Return None if no function differs, or if the original has no `Function` class: then the task
-    is to change a function.
+    Return None if no function differs. Also return None if the original has no `Function` class,
+    because the learner's task is then to change a top-level function.
     """
     if not function_classes(model):
         return None

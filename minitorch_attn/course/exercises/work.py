@@ -13,8 +13,9 @@ class WorkFolder:
     """Folder in which the learner edits copies of the exercises.
 
     The folder is `path`, or else the value of the environment variable MTA_WORK. If neither is set,
-    it is `exercises-work` in the working directory if that exists, or else `last` if that exists,
-    or else a new `exercises-work`.
+    it is the first of these folders that exists: `exercises-work` in the working directory, or
+    `last`, the folder that was used last. If neither exists, it is a new `exercises-work` in the
+    working directory.
 
     Parameters
     ----------

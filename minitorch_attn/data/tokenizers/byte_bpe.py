@@ -193,8 +193,8 @@ class ByteBPE:
     def encode_iterable(self, chunks, *, allowed_special="all"):
         """Encode a text that arrives in pieces. The ids are the same as for the whole text.
 
-        Memory use does not depend on the length of the text, only on its longest word (about 8,000
-        characters are read ahead).
+        Memory use does not depend on the length of the text, only on its longest word. About 8,000
+        characters are read ahead, or as many as the current word has if that is more.
 
         Parameters
         ----------

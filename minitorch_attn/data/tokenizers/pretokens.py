@@ -112,8 +112,9 @@ class Segmenter:
     def stream(self, chunks):
         """Split the concatenated chunks as the method `whole` does, with few chunks in memory.
 
-        Further text can change only the pre-tokens that end in the last few characters (the length
-        of a special token plus at most two). All earlier pre-tokens are yielded immediately.
+        Further text can change only the pre-tokens that end within the last n + 1 characters, where
+        n is the length of the longest special token (within the last two characters if there are no
+        special tokens). These are kept until more text arrives. Earlier pre-tokens are yielded.
 
         Parameters
         ----------

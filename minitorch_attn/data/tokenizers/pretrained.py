@@ -243,7 +243,7 @@ def _from_two_files(folder):
 
 
 def _special_tokens(folder, config):
-    """Return {special token: id}, where the id is None if only the token's name is given."""
+    """Return {special token: id}, where the id is None if the files do not state it."""
     found = {}
     for roles in (_optional(folder, "special_tokens_map.json"), config):
         named = [roles.get(role) for role in _ROLES]
@@ -296,7 +296,7 @@ def _word_piece(folder):
 
 
 def _optional(folder, name):
-    """Read and check one of `_FILES`. Return {} if the file is missing."""
+    """Return the checked contents of the JSON file `name`, or {} if the file is missing."""
     path = os.path.join(folder, name)
     fields = read_json(path) if os.path.isfile(path) else {}
     check(fields, _FILES[name], path)

@@ -66,7 +66,7 @@ class ToWrite:
 
 @dataclass(frozen=True)
 class Group:
-    """Function whose body is replaced in a release, because it would reveal an answer."""
+    """Function whose body reveals an answer and is therefore replaced in a release."""
 
     target: Target
     why: str
@@ -349,7 +349,11 @@ class _Reader:
         return ToWrite(target, points, entry["order"], entry.get("name", target.name))
 
     def groups(self, table, written):
-        """Return a Group for each function to remove due to a [[group]] entry or `@computes`."""
+        """Return one Group per function whose body must be removed.
+
+        These are the functions of the [[group]] entries, and the functions that compute or reveal
+        the same as a function to write, according to `@computes`.
+        """
         groups = [
             Group(self.target(e["function"]), e["why"], e.get("body"))
             for e in self.entries(table, "group")

@@ -57,7 +57,7 @@ class Target:
 
 
 def functions(source):
-    """Find the functions and methods in a file by their dotted names.
+    """Return the functions and methods in a file as a dict, with dotted names as keys.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def _collect(node, prefix, found):
 
 
 def blank(source, module, bodies):
-    """Remove some function bodies from source text.
+    """Replace the bodies of the functions named in `bodies`, in source text.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ __all__ = [
 
 
 def check(name, driver, inputs, settings=None, *, wanted=None, expected=None, **options):
-    """Make a check. Its expected values are computed by calling `driver` with the library.
+    """Make a check. Its expected values are computed by running `driver` on the full library.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def layer_check(
 
 
 def gradient_check(of, rng, needs=None):
-    """Create a check of the gradients of another check's output, for a random dL/d(output).
+    """Create a check of the backward pass of the check `of`, with a random dL/d(output).
 
     Parameters
     ----------

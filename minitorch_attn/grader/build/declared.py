@@ -1,4 +1,4 @@
-"""Find functions that declare the same computation with `@computes(...)`, in the source code."""
+"""Search the source code for functions that are declared to compute the same (`@computes`)."""
 
 import ast
 from dataclasses import dataclass

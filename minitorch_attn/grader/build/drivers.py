@@ -10,7 +10,8 @@ __all__ = ["call", "gradients", "layer", "operation"]
 def operation(inputs, settings):
     """Call an operation's `forward` and, if the inputs contain `grad`, its `backward`.
 
-    Several outputs are named "output 0", "output 1", ..., and their gradients "grad 0", "grad 1".
+    If there are several outputs, they are named "output 0", "output 1", ..., and the inputs that
+    contain their gradients are named "grad 0", "grad 1", ...
 
     The settings are:
 
@@ -65,7 +66,8 @@ def operation(inputs, settings):
 def call(inputs, settings):
     """Call a function of the package on tensors.
 
-    The result is named "output". Several results are named "output 0", "output 1", ...
+    The result is named "output". If there are several results, they are named "output 0",
+    "output 1", ...
 
     The settings are:
 

@@ -110,7 +110,7 @@ def _opened(name, data, depth=3):
 
 
 def _packed(git, name):
-    """Yield (name, content of all git objects) if a repository has pack files."""
+    """Yield one pair (name, content of all git objects) if a repository has pack files."""
     if not list(git.glob("objects/pack/*.pack")):
         return
     command = ["git", f"--git-dir={git}", "cat-file", "--batch-all-objects", "--batch"]
@@ -155,7 +155,11 @@ def _strings(value):
 
 
 def _code_of(assignment):
-    """Return a dict that maps each removed function's (bytecode, names in it) to its name."""
+    """Return a dict for the removed functions.
+
+    The key is the pair (bytecode of the function, names that this bytecode uses), and the value is
+    the function's name.
+    """
     found = {}
     for part in (*assignment.blanks, *assignment.groups):
         source = (package_root() / part.target.path).read_text(encoding="utf-8")

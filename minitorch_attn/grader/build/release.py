@@ -1,4 +1,4 @@
-"""Release an assignment: write the package, the task, the public checks and the reward."""
+"""Release an assignment: write the package, the task, the public checks and `reward.py`."""
 
 import json
 import shutil

@@ -206,9 +206,10 @@ def _used_by_children():
 
 
 def _missing_imports(way):
-    """Return the names that a workaround imports but the library lacks.
+    """Return the names that a workaround imports but the library does not have.
 
-    A workaround must fail because a check rejects it, not because an import fails.
+    A workaround (an attempt to earn points without doing the work) must fail because a check
+    rejects it, not because an import fails.
     """
     package = way.target.module.rpartition(".")[0]
     missing = []

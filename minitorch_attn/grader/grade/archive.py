@@ -105,7 +105,7 @@ def _why_not(path):
 
 
 def read_submission(path, wanted):
-    """Read the files that an assignment asks for. Errors are recorded in `problems`.
+    """Read the files that an assignment asks for. Errors are recorded in the result's `problems`.
 
     Parameters
     ----------

@@ -10,9 +10,9 @@ compared before backward passes.
 The search never decides whether a check passes. If a submission sends false data, the worst outcome
 is a missing or wrong message about that submission. All lines shown are from the submitted files.
 
-The feedback reveals one entry of one result of the solution: a result of a function to be written,
-or of a package function that the student's file calls, so the submission computes it, too. The
-name, line and number of a step that only the solution has are never shown.
+The feedback reveals one entry of one result of the solution. The submission should compute this
+result, too: it is a result of a function to be written, or of a package function that the student's
+file calls. The name, line and number of a step that only the solution has are never shown.
 """
 
 import math
@@ -51,8 +51,10 @@ def first_step(mine, library, rtol, texts):
           layer, `file`, `line`, `text` of the line, `own` (whether the line is the definition of
           the step), and `given` ("same" if its inputs agree with the library's, otherwise "other").
         * The result that differs: `what` (its name), `kind` ("values", "shape", "dtype" or
-          "missing"), `index`, `got`, `expected`, `largest`, `count`, `size`, `sampled`, `shape`,
-          `dtype`, and `left` (whether the result is an argument that was changed in place).
+          "missing"), `index` (of the largest difference), `got` and `expected` (both as text),
+          `largest` (the largest difference), `count` (number of wrong entries), `size` (number of
+          compared entries), `sampled` (whether these are a sample), `shape`, `dtype`, and `left`
+          (whether the result is an argument that was changed in place).
         * The student's function: `in` (its name, or ""), `differ` and `agree` (names of the results
           that differ and agree), and `until` (line up to which all calls agree, or None).
         * The earlier steps: `before` (how many agree), `all_before` (whether all agree), and
@@ -151,12 +153,16 @@ class _Level:
         )
 
     def agreeing_before(self, pair):
-        """Count the steps that agree with the library; with `pair`, only those before `pair[0]`."""
+        """Count the submission's steps that agree with the library.
+
+        If `pair` (submission's step, library's step) is not None, count only the steps before
+        the submission's step.
+        """
         end = math.inf if pair is None else pair[0].number
         return sum(number < end for number in self.agreeing)
 
     def all_agree_before(self, pair):
-        """Return whether all steps before `pair[0]` agree with the library."""
+        """Return whether all steps before the submission's step in `pair` agree."""
         return all(s.number in self.agreeing for s in self.mine if s.number < pair[0].number)
 
     def forward_agrees(self, step):
@@ -208,7 +214,7 @@ def _same(mine, library, rtol):
 
 
 def _far(mine, library, rtol):
-    """Return True if two arrays must differ by more than `rtol`, because their sums do."""
+    """Return True if the sums of two arrays show that some entry differs by more than `rtol`."""
     most = _allowed(library, rtol) * max(mine.scale, library.scale) * (library.array.size + 1)
     return abs(mine.total - library.total) > most + _ATOL  # False if a sum is NaN
 

@@ -163,7 +163,11 @@ def _checks(task, seed):
 
 
 def _kept(task, checks, path, out, run, sandbox, stop):
-    """Return a submission's stored or new document, and `how` as defined in `grade_class`."""
+    """Return a submission's document and `how` it was obtained.
+
+    A stored document is returned if it is up to date. Otherwise, the submission is graded. The
+    values of `how` are explained at the parameter `report` of `grade_class`.
+    """
     submission = read_submission(path, task.files)
     place = out / "state" / f"{slug(path.name)}.json"
     known, how = _stored(place, task), "new"
@@ -190,8 +194,9 @@ def _kept(task, checks, path, out, run, sandbox, stop):
 def _stored(place, task):
     """Return the document of an earlier run, or None if there is none that can be used.
 
-    A document cannot be used if it is unreadable, or if its submission was not graded. It also
-    cannot be used if it has the task's digest but other entries: then the grader did not write it.
+    A document cannot be used if it is unreadable, or if its submission was not graded. A document
+    with the task's digest must also have the task's entries. Otherwise, the grader did not write
+    it, and it cannot be used.
     """
     try:
         document = read_document(place)
@@ -365,7 +370,8 @@ def _starter(task):
 def slug(name):
     """Make a short, plain and unique folder name from the file name of a submission.
 
-    The 12 hex digits of the hash distinguish names that become equal in plain form.
+    The name ends with 12 hex digits of a hash of the file name. They distinguish file names that
+    become equal in plain form.
 
     Examples
     --------

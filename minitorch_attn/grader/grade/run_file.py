@@ -58,7 +58,9 @@ def write_seed_file(path, name, version):
 
 
 def read_seed_file(path, task):
-    """Read a seed file: a run file that several machines share. Refuse it if others can read it.
+    """Read a seed file: a run file that several machines share.
+
+    The file is refused if other users can read it, because it contains the seed of hidden checks.
 
     Parameters
     ----------

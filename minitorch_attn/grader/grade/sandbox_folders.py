@@ -104,7 +104,10 @@ def populate(root, level, user, package_folder=None, files=()):
 
 
 def _replace(path, data):
-    """Replace a file (maybe a hard link) with a new one, and remove the old file's bytecode."""
+    """Replace a file with a new one, and remove the old file's bytecode.
+
+    The file is not overwritten in place, because it may be a hard link to a file of another folder.
+    """
     path.unlink(missing_ok=True)
     path.write_bytes(data)
     for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):

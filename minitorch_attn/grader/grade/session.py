@@ -186,7 +186,7 @@ def run(inputs, settings):
 
 
 def _gradients_explained(check, arrays):
-    """Return a report on wrong gradients, or None if the untrusted arrays raise an exception."""
+    """Return a report on wrong gradients, or None if the untrusted arrays cause an exception."""
     try:
         with np.errstate(all="ignore"):
             return gradient_report(check, arrays)

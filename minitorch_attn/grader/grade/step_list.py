@@ -29,7 +29,7 @@ class BadSteps(Exception):
 
 
 class Kept:
-    """Stored values of an array: all or a sample. Like `tracing.values.Values`, but flat."""
+    """Stored values of an array, all or a sample, as a 1-d array for `compare_values`."""
 
     def __init__(self, numbers, shape, dtype, every):
         self.shape, self.dtype, self.every = shape, dtype, every
@@ -122,7 +122,8 @@ def _with_results(steps):
     """Remove steps without a result, unless a step inside them has one.
 
     A function that returns None may store its results where they are not compared. Therefore,
-    the steps inside such a function are moved out of it, into the list that contains its own step.
+    the steps inside such a function are moved out of it: they come before the function's own step,
+    in the same list.
     """
     found = []
     for step in steps:

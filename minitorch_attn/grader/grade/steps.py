@@ -177,7 +177,7 @@ class Steps:
         step["made"] = self._arrays(_placed(value, numbers), KEPT, made=True)
 
     def _module(self, arguments):
-        """Return the path of the layer `self` in its model, or None if `self` is not a module."""
+        """Return the model path of the called method's `self`, or None if it is not a module."""
         module = arguments.get("self")
         if not hasattr(type(module), "named_modules"):
             return None

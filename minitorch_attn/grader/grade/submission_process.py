@@ -197,9 +197,9 @@ class Worker:
     def _kill_namespace(self):
         """Kill the first process of the sandbox's PID namespace, which ends all processes in it.
 
-        The parent of the first process must not be killed earlier, because process 1 of the system
-        would then inherit the processes of the namespace. In a container, process 1 may not wait
-        for ended processes, so they would still count toward the user's process limit.
+        The parent of the first process must not be killed before it, because process 1 of the
+        system would then inherit the processes of the namespace. In a container, process 1 might
+        never wait for ended processes, so they would still count toward the user's process limit.
         """
         if self._watched is None or self._watched.worker == self.process.pid:
             return

@@ -5,8 +5,9 @@
 The worker reads messages from the descriptor READ and answers each message on WRITE. A message
 contains arrays and the source of a driver, `def run(inputs, settings)`. The answer contains the
 results of `run`, or the text of the error that it raised. The grader does not trust this process,
-and judges the arrays itself. A message with the field `steps` requests the steps of a computation
-instead (see `steps`). They are used only for feedback.
+and judges the arrays itself. If a message has the field `steps`, the answer contains the steps of
+the computation instead of the results (see the file `steps.py`). The steps are used only for
+feedback.
 """
 
 import os

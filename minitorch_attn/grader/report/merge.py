@@ -112,7 +112,7 @@ def _part(folder):
 
 
 def _check_numbers(parts):
-    """Check that the number of shards is the same in all folders, and no shard is given twice."""
+    """Check that all folders state the same total number of shards, and no shard is given twice."""
     for before, part in zip(parts, parts[1:], strict=False):
         if part.shard.of != before.shard.of:
             raise ArgumentError(
@@ -127,7 +127,7 @@ def _check_numbers(parts):
 
 
 def _common_lists(parts):
-    """Check that the shards belong together. Return the `shard.json` of a finished shard.
+    """Check that the shards belong together. Return the `shard.json` of the first finished shard.
 
     All shards must have the same assignment and seed. All finished shards must also have the same
     checks, grader, submissions, skipped entries and roster.

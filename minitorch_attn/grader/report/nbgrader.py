@@ -1,4 +1,4 @@
-"""nbgrader: write the public checks as graded cells of a notebook for its release folder."""
+"""nbgrader: write the public checks as graded cells of a notebook for the release folder."""
 
 import re
 
@@ -8,9 +8,10 @@ __all__ = ["nbgrader"]
 def nbgrader(made):
     """Make a notebook in nbgrader's source format, with the task and checks for each function.
 
-    Students write the functions in the files of the package, and the cells check those files. So
-    this notebook must be in the release folder, next to the student's notebook. It runs without
-    this package's sandbox. Hidden checks are not included.
+    Students write the functions in the files of the package, and the cells of this notebook check
+    those files. Therefore, this notebook must be in the release folder, next to the notebook in
+    which students work. The cells run without this package's sandbox. Hidden checks are not
+    included.
 
     Parameters
     ----------

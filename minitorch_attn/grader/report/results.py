@@ -41,7 +41,7 @@ _RESULTS = record({
 
 
 def collect(task, folder, out, why="not graded yet", roster=(), shard=None):
-    """Collect the results of all submissions in `results.json`.
+    """Collect the results of all submissions, and write them to `results.json`.
 
     Parameters
     ----------

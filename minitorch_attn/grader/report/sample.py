@@ -66,7 +66,8 @@ def sample_class(assignment, folder, count=10):
 def _handed_in(assignment, place, solution, bugs):
     """Return the kind and the files of one sample submission.
 
-    `place`, from 0 to 9, is the position of the submission in a group of ten.
+    `place`, from 0 to 9, determines the kind. The kinds repeat after every ten submissions, but
+    each buggy submission gets the next bug.
     """
     if place == 7:
         return "the unchanged starter", starter_files(assignment)

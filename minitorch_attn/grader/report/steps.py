@@ -99,7 +99,7 @@ def step_place(step):
 
 
 def step_entry(step):
-    """Describe how the step's result differs, as pairs (label, value).
+    """Describe how the step's result differs from the library's, as pairs (label, value).
 
     Returns
     -------
@@ -144,7 +144,7 @@ def step_text(step):
 
 
 def beginnings(results):
-    """Return the most frequent first wrong steps, each with its number of submissions.
+    """Return the steps at which submissions first go wrong, most frequent first, with counts.
 
     Parameters
     ----------

@@ -147,7 +147,8 @@ class BartForSequenceClassification(BartPreTrainedModel):
 def _last_place(ids, token_id):
     """Return the last position of `token_id` in each row.
 
-    All rows must contain the token the same number of times, at least once.
+    As in Hugging Face, all rows must contain the token the same number of times, at least once.
+    Otherwise, an error is raised.
     """
     found = ids == token_id  # (batch, token)
     counts = set(found.sum(1).tolist())

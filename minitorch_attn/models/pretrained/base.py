@@ -291,7 +291,7 @@ def _lenient(folder, name, arrays, expected):
 
 
 def class_of(fields, find):
-    """Look up a model's class: pass the class name in `config.json` to `find`.
+    """Return a model's class, which is `find(name)` for the class name in `config.json`.
 
     Parameters
     ----------

@@ -170,7 +170,11 @@ def _encoder_names(prefix, stored, ours):
 
 
 def _without_cross(more, config, memory):
-    """Split a decoder's attention weights, which alternate between self- and cross-attention."""
+    """Separate a decoder's self-attention weights from its cross-attention weights.
+
+    The weights in `more["attentions"]` alternate between the two. Without an encoder's output
+    `memory`, there is no cross-attention, and `more` is returned unchanged.
+    """
     if more["attentions"] is not None and config.is_decoder and memory is not None:
         weights = more["attentions"]
         more["attentions"], more["cross_attentions"] = weights[::2], weights[1::2]

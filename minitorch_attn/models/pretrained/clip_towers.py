@@ -1,4 +1,7 @@
-"""CLIP's text and image towers with the Hugging Face interface: names and configurations."""
+"""CLIP's text and image towers with the Hugging Face interface.
+
+The module contains the models of the towers, their parameter names and their configurations.
+"""
 
 from pathlib import Path
 
@@ -75,7 +78,7 @@ def tower_names(tower, stored, ours):
 
 
 class PartModel(PretrainedModel):
-    """Base class for a model with one tower, which can also load the folder of a complete CLIP.
+    """Base class for a model with one tower, which can also load a folder with a complete CLIP.
 
     Attributes
     ----------

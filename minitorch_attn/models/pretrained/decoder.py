@@ -40,7 +40,7 @@ def embeddings_of(table, input_ids, inputs_embeds):
 
 
 def attention_mask_of(attention_mask, position_ids, x, past):
-    """Return the mask of keys that queries may attend to, in addition to the causal mask.
+    """Return the mask of padding or of separate texts, which is combined with the causal mask.
 
     Parameters
     ----------
@@ -81,8 +81,9 @@ def attention_mask_of(attention_mask, position_ids, x, past):
 def _same_text(position_ids):
     """Return a mask that is True where the query and the key are in the same text.
 
-    A position that is not the previous position plus 1 starts a new text. On a CPU, return None if
-    every row contains a single text.
+    A position that is not the previous position plus 1 starts a new text. If every row contains a
+    single text, no mask is needed, and the function returns None. It checks this only on a CPU,
+    because on a GPU the check would wait for the device.
     """
     starts = position_ids[:, 1:] - position_ids[:, :-1] != 1  # (batch, token - 1)
     if _readable(starts) and not starts.any().item():

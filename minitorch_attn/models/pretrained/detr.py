@@ -123,11 +123,11 @@ class DetrPreTrainedModel(PretrainedModel):
         return features, mask
 
     def freeze_backbone(self):
-        """Stop training the backbone."""
+        """Freeze all parameters of the backbone, so that training does not change them."""
         self.detr.backbone.requires_grad_(False)
 
     def unfreeze_backbone(self):
-        """Train all of the backbone."""
+        """Make all parameters of the backbone trainable."""
         self.detr.backbone.requires_grad_(True)
 
     def tokens_of(self, pixel_values, pixel_mask, inputs_embeds):
@@ -331,7 +331,11 @@ class DetrForObjectDetection(DetrPreTrainedModel):
 
 
 def _layer_names(stored, ours):
-    """Yield the `NameTable` entries of the layers of a stack."""
+    """Yield the `NameTable` entries of the layers of the encoder or the decoder.
+
+    `stored` and `ours` are the prefixes of a layer's names in files and in our module, with `{}`
+    for the layer's index.
+    """
     for attention, own in _ATTENTION.items():
         yield Same(f"{stored}{attention}.o_proj", f"{ours}{own}.out_proj")
         yield Same(stored + attention, ours + own)

@@ -155,7 +155,7 @@ class Dinov2PreTrainedModel(VisionModel):
 
 
 def _in_classes(arrays):
-    """Rename the tensors of a published folder as in the classes of transformers 5.
+    """Rename a published model's tensors to the parameter names in transformers 5's classes.
 
     Each combined gate and up matrix is split into two.
     """
@@ -173,7 +173,7 @@ def _in_classes(arrays):
 
 
 def _published(arrays):
-    """Undo `_in_classes`: rename the tensors as in published folders.
+    """Undo `_in_classes`: rename the tensors to the names in published model folders.
 
     Each pair of gate and up matrices is combined into one.
     """

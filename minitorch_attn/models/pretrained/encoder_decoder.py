@@ -62,7 +62,7 @@ def shift_right(ids, pad_token_id, decoder_start_token_id):
 
 
 def layer_names(stack, prefix=""):
-    """Return the `NameTable` entries of one stack's layers and embeddings.
+    """Return the `NameTable` entries of the encoder's or the decoder's layers and embeddings.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def decoder_tied(config):
 
 
 class EncoderDecoderModel(PretrainedModel):
-    """Base class for encoder-decoder models: adds Hugging Face's interface to `paper`.
+    """Base class for encoder-decoder models: gives the model in `paper` Hugging Face's interface.
 
     Subclasses must create `paper` in `build`.
 
@@ -149,7 +149,10 @@ class EncoderDecoderModel(PretrainedModel):
         return decoder_input_ids
 
     def add_head(self, config):
-        """Set up the head. By default, remove it from `paper`, as in models without a head."""
+        """Create the head. This version is for models without a head: it removes `paper.head`.
+
+        Models with a head override this method.
+        """
         self.paper.head = None
 
     def names(self):

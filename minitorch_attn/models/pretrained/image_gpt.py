@@ -45,7 +45,8 @@ class ImageGPTPreTrainedModel(GPT2PreTrainedModel):
     def mask_of(self, attention_mask, position_ids, x, past):
         """Return the padding mask, or None without `attention_mask`.
 
-        Unlike GPT-2, this model does not use `position_ids` to detect several sequences in a row.
+        Unlike GPT-2, this model does not use `position_ids` to detect several sequences that
+        share a row of the batch.
         """
         if attention_mask is None:
             return None

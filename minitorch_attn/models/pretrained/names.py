@@ -40,9 +40,10 @@ class Same:
         return shapes[0]
 
     def numbers(self, name):
-        """Match one of our names with `ours[0]`.
+        """Match one of our names with the pattern `ours[0]`, in which `{}` stands for a number.
 
-        Return (numbers in place of `{}`, rest of the name), or None if the name does not match.
+        Return (the numbers in place of `{}`, the part of the name after the pattern), or None if
+        the name does not start with the pattern.
         """
         pattern = re.escape(self.ours[0]).replace(r"\{\}", r"(\d+)")
         found = re.fullmatch(pattern + r"((?:\..+)?)", name)
@@ -100,7 +101,7 @@ class Stacked(Same):
 
 
 class Ignored:
-    """Patterns of names that files may contain but models do not need. `*` matches any text."""
+    """Name patterns of tensors that files may contain but models ignore. `*` matches any text."""
 
     def __init__(self, *patterns):
         self.patterns = patterns
@@ -131,7 +132,7 @@ class NameTable:
         self.ignored = [entry for entry in entries if isinstance(entry, Ignored)]
 
     def bind(self, names):
-        """Return the entry and our names for each stored name.
+        """Map each stored name to its entry and to our names of the tensors that it contains.
 
         Parameters
         ----------

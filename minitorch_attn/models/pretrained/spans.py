@@ -32,9 +32,9 @@ def draw_spans(lengths, size, share, span, at_least, device):
 
     Notes
     -----
-    Park et al. 2019, "SpecAugment", arXiv:1904.08779v3, section 2. The number of spans is
-    rounded up with a probability equal to its fractional part, with one random draw for all
-    rows.
+    Park et al. 2019, "SpecAugment", arXiv:1904.08779v3, section 2. The number of spans in a
+    row, share * length / span, is rounded up with a probability equal to its fractional part, and
+    down otherwise. One random number is drawn for all rows.
 
     Examples
     --------

@@ -95,9 +95,9 @@ class SwinPreTrainedModel(SwinFamilyModel):
     def _place_windows(self, size, always_partition):
         """Choose the shift of each block's windows for images of the given size.
 
-        Every second block shifts its windows. Unless `always_partition` is True, the windows of a
-        feature map are not shifted if its shorter side is as long as the window, and a smaller map
-        raises an error.
+        Every second block shifts its windows, except on a feature map whose shorter side is as long
+        as the window. If the shorter side is shorter than the window, an error is raised. With
+        `always_partition`, neither exception applies.
         """
         window, patches = self.config.window_size, pair(self.config.patch_size)
         grid = [-(-n // patch) for n, patch in zip(size, patches, strict=True)]

@@ -252,7 +252,7 @@ class T5ForQuestionAnswering(T5PreTrainedModel):
     ):  # fmt: skip
         """Return start and end logits and, with `start_positions` and `end_positions`, the loss.
 
-        The loss ignores positions beyond the end of the text.
+        The loss ignores a start or end position beyond the end of the text.
         """
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             if input_ids is None:

@@ -229,7 +229,8 @@ def _stack_names(stored, ours, parts):
 def _hidden_states(states):
     """Return the hidden states without the last layer's output, as in Hugging Face.
 
-    The last hidden state is the output of the encoder or decoder, after the final norm.
+    In its place, the last entry is the final norm's output, which is the output of the encoder or
+    decoder.
     """
     return None if states is None else (*states[:-2], states[-1])
 

@@ -67,8 +67,9 @@ def class_for(architecture):
 class MultiScaleVit(TimmModel):
     """timm's MViTv2: returns class logits. See also `forward_features` and `forward_head`.
 
-    `model_args.cfg` in `config.json` can contain fields of timm's `MultiScaleVitCfg`. They then
-    replace all sizes of the architecture, and missing fields get timm's defaults.
+    `model_args.cfg` in `config.json` can contain fields of timm's `MultiScaleVitCfg`. If it does,
+    the sizes that belong to the architecture's name are not used, and missing fields get timm's
+    defaults.
 
     Examples
     --------
@@ -183,8 +184,9 @@ def _check_cfg(cfg):
 def _stride_kv(cfg):
     """Return the pooling strides of the keys and values, one for each stage.
 
-    They are given by `stride_kv`. By default, they start at `stride_kv_adaptive`, and each stage
-    that pools the queries divides them by its query strides.
+    If `stride_kv` is set, it contains these strides. Otherwise, the strides start at
+    `stride_kv_adaptive`. Each stage that pools the queries divides the current strides by its query
+    strides, and the other stages keep them.
     """
     if cfg.stride_kv is not None:
         return list(cfg.stride_kv)[: len(cfg.depths)]

@@ -75,8 +75,8 @@ class SwinTransformer(TimmModel):
     """timm's Swin: returns class logits. See also `forward_features` and `forward_head`.
 
     Feature maps have channels last. If the feature map is smaller than the window along an axis,
-    the window shrinks along this axis and is not shifted. A feature map whose size is not divisible
-    by the window size is padded after the shift.
+    the window shrinks to the map's size along this axis and is not shifted along it. A feature map
+    whose size is not divisible by the window size is padded after the shift.
 
     Examples
     --------

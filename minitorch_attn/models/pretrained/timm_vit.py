@@ -120,7 +120,7 @@ class VisionTransformer(TimmModel):
             self.make_positions(width)
 
     def make_positions(self, width):
-        """Create position embeddings for the patches and `positioned_prefix` prefix tokens."""
+        """Create position embeddings: `positioned_prefix` for prefix tokens, and one per patch."""
         count = self.positioned_prefix + self.grid[0] * self.grid[1]
         self.positions = nn.Parameter(ops.empty(1, count, width))
 

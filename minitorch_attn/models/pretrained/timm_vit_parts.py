@@ -34,6 +34,8 @@ def norm_maker(norm_layer):
 class NormedAttention(nn.Attention):
     """Attention with optional normalization of the queries and keys, and of the context.
 
+    The context is the weighted mean of the values.
+
     Parameters
     ----------
     embed_dim, num_heads : int

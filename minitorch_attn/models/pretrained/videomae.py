@@ -173,8 +173,9 @@ class VideoMAEForPreTraining(VideoMAEPreTrainedModel):
     def target(self, pixel_values):
         """Return the pixels to predict, with shape (batch, cube, pixels).
 
-        For color videos, first undo the processor's normalization, so that the values lie between 0
-        and 1.
+        For videos with three channels, the function first undoes the processor's normalization, so
+        that the values lie between 0 and 1. For other videos, it cannot: the processor's mean and
+        standard deviation have three channels.
         """
         config, video = self.config, pixel_values.transpose(1, 2)
         if config.num_channels == 3:

@@ -139,9 +139,9 @@ def block_options(config):
 
 
 def initialize_layers(model, draw):
-    """Initialize the layers of a model: weights with std `config.initializer_range`.
+    """Draw the weights of a model's linear and convolutional layers, and set their biases to 0.
 
-    Biases are set to 0.
+    The standard deviation of the weights is `model.config.initializer_range`.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ class MaskedImageModeling:
         return self.decoder(patches.transpose(1, 2).reshape(batch, embed_dim, side, side))
 
     def painting_loss(self, pixel_values, painted, bool_masked_pos):
-        """Return the mean absolute error of the images `painted` over the masked pixels."""
+        """Return the mean absolute error of the reconstruction `painted` at the masked pixels."""
         config, patch = self.config, self.config.encoder_stride
         side = pixel_values.shape[-1] // patch
         mask = bool_masked_pos.reshape(-1, side, side)

@@ -43,7 +43,7 @@ class Unsqueezed(Same):
 
 
 def block_names(stored, ours):
-    """Return the `NameTable` entries of a stack of blocks.
+    """Return the `NameTable` entries that map a stack of blocks' stored names to our names.
 
     Parameters
     ----------
@@ -139,7 +139,9 @@ def _in_files(name, stacks):
 def _split(name, stacks, parts):
     """Split the name of a block's parameter into (prefix, stack, index, part, suffix).
 
-    The suffix is ".weight" or ".bias". Return None for other names.
+    `stacks` and `parts` are the names to recognize. The suffix is ".weight" or ".bias". For
+    example, "vit.encoder.layer.3.output.dense.bias" becomes ("vit.", "encoder.layer", "3",
+    "output.dense", ".bias"). Return None for other names.
     """
     either = [
         "|".join(re.escape(x) for x in sorted(set(y), key=len, reverse=True))

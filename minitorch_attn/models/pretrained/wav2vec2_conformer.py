@@ -24,7 +24,7 @@ class PositionConvolution(nn.Module):
     """Unused weight-normalized convolution, kept because published checkpoints contain it.
 
     In wav2vec 2.0, the output of this convolution encodes positions. Hugging Face's Conformer
-    class has its parameters but does not use them.
+    class contains the convolution's parameters but does not use them.
     """
 
     def __init__(self, config):

@@ -27,7 +27,7 @@ DEFAULTS = dict(
 
 
 def block_names(stored, ours):
-    """Return the `NameTable` entries of a Conformer block.
+    """Return the `NameTable` entries that map a Conformer block's stored names to our names.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 DataParallel and DistributedDataParallel split the batch, tensor_parallel splits the heads and
 hidden features, SequenceParallel splits the tokens, and GPipe splits the layers. `mt.nn` imports
-this package on first use, because the package imports `distributed`.
+this package only on first use, because it imports `distributed`, which other programs do not need.
 """
 
 from ...absent_names import absent as _absent

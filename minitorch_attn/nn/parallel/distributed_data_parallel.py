@@ -161,7 +161,8 @@ class DistributedDataParallel(Module):
     def no_sync(self):
         """Inside the `with` block, add up this rank's gradients in `.grad` without averaging.
 
-        The next forward and backward pass after the block averages the sums over the ranks.
+        The next forward and backward pass after the block averages the accumulated
+        gradients over the ranks.
         """
         before, self.synchronizes = self.synchronizes, False
         try:

@@ -88,7 +88,10 @@ class GradientReducer:
         self._numbered = True
 
     def _attach(self):
-        """Add hooks to new leaves. Switching `requires_grad` off and on creates a new leaf."""
+        """Add a hook to the leaf node of each parameter whose node does not have one yet.
+
+        A parameter gets a new node when its `requires_grad` is switched off and on again.
+        """
         for i, p in enumerate(self.parameters):
             leaf = p._edge and p._edge[0]
             if leaf is not self._leaves[i]:

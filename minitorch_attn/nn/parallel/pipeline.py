@@ -73,7 +73,7 @@ def gpipe_schedule(stages, micro_batches):
 
 @names_arguments
 def bubble_fraction(schedule):
-    """Return the fraction of the slots of a schedule in which a stage is idle.
+    """Return the fraction of idle slots of a schedule, among the slots of all stages.
 
     Examples
     --------
@@ -197,7 +197,10 @@ class GPipe(Module):
         return cat([run.outputs[number] for number in range(self.micro_batches)])
 
     def _sum_gradient(self, parameter, stages):
-        """Sum a shared parameter's gradients on its first stage. Send the sum to other stages."""
+        """Sum a shared parameter's gradients over `stages`, the stages that use it.
+
+        The first of these stages computes the sum and sends it to the others.
+        """
         first, *others = stages
         gradient = parameter.grad.detach()
         if self.rank != first:
@@ -227,7 +230,7 @@ def _shared_parameters(stages, rank):
 
 
 class _Run:
-    """This rank's part of the work on one batch."""
+    """The forward and backward passes of this rank's stage for the micro-batches of one batch."""
 
     def __init__(self, pipeline, inputs, targets, loss):
         self.pipeline, self.loss = pipeline, loss
@@ -332,7 +335,9 @@ class _Embedding(Module):
 
 @names_arguments
 def pipeline_layers(model):
-    """Return a GPT's layers for `GPipe`: the embedding, every block, and the norm with the head.
+    """Return a list of a GPT's layers for `GPipe`: the embedding, every block and the output layer.
+
+    The output layer is a Sequential of the final norm and the head.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Replace modules in a model by other modules with the same names."""
+"""Replace modules in a model: each new module gets the attribute name of the old module."""
 
 __all__ = ["replace_modules"]
 

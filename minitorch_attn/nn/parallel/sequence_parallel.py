@@ -33,7 +33,7 @@ class RingAttention(Attention):
     The projections process every token separately, so only `attend` differs from `Attention`. It
     calls `ring_attention`. A mask or bias must have entries for the rank's own queries (or for all
     queries) and for all keys. `rotary` must use the positions of the rank's tokens. A key-value
-    cache and weight hooks are not supported.
+    cache and hooks on the attention weights (`weight_hooks`) are not supported.
     """
 
     def __init__(self, attention, group=None, order="zigzag"):
@@ -107,9 +107,10 @@ class SequenceParallel(Module):
         optimizer.step()
 
     The loss is the mean over the T tokens of all ranks, L = (1/T) sum_r sum_{t on r} loss_t. Rank r
-    backpropagates its own term. This term depends on keys and values of all ranks, whose gradients
-    the ring sends back to their ranks. Every rank uses a parameter w only for its own tokens, so
-    dL/dw is the sum of the gradients of all ranks. `sum_gradients` computes this sum.
+    backpropagates its own term. This term depends on the keys and values of all ranks, so
+    `ring_attention` sends the gradients of each key and value back to the rank that computed
+    it. Every rank uses a parameter w only for its own tokens, so dL/dw is the sum of the gradients
+    of all ranks. `sum_gradients` computes this sum.
 
     If all ranks have the same seed, dropout masks are the same as in a single process.
 

@@ -74,7 +74,8 @@ class SplitDropout(Dropout):
 
     Notes
     -----
-    All ranks must have the same seed, and must previously have drawn the same dropout masks.
+    All ranks must have the same seed. Before, they must have drawn parts of the same dropout masks,
+    in the same order, so that their random generators have advanced equally.
     """
 
     def __init__(self, p, axis, slices):
@@ -91,5 +92,5 @@ class SplitDropout(Dropout):
 
 
 def dropout_with(x, mask, p):
-    """Return dropout of `x` with a given mask of the elements to keep."""
+    """Apply dropout to `x`, with a given mask that is True for the elements to keep."""
     return Dropped.apply(x, mask, scale=1.0 / (1.0 - p) if p < 1 else 1.0)

@@ -154,16 +154,16 @@ class RowParallelLinear(_SplitLinear):
     Notes
     -----
     Shoeybi et al. 2019, arXiv:1909.08053v4, section 3. A product X B is the sum of the products
-    X_k B_k, where X_k are columns of X, and B_k are the rows of B with the same indices. With two
-    layers and an elementwise activation f between them,
+    X_k B_k, where X_k are some columns of X, and B_k are the rows of B with the indices of these
+    columns. With two layers and an elementwise activation f between them,
 
         Y = f(X A) B = f(X [A_1 ... A_N]) [B_1; ...; B_N]
           = [f(X A_1) ... f(X A_N)] [B_1; ...; B_N] = sum_k f(X A_k) B_k.
 
-    A_k are the columns of A with the same indices. Rank k computes term k without communication.
-    The sum is one all-reduce (the paper's g, `reduce_from_ranks`). If A were split by rows, a sum
-    over the ranks would also be required before the activation, f(sum_k X_k A_k), because f(a + b)
-    is not f(a) + f(b).
+    A_k are the columns of A with the indices of the rows B_k. Rank k computes term k without
+    communication. The sum is one all-reduce (the paper's g, `reduce_from_ranks`). If A were split
+    by rows, the ranks would also have to compute a sum before the activation, because
+    f(sum_k X_k A_k) is not sum_k f(X_k A_k).
     """
 
     split_axes = {"weight": 1}
@@ -284,7 +284,10 @@ def _split_feed_forward(whole, group):
 
 
 def _split_dropout(dropout, group):
-    """Return dropout of hidden features that are split among the ranks."""
+    """Return a dropout layer like `dropout`, for hidden features that are split among the ranks.
+
+    A module that is not a plain `Dropout` is returned unchanged.
+    """
     if type(dropout) is not Dropout:
         return dropout
     rank, size = get_rank(group), get_world_size(group)

@@ -16,7 +16,9 @@ class _WeightNorm:
         self.handle = None
 
     def norm(self, v):
-        """Return the norm of each slice of v along `dim`, with all axes kept (keepdim).
+        """Return one norm for each index of axis `dim`, computed over all other axes of v.
+
+        The other axes are kept with size 1.
 
         If `dim` is None or -1, return one norm over all elements of v.
         """

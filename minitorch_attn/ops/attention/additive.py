@@ -19,8 +19,8 @@ class AdditiveAttention(Function):
         grad_query = grad_key = ds * v * (1 - tanh(query + key)^2), summed over the
         keys for grad_query, and over the queries for grad_key,
         grad_v = sum(ds * tanh(query + key)), grad_value = weights^T @ grad_context
-    The rows are q_i of query, k_j of key and z_j of value. Index h runs over the hidden units, e
-    over the features:
+    The rows of query, key and value are q_i, k_j and z_j. Index h runs over the hidden units, e
+    over the features of value:
         hidden    t_ijh = tanh(q_ih + k_jh)
         scores    s_ij = sum_h v_h t_ijh
         weights   p_ij = exp(s_ij) / sum_l exp(s_il)   over the keys that the mask allows
@@ -80,7 +80,7 @@ class AdditiveAttention(Function):
 
     @staticmethod
     def composed(ctx, query, key, v, value, mask):
-        """Compute the context and the weights step by step."""
+        """Compute the attention output and the weights step by step."""
         scores = tanh(query.unsqueeze(-2) + key.unsqueeze(-3)) @ v  # (..., query, key)
         weights = masked_softmax(scores, mask)
         return weights @ value, weights

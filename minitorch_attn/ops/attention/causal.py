@@ -17,7 +17,10 @@ ROWS = 64  # queries in a block
 
 
 def rows_pay(query, key, mask, is_causal):
-    """Return True if `CausalAttention` is faster: causal self-attention with several blocks."""
+    """Return True if `CausalAttention` is faster than `Attention`.
+
+    This is so for causal self-attention without another mask, on more than one block of queries.
+    """
     tokens = query.shape[-2]
     return is_causal and mask is None and tokens == key.shape[-2] and tokens > ROWS
 
@@ -124,7 +127,11 @@ def _full(x, context):
 
 @computes("attention")
 def _added(total, weights, rows, seen, like):
-    """Add weights^T @ rows to the rows `seen` of `total`. If `total` is None, start the sum."""
+    """Return `total` after adding weights^T @ rows at the keys `seen` of the current block.
+
+    For the first block of the sum, `total` is None. This block has seen all keys, so the product is
+    returned. `like` is the array (key or value) whose gradient is summed.
+    """
     product = matmul_like(weights.swapaxes(-1, -2), rows, like=like[..., seen, :])
     if total is None:
         return product

@@ -103,5 +103,5 @@ class Attention(Function):
 
     @staticmethod
     def composed(ctx, *inputs, **settings):
-        """Compute the context step by step, with `attention_definition`."""
+        """Compute the attention output step by step, with `attention_definition`."""
         return attention_definition(ctx, *inputs, **settings)[0]

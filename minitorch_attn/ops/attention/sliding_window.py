@@ -31,10 +31,10 @@ class SlidingWindowAttention(Function):
     r"""Attention of each position to the window around it, without copying the windows.
 
     Forward:  out = sum(softmax(score(query, key) + bias + query @ relative) * value), per window
-    Backward: ds = p * (sum(g * value) - sum(g * out)),
-        grad_value = p * g, grad_key = ds * score'(key), both added at the window's positions,
-        grad_query = sum(ds * score'(query)) + ds @ relative^T, grad_bias = ds summed over o,
-        grad_relative = query^T @ ds
+    Backward: with the softmax weights p and g = grad_out, ds = p * (sum(g * value) - sum(g * out)),
+        grad_value = p * g, grad_key = ds * dscore/dkey, both added at the window's positions,
+        grad_query = sum(ds * dscore/dquery) + ds @ relative^T, grad_relative = query^T @ ds,
+        grad_bias = ds summed over the output positions
 
     Index o runs over the positions of the output, and w over the entries of a window. Entry w
     of the window around o is the image position o + w; outside the image, keys and values are 0.
@@ -45,7 +45,8 @@ class SlidingWindowAttention(Function):
         weights  p_ow = exp(s_ow) / sum_u exp(s_ou)
         output   y_eo = sum_w p_ow v_e,o+w.
 
-    Derivation: with g = dL/dy, from the last equation to the first, where o + w = i:
+    Derivation: with g = dL/dy, from the last equation to the first. For an image position i, the
+    sum over o + w = i has one term for each window that contains i:
         dL/dv_ei = sum_{o + w = i} p_ow g_eo
         dL/dp_ow = sum_e g_eo v_e,o+w
         dL/ds_ow = p_ow (dL/dp_ow - sum_e g_eo y_eo)           see `Attention`
@@ -138,12 +139,15 @@ def _flat(x):
 
 
 def _arranged(runs, query, key, value):
-    """Convert the query (one per window) and the key and value maps to the layouts of `runs`."""
+    """Convert query, key and value to the memory layouts of `runs`; each window has one query."""
     return runs.runs_of(_flat(query)), runs.spread(_flat(key)), runs.spread(_flat(value))
 
 
 def _in_blocks(work, weights):
-    """Call `work` on slices of the items, each small enough that its weights fit in the cache."""
+    """Call `work(part)` for each part of the items (the first axis of the attention weights).
+
+    A part is a slice of the items, small enough that its attention weights fit in the cache.
+    """
     parts = row_blocks(weights, max(1, BLOCK // max(math.prod(weights.shape[1:]), 1)))
 
     def some(mine):

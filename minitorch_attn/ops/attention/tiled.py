@@ -50,7 +50,8 @@ class TiledAttention(Function):
     which takes less time than storing the weights of all tiles.
     Saved: query, key, value, mask and output; L as an intermediate. Dropout masks are generated
     again from the saved counters of the random number generator.
-    A query that cannot attend to any key has L = inf and p = 0, so its output and gradients are 0.
+    For a query that cannot attend to any key, L is set to inf instead of log 0 = -inf. Its weights
+    exp(s - L) are then 0 instead of NaN, and its output and gradients are 0.
 
     Milakov and Gimelshein 2018, arXiv:1805.02867v2, algorithm 3 (one pass over the scores);
     Dao et al. 2022, arXiv:2205.14135v2, algorithms 1 and 4 (tiles, and the backward pass).
@@ -114,7 +115,7 @@ class TiledAttention(Function):
 
     @staticmethod
     def composed(ctx, *inputs, **settings):
-        """Compute the context with `attention_definition` and the dropout masks of all tiles."""
+        """Compute the attention output with `attention_definition` and all tiles' dropout masks."""
         if ctx.counters:
             masks = [_keep(ctx, number) for number in range(len(ctx.counters))]
             ctx.constants(ctx.xp.concatenate(masks, -2))
@@ -261,7 +262,10 @@ def _plan(ctx, query, key, lead, mask, is_causal, dropout_p):
 
 
 def _keep(ctx, number):
-    """Return the mask (..., row, key) of the weights that dropout keeps; None without dropout."""
+    """Return the dropout mask of block `number`, of shape (..., row, key), or None without dropout.
+
+    The mask is True for the attention weights that dropout keeps.
+    """
     if not ctx.counters:
         return None
     offset, rows = ctx.counters[number]

@@ -54,10 +54,10 @@ def _windows_of_shifted_rows(x, kernel, padding, dilation, width):
 
     Without this function, `columns_of` would copy all windows in short inner loops, each over one
     row of one image. This function first copies the images once for each position on the last axis
-    of the kernel. A shift along the other axes keeps whole rows together, so the windows are views
-    in which all rows of an image are one contiguous piece, and `columns_of` copies them in long
-    loops. The two copies together take 60% of the time that the short loops take (3 x 3, 128
-    channels, 20 x 20).
+    of the kernel, shifted by this position. A shift along another axis moves whole rows and needs
+    no copy, so the windows are views of the shifted images. In these views, all rows of an image
+    are one contiguous piece, and `columns_of` copies them in long loops. The two copies together
+    take 60% of the time that the short loops take (3 x 3, 128 channels, 20 x 20).
     """
     count, columns = len(kernel), kernel[-1]
     x = enlarge(x, [*padding[:-1], (0, 0)]).swapaxes(0, 1)  # (in, batch, *space)

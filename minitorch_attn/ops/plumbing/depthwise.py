@@ -75,9 +75,10 @@ def depthwise_transposed(g, weight, *, size, stride, padding, dilation):
     -----
     With stride s, dilation d and padding p, element o of g and kernel position k contribute to
     position i = o s + k d - p of the result. All i with the same remainder modulo s form a separate
-    image, which is a convolution of g with stride 1. The kernel of this convolution holds every
-    m-th element of the original kernel in reverse order, where m = s / gcd(s, d). Along each axis,
-    at most m of these images are not 0.
+    image, which is a convolution of g with stride 1. Let m = s / gcd(s, d). Because m d is a
+    multiple of s, k and k + m give the same remainder. The kernel of each convolution therefore
+    holds every m-th element of the original kernel, in reverse order. Along each axis, at most m of
+    these images are not 0.
     """
     images, kernels = _channels_last(g), _by_position(weight)
     x = array_module(g).zeros((len(g), *size, g.shape[1]), dtype=g.dtype)
@@ -96,12 +97,12 @@ def depthwise_transposed(g, weight, *, size, stride, padding, dilation):
 
 
 def _remainders(size, kernel, stride, padding, dilation):
-    """Return, for one axis, how to compute the image of each remainder in `depthwise_transposed`.
+    """Return the slices and sizes with which `depthwise_transposed` computes images, for one axis.
 
     Returns
     -------
     list of (slice, slice, int, int, int)
-        For each image in the Notes of `depthwise_transposed`:
+        For each image that the Notes of `depthwise_transposed` describe (one per remainder):
 
         1. its positions in the result;
         2. its kernel positions, in reverse order;

@@ -210,7 +210,11 @@ def _check_together(indices):
 
 
 def _looked_up(entry, sizes):
-    """Check an index tensor against the axes' sizes; return an integer Tensor for each axis."""
+    """Check an index tensor against the axes' sizes, and return a list of integer Tensors.
+
+    The list contains an integer tensor itself. For a mask, it contains one Tensor for each axis of
+    the mask: the positions of the True elements along this axis.
+    """
     if entry.dtype.kind != "b":
         check_range(entry.array, sizes[0], where="x[index]", name="index", lowest=-sizes[0])
         return [entry]

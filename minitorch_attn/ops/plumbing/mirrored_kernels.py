@@ -1,6 +1,8 @@
 """Transposed convolution with stride 1, computed as a convolution with mirrored kernels.
 
-With x, g and w as in `ops/conv.py`, kernel size K, k' = K - 1 - k and w'[c, m, k'] = w[m, c, k],
+Let g be the input, x the result and w the kernels, with the notation of `ops/conv.py`: image b,
+channel m of g, channel c of x, kernel position k, dilation d and padding p. With the kernel size K,
+k' = K - 1 - k and w'[c, m, k'] = w[m, c, k],
 
     x[b, c, i] = sum_{m, k} w[m, c, k] g[b, m, i + p - k d]
                = sum_{m, k'} w'[c, m, k'] g[b, m, i + k' d - (d (K - 1) - p)],

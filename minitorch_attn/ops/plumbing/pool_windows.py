@@ -34,9 +34,10 @@ def shared_positions(size, places):
 
 @lru_cache(maxsize=256)
 def largest_table(size, positions, *how):
-    """Return Taps for a maximum.
+    """Return the table (`Taps`) of the elements in each window, for max pooling.
 
-    Padding must never be the maximum. A window therefore repeats its last input element instead.
+    Padding must never be the maximum. In place of padding, a window therefore repeats its last
+    element inside the input, which does not change the maximum.
     """
     index = positions(size, *how)
     last = _host.where(index < size, index, -1).max(axis=1, keepdims=True, initial=-1)
@@ -45,7 +46,7 @@ def largest_table(size, positions, *how):
 
 @lru_cache(maxsize=256)
 def mean_table(size, positions, *how):
-    """Return Taps for a mean over the elements of the window that are inside the input."""
+    """Return the sparse matrix (`Taps`) that computes each window's mean, without the padding."""
     index = positions(size, *how)
     count = (index < size).sum(axis=1, keepdims=True)
     return Taps(index, _host.where(index < size, 1.0 / _host.maximum(count, 1), 0.0), size)
@@ -53,9 +54,10 @@ def mean_table(size, positions, *how):
 
 @lru_cache(maxsize=256)
 def padded_mean_table(size, kernel, stride, padding, dilation, places):
-    """Return Taps for a mean whose divisor includes the padding elements in the window.
+    """Return the sparse matrix (`Taps`) that computes each window's mean, with the padding.
 
-    Positions beyond the padding, which windows in `ceil_mode` can reach, are not counted.
+    The divisor is the number of elements in the window, including the padding elements. Positions
+    beyond the padding, which windows in `ceil_mode` can reach, are not counted.
     """
     index = window_positions(size, kernel, stride, padding, dilation, places)
     start = _host.arange(places)[:, None] * stride - padding
@@ -69,7 +71,10 @@ def sum_table(size, *how):
 
 
 def windows_of(where, x, kernel_size, stride, padding, dilation, ceil_mode):
-    """Return (size, kernel, stride, padding, dilation, places) for every spatial axis."""
+    """Return a list of (size, kernel, stride, padding, dilation, places), one per spatial axis.
+
+    `places` is the number of windows along the axis.
+    """
     count = x.ndim - 2
     kernel = each_axis(kernel_size, count, where, "kernel_size", 1)
     stride = kernel if stride is None or stride == () else stride

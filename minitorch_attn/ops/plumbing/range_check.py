@@ -16,7 +16,7 @@ __all__ = ["InvalidValue", "check_range", "check_values"]
 
 
 class _Question(NamedTuple):
-    """Range check of indices; when called with the worst index, it returns the error or None."""
+    """Range check of indices, as a callable that returns the error, or None if all are in range."""
 
     where: str
     name: str
@@ -25,10 +25,10 @@ class _Question(NamedTuple):
     bits: int  # number of bits of a checked integer
 
     def __call__(self, worst, position=None):
-        """Return the error if the index is out of range, else None.
+        """Return the error if an index is out of range, else None.
 
         `worst` is the largest `index - lowest`, computed with `_unsigned`, so that an index below
-        `lowest` gives a very large number.
+        `lowest` gives a very large number. If `worst` is in range, all indices are.
         """
         if worst < self.size - self.lowest or (worst == 0 and position is None):
             return None

@@ -32,8 +32,8 @@ def as_operands(tensors, name):
 def not_tensors(error, name, **arguments):
     """Return the error for the first argument that is not a tensor, or `error` if all are tensors.
 
-    Call this function in `except AttributeError` around the first use of the arguments. A valid
-    call then needs no checks.
+    Call this function in the `except AttributeError` clause of a `try` statement around the first
+    use of the arguments. A valid call then needs no checks.
 
     Parameters
     ----------

@@ -1,10 +1,11 @@
 """Memory layout of a feature map in which sliding windows become long contiguous runs.
 
 The map is padded on all sides and stored row by row without gaps. The elements that one kernel
-entry covers in all windows then form one contiguous run of memory, in which a few elements at the
-end of each row are unused. An operation on all windows therefore needs only one operation on a run
-for each kernel entry, and no window is copied. With a stride s, the map is divided into s * s
-phases (row modulo s, column modulo s), and each phase has this layout.
+entry covers in all windows then lie in one contiguous run of memory. The run also contains a few
+elements at the end of each row that belong to no window; their results are not used. An operation
+on all windows therefore needs only one operation on a run for each kernel entry, and no window is
+copied. With a stride s, the map is divided into s * s phases (row modulo s, column modulo s), and
+each phase has this layout.
 """
 
 from ...backend import array_module
@@ -74,7 +75,10 @@ class WindowRuns:
         return x
 
     def _phases(self, y):
-        """For each phase, yield a view of its map elements in y, and their index in the map."""
+        """For each phase, yield a view of its elements in y, without the padding, and an index.
+
+        The index selects the same elements in the map.
+        """
         s, pad = self.stride, self.kernel // 2
         grid = y[..., : self.padded[0] * self.row].reshape(*y.shape[:3], *self.padded)
         for i in range(s):
@@ -102,7 +106,7 @@ class WindowRuns:
         return array_module(y).ascontiguousarray(y)
 
     def views(self, x):
-        """For each phase, yield the runs of its kernel entries, and slices that select the entries.
+        """For each phase, yield the runs of its kernel entries, and slices for the kernel.
 
         Parameters
         ----------

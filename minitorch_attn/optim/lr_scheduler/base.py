@@ -96,7 +96,7 @@ class LRScheduler(NamedErrors):
 
 
 def check_optimizer(name, optimizer):
-    """Raise an error if `optimizer` is not an optimizer but, for example, a module."""
+    """Raise an error if `optimizer` is not an optimizer (for example, if it is a module)."""
     if not hasattr(optimizer, "param_groups"):
         raise DTypeError(
             f"{name}: optimizer is not an optimizer",

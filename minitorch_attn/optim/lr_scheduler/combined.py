@@ -132,7 +132,10 @@ def _unpack(combined, state_dict):
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Multiply the rate by `factor` when a metric has not improved for more than `patience` calls.
+    """Reduce the learning rate when a metric has stopped improving.
+
+    The rate is multiplied by `factor` when the metric has not improved for more than `patience`
+    calls of `step`.
 
     Parameters
     ----------
@@ -143,13 +146,13 @@ class ReduceLROnPlateau(LRScheduler):
     factor : float, default 0.1
         Factor by which the rate is multiplied, less than 1.
     patience : int, default 10
-        Number of calls without an improvement that are tolerated.
+        Number of calls of `step` without an improvement that are tolerated.
     threshold : float, default 1e-4
         Minimum change that counts as an improvement.
     threshold_mode : {"rel", "abs"}
         Whether `threshold` is relative to the best value so far, or absolute.
     cooldown : int, default 0
-        Number of calls after each reduction that do not count towards `patience`.
+        Number of calls of `step` after each reduction that do not count towards `patience`.
     min_lr : float, or list of float, one for each group
         Lowest learning rate.
     eps : float, default 1e-8

@@ -174,7 +174,7 @@ class Recipe:
         return {}
 
     def facts(self):
-        """Return pairs (label, text) for the lines under the headline."""
+        """Return pairs (label, text), printed below the recipe's headline when a run starts."""
         options = self.options
         return [
             ("data", self.data["name"]),

@@ -315,7 +315,7 @@ def framed(ids):
 
 
 def occurs_in(passages, runs):
-    """Return a mask that is True for passages that occur verbatim in one of the texts.
+    """Return a mask that is True for passages that occur verbatim in one of the texts `runs`.
 
     Parameters
     ----------

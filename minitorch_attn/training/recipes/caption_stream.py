@@ -84,7 +84,9 @@ def as_text(words):
 
 
 def words_at_positions(scenes):
-    """For each position, return the word id of the digit at its middle pixel, or `PAD`.
+    """For each position (a square patch), return the word id of the digit there, or `PAD`.
+
+    A digit is at a position if its box contains the patch's middle pixel. `PAD` means "no digit".
 
     Parameters
     ----------

@@ -140,7 +140,10 @@ class Captions(PhasedRecipe):
         return CaptionBatches(self)
 
     def after_step(self, step):
-        """Initialize hard attention from soft attention; update the baselines (section 4.1)."""
+        """Update the baselines of REINFORCE (section 4.1 of the paper).
+
+        When the last phase begins, initialize the decoder with hard attention from the soft one.
+        """
         if step == self.phase(self.options["steps"])[1]:
             self.model.hard.load_state_dict(self.model.soft.state_dict())
         for reward, real in self._rewards:  # each (batch, word)
@@ -181,7 +184,7 @@ class Captions(PhasedRecipe):
         return loss / real.mean()  # per word that is not padding
 
     def write(self, which, count=None):
-        """Write captions of the test images with one of the decoders, by greedy search.
+        """Write captions for the test images with one of the decoders, by greedy search.
 
         Parameters
         ----------
@@ -201,12 +204,13 @@ class Captions(PhasedRecipe):
         return captions
 
     def attention(self, which, captions):
-        """Return the attention weights before each word of the first test images' captions.
+        """Return the attention weights with which each word of the captions is predicted.
 
         Parameters
         ----------
         which : "soft" or "hard"
         captions : list of list of str
+            Captions of the first test images.
 
         Returns
         -------
@@ -227,10 +231,10 @@ class Captions(PhasedRecipe):
             yield tensor(images[first : first + size], device=self.options["device"])
 
     def focus(self, which):
-        """Return the attention on a digit before its word, relative to uniform attention.
+        """Return the attention on a digit when its word is predicted.
 
-        The decoder `which` ("soft" or "hard") reads the correct captions. The result is the mean
-        over the digits of all test images.
+        The decoder `which` ("soft" or "hard") reads the correct captions. The result is relative to
+        uniform attention, and is the mean over the digits of all test images.
         """
         weights = self.attention(which, self.captions)
         side = SIDE // GRID
@@ -345,9 +349,9 @@ class Captions(PhasedRecipe):
 def _digit_loss(model, batch):
     """Compute the cross-entropy of the digit's word at each position.
 
-    The word is predicted by Eq. 7 with only the term L_z z, where z is the annotation of the
-    position. The padding token means "no digit". It has a smaller weight, because most positions
-    do not contain a digit.
+    The word is predicted by Eq. 7 of the paper with only the term L_z z, where z is the position's
+    annotation: the feature vector that the encoder computes for this position. The padding
+    token means "no digit". It has a smaller weight, because most positions do not contain a digit.
     """
     decoder = model.soft
     logits = decoder.L_o(decoder.L_z(model.encoder(batch["images"])))  # (batch, position, word)

@@ -148,7 +148,7 @@ class CharacterGPT(Recipe):
         """Print the losses of models that only count tokens."""
         page.text(
             "The loss is the mean of -log p(next character), in nats. On the last tenth of\n"
-            "the text, which the model is not trained on, counting alone achieves:\n"
+            "the text, which the model is not trained on, these simple models have the loss:\n"
         )
         page.table([(f"{v:.3f}", name, COUNTING[name]) for name, v in page.baselines.items()])
 
@@ -165,8 +165,8 @@ class CharacterGPT(Recipe):
         rows.append((f"{loss:.3f}", "this model"))
         page.table([(*row, f"{math.exp(min(float(row[0]), 700)):.3g}") for row in rows])
         page.text(
-            "\nThird column: the perplexity exp(loss). A guess among that many equally likely\n"
-            "characters has the same loss."
+            "\nThird column: the perplexity exp(loss), the number of equally likely characters\n"
+            "among which a guess has this loss."
         )
 
     def _write_sample(self, page):

@@ -77,15 +77,16 @@ def ranked_first(logits):
 
 
 class Clip(Recipe):
-    """Train two towers on scenes of two or three digits and sentences that name the digits.
+    """Train an image encoder and a text encoder (two "towers") on scenes and sentences.
 
+    A scene contains two or three digits, and its sentence names the digits. The sentence
     "there is seven and two" does not say where the digits are, so the towers must recognize the
     digits to match a scene with its sentence. There are no labels, and no training scene or
     sentence contains just one digit. In the test, the towers classify scenes with a single digit by
     prompts such as "image of seven". They also find a scene's sentence among 100 sentences, and a
     sentence's scene among 100 scenes. All test scenes show handwriting that does not occur in
-    training. A second pair of towers is trained briefly on sentences that also name the places.
-    This pair can find a sentence by the places alone.
+    training. A second pair of towers is trained briefly on sentences that also name the digits'
+    positions, such as "top-left". This pair can find a sentence by the positions alone.
 
     Parameters
     ----------
@@ -155,7 +156,7 @@ class Clip(Recipe):
         )
 
     def batches(self):
-        """Return the stream of scenes and sentences. The sentences do not name places."""
+        """Return the stream of scenes and sentences. The sentences do not name positions."""
         return SentenceBatches(self)
 
     def loss(self, model, batch):
@@ -184,7 +185,7 @@ class Clip(Recipe):
         """Return the accuracies of image-to-text and text-to-image retrieval, as a dict.
 
         They are means over the first `count` galleries (default: all). If `places` is True, the
-        sentences also name the digits' places.
+        sentences also name the digits' positions.
         """
         found = [
             ranked_first(self.gallery_logits(model, chosen, places))
@@ -207,7 +208,10 @@ class Clip(Recipe):
         return float((self.zero_shot(model, places) == self.single.digits[:, 0]).mean())
 
     def evaluate(self, model):
-        """Return the loss of a batch of test pairs, and the accuracies on one gallery."""
+        """Return the loss of a batch of test pairs, and the accuracies.
+
+        Retrieval is tested on only one gallery, a set of 100 test scenes (see `galleries`).
+        """
         count = self.options["batch"]
         with no_grad():
             batch = self._images(self.test, slice(count)), self._ids(self.sentences[False][:count])
@@ -217,7 +221,11 @@ class Clip(Recipe):
         }  # fmt: skip
 
     def measure(self, metrics):
-        """Return the accuracies of the towers without and with places, and the `focus`."""
+        """Return the accuracies of both pairs of towers, and the `focus`.
+
+        The first pair was trained on sentences without positions. The second pair is trained here,
+        on sentences with positions, and is tested on such sentences.
+        """
         model = self.model.eval()
         places = self.train_with_places()
         return {
@@ -240,7 +248,7 @@ class Clip(Recipe):
         return {"guessing": float(np.log(count)), "all digits read": float(mean)}
 
     def train_with_places(self):
-        """Train new towers for `places_steps` steps on sentences that also name the places."""
+        """Train new towers for `places_steps` steps on sentences that also name positions."""
         options, random_state = self.options, get_rng_state()
         manual_seed(options["seed"])
         model = self.build()
@@ -260,7 +268,7 @@ class Clip(Recipe):
         return model.eval()
 
     def layout_alone(self):
-        """Return the accuracy of a random guess among sentences that name the correct places."""
+        """Return the accuracy of a random guess among sentences that name the correct positions."""
         cells = np.array(
             [[cell_of(c)[0] * GRID + cell_of(c)[1] for c in scene] for scene in self.test.corners]
         )
@@ -305,7 +313,7 @@ class Clip(Recipe):
         page.text("\n".join(f"Also: {target}." for target in self.more_targets))
 
     def show(self, page, measured):
-        """Show the accuracies of the towers without and with places, and maps of relevance."""
+        """Show the accuracies of both pairs of towers, the loss, and relevance maps."""
         for target in (self.target, *self.more_targets):
             value = measured[target.metric]
             reached = "reached" if target.reached(value) else "missed"
@@ -338,7 +346,10 @@ class Clip(Recipe):
         page.write("mistakes.txt", "\n".join(lines) + "\n", "wrong sentences of one gallery")
 
     def _draw_words(self, page, count=5):
-        """Plot which cells make a scene similar to each of its words."""
+        """Plot a relevance map for each digit of the first `count` test scenes.
+
+        The map shows which cells of the scene make it similar to the digit's word.
+        """
         maps, scenes = self.relevance(count), []
         for i in range(count):
             digits = self.test.digits[i]

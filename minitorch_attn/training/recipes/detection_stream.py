@@ -17,9 +17,9 @@ _CROWDED = 8  # more digits per scene in pretraining, because each trains the ba
 class DetectionBatches(RecipeStream):
     """Batches of scenes, with the digit at each token, the targets of DETR, or both.
 
-    Batch n depends only on (seed, n). Its keys are "images" and "tokens" in pretraining, "images",
-    "tokens" and "targets" for reference points, and "images" and "targets" for the plain DETR.
-    Scenes contain more digits in pretraining.
+    Batch n depends only on (seed, n). Its keys depend on the phase: "images" and "tokens" for
+    pretraining; "images", "tokens" and "targets" for the DETR with reference points; "images" and
+    "targets" for the plain DETR. Scenes contain more digits in pretraining.
 
     Parameters
     ----------
@@ -66,6 +66,8 @@ def as_targets(scenes, dtype="float32", device=None):
 
 def digits_at_tokens(scenes):
     """For each token, return the digit whose box contains the token's center, or `CLASSES`.
+
+    `CLASSES` is the label of the background: no box contains the center.
 
     Parameters
     ----------

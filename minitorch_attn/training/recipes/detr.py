@@ -56,7 +56,7 @@ class SceneBackbone(nn.Module):
         return self.layers((images - 0.1) / 0.3)  # about standardized
 
     def forward(self, images):
-        """Return features (batch, dim + 32, row, column)."""
+        """Return features (batch, dim + 32, row, column). The last 32 encode the position."""
         features = self.convolved(images)
         batch, _, *grid = features.shape
         code = self.positions(features).transpose(1, 2).reshape(1, _CODE, *grid)
@@ -168,13 +168,17 @@ class DetrDigits(PhasedRecipe):
         return DetectionBatches(self)
 
     def after_step(self, step):
-        """Start both detectors from the pretrained backbone."""
+        """When pretraining ends, copy the pretrained backbone to both detectors."""
         if self.phase(step - 1)[0] == "pretraining" != self.phase(step)[0]:
             for detector in (self.model.reference, self.model.plain):
                 detector.backbone.load_state_dict(self.model.backbone.state_dict())
 
     def loss(self, model, batch):
-        """Return the loss for the digits at the tokens, for a set of boxes, or for both."""
+        """Return the loss of a batch for its phase.
+
+        Pretraining classifies the digit at each token. The plain DETR predicts a set of boxes and
+        is trained with DETR's set loss. The detector with reference points is trained with both.
+        """
         images, tokens = batch["images"], batch.get("tokens")
         if "targets" not in batch:
             features = model.backbone.convolved(images).flatten(2).transpose(1, 2)
@@ -221,7 +225,10 @@ class DetrDigits(PhasedRecipe):
         return average_precision(found, wanted)
 
     def evaluate(self, model):
-        """Return the loss with reference points, and both detectors' AP50, on some test scenes."""
+        """Return both detectors' AP50 on some test scenes, and one loss.
+
+        The loss is that of the detector with reference points.
+        """
         outputs = {which: self.predict(which, _EVALUATED) for which in self.phases[1:]}
         targets = as_targets(self.test, self.options["dtype"], self.options["device"])
         figures = {

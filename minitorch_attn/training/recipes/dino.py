@@ -154,7 +154,7 @@ class DINODigits(Recipe):
         self.model.update(cosine_schedule(step - 1, options["steps"], options["momentum"], 1.0))
 
     def loss(self, model, batch):
-        """Return the loss of the views. The first two views are large."""
+        """Return the loss of the views. The teacher sees only the first two, which are large."""
         return model(batch[:2], batch[2:], self.options["temperature"])
 
     def evaluate(self, model):
@@ -213,7 +213,8 @@ class DINODigits(Recipe):
     def measure(self, metrics):
         """Return the accuracies, the heads' `focus`, and the final `entropies` of `collapse_runs`.
 
-        "gain" is the accuracy minus the accuracy of the untrained network.
+        "accuracy" is the accuracy of nearest-neighbor classification with the teacher's features.
+        "gain" is this accuracy minus "untrained", the accuracy of the untrained network.
         """
         accuracy = self._accuracy(self.model.teacher[0])
         raw = [x.images.reshape(len(x.images), -1) for x in (self.known, self.test)]
@@ -278,5 +279,5 @@ class DINODigits(Recipe):
 
 
 def standardized(images, dtype="float32"):
-    """Map pixels to a mean near 0 and a standard deviation near 1."""
+    """Shift and scale pixels so that their mean is near 0 and their standard deviation near 1."""
     return ((images - 0.1) / 0.25).astype(as_dtype(dtype))

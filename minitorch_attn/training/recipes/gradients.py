@@ -14,7 +14,9 @@ _STEP = 2e-5
 
 
 def check_blocks(model, ids):
-    """Check the gradients of every block of a trained GPT, on its actual inputs.
+    """Check the gradients of every block of a trained GPT, on inputs from a text.
+
+    The input of a block is the one that it receives when the GPT reads the text `ids`.
 
     The check uses float64 and a step of 2e-5. A larger step is too inaccurate, because layer
     norm is very nonlinear early in training, when it divides by a standard deviation of about 0.02.
@@ -81,8 +83,8 @@ def show_gradient_check(page, reports):
             page.text(f"\nblock {number}: {reports[number - 1]}")
     else:
         page.text(
-            f"\nAll {count} inputs and parameters of all {len(reports)} blocks agree to "
-            f"{worst:.0e} or better."
+            f"\nThe gradients of all {count} inputs and parameters of the {len(reports)} blocks "
+            f"agree with\nfinite differences to {worst:.0e} or better."
         )
     text = "\n\n".join(f"block {n}\n{report}" for n, report in enumerate(reports, 1))
     page.write("gradcheck.txt", text + "\n", "the gradient check in full")

@@ -192,7 +192,7 @@ class IGPT(DigitRecipe):
         return True
 
     def last_words(self, folder):
-        """Suggest figures to look at, and name the file of the recipe."""
+        """Suggest which figures to look at, and mention the recipe's source file."""
         return (
             f"Look at {folder}/completions.png and {folder}/bits.png. The recipe is "
             "minitorch_attn/training/recipes/image_gpt.py."

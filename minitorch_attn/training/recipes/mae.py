@@ -33,7 +33,7 @@ class NoisyBatches(ShuffledBatches):
         self.patches = patches
 
     def __next__(self):
-        """Return images of shape (batch, 1, height, width) and noise of shape (batch, patches)."""
+        """Return images (batch, 1, height, width) and random numbers (batch, patch)."""
         generator = np.random.default_rng([self.seed, 1, self.position])
         (images,) = super().__next__()
         noise = generator.random((images.shape[0], self.patches), dtype=np.float32)
@@ -77,7 +77,10 @@ class MAE(DigitRecipe):
     )
 
     def prepare(self):
-        """Load and split the digit images; sample the fixed noise that masks the test images."""
+        """Load and split the digit images; sample random numbers for the test images' patches.
+
+        The numbers decide which patches are hidden. They are the same in every run.
+        """
         data = super().prepare()
         count = (8 // self.options["patch"]) ** 2
         noise = np.random.default_rng(0).random((len(self.test[1]), count), dtype=np.float32)

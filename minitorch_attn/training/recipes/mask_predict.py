@@ -51,7 +51,8 @@ class NoisyBatches(GeneratedBatches):
         """Return (source, target, noise, share).
 
         A target has shape (batch, token). `noise` (batch, token - 1) and `share` (batch,) are the
-        uniform random numbers for `mask_target`.
+        uniform random numbers for `mask_target`. `noise` has one column less than the targets,
+        because the end token is removed before masking.
         """
         generator = np.random.default_rng([self.seed, self.position, 1])
         source, target = super().__next__()
@@ -149,21 +150,22 @@ class MaskPredict(PairRecipe):
         return self.pair(self.days[generator.integers(len(self.days))])
 
     def batches(self):
-        """Return an infinite stream of batches with noise for the masks."""
+        """Return an infinite stream of batches, with random numbers that decide what is masked."""
         options = self.options
         return NoisyBatches(
             self.make_pair, self.tokenizer, options["batch"], options["seed"], options["device"]
         )
 
     def count(self, batch):
-        """Return the number of pairs. The loss is a mean over pairs."""
+        """Return the number of pairs, because the loss is a mean over pairs."""
         return batch[0].shape[0]
 
     def loss(self, model, batch):
         """Return the sum of both models' losses, approximately in nats per character.
 
-        Each sum over tokens is divided by the expected number of tokens, so that the loss is a
-        mean over the pairs of the batch.
+        A model's sum of token losses is divided by the number of tokens that such a batch has on
+        average (for the masked model, by half of it), not by the number in this batch. Every pair
+        therefore has the same weight, and the loss is a mean over the pairs.
         """
         source, target, noise, share = batch
         expected = self.mean_len * len(source)
@@ -319,7 +321,7 @@ class MaskPredict(PairRecipe):
         return steps
 
     def last_words(self, folder):
-        """Suggest a figure to look at, and name the file of the recipe."""
+        """Suggest a figure to look at, and mention the recipe's source file."""
         return (
             f"Open {folder}/passes.png: the masked and predicted characters, with probabilities.\n"
             "The recipe is minitorch_attn/training/recipes/mask_predict.py."

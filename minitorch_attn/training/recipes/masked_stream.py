@@ -39,25 +39,28 @@ class LabelledBatch(NamedTuple):
 
 
 def hide_words(ids, generator, share, mask_id, first_word, vocab_size):
-    """Mask a fraction of each row: replace 80 % by [MASK], 10 % by another word, and keep 10 %.
+    """Choose a fraction of the words in each row, and mask most of them.
+
+    `mask_id` replaces 80 % of the chosen words, and random words replace 10 %. The other 10 % of
+    the chosen words stay unchanged.
 
     Parameters
     ----------
     ids : int64 array of shape (batch, token)
     generator : numpy.random.Generator
     share : float
-        Fraction of words to mask (0.15 in the paper).
+        Fraction of words to choose (0.15 in the paper).
     mask_id : int
     first_word : int
-        Smallest id of a word. Smaller ids are special tokens, masked only if no words are left.
+        Smallest id of a word. Smaller ids are special tokens, chosen only if no words are left.
     vocab_size : int
 
     Returns
     -------
     read : int64 array of shape (batch, token)
-        Input tokens after masking.
+        Input tokens after the replacements.
     places, words : int64 array of shape (batch, hidden)
-        Positions of the masked words in each row, and the original words at these positions.
+        Positions of the chosen words in each row, and the original words at these positions.
 
     References
     ----------

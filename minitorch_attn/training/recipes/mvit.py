@@ -1,4 +1,4 @@
-"""MViT recipe: a multiscale Vision Transformer reads moving digits and their directions."""
+"""MViT recipe: a multiscale Vision Transformer recognizes moving digits and their directions."""
 
 import numpy as np
 
@@ -84,9 +84,10 @@ class MViT(Recipe):
 
     A clip has four frames of 24 x 24 pixels. The digit, enlarged to 12, 14 or 16 pixels, moves one
     or two pixels per frame in one of eight directions. One head predicts the digit, another the
-    direction, and both must be correct. The test clips show handwriting that does not occur in
-    training. The model must also use at most 60 % of the FLOPs of a Vision Transformer with the
-    same patches and about the same accuracy. `--model vit` trains this Vision Transformer.
+    direction. A clip counts as correct if both predictions are correct. The test clips show
+    handwriting that does not occur in training. A second target limits the cost: the model may use
+    at most 60 % of the FLOPs of a Vision Transformer with the same patches and about the same
+    accuracy. `--model vit` trains this Vision Transformer.
 
     Parameters
     ----------

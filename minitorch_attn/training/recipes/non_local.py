@@ -49,7 +49,9 @@ def _convolution(in_channels, out_channels, size, stride=1):
 
 
 class ShapeNetwork(nn.Module):
-    """Two layers that see 7 x 7 pixels, then a block, a 1 x 1 convolution and a classifier.
+    """Two layers with a joint receptive field of 7 x 7 pixels, then `block` and a classifier.
+
+    A 1 x 1 convolution follows the block. The classifier is a linear layer after average pooling.
 
     Parameters
     ----------
@@ -210,7 +212,7 @@ class NonLocal(Recipe):
         return float(np.mean(found)) * SIDE**2 / SHAPE**2 if found else 0.0
 
     def measure(self, metrics):
-        """Return the accuracies, the numbers of parameters, and the attention of `other_share`."""
+        """Return the accuracies, the numbers of parameters, and the result of `other_share`."""
         found = self.evaluate(self.model.eval())
         counts = {f"parameters {name}": float(_count(self.model[name])) for name in _NAMES}
         accuracies = {name: found[name] for name in _NAMES}
@@ -226,7 +228,7 @@ class NonLocal(Recipe):
         page.text("\n".join(f"Also: {target}." for target in self.more_targets))
 
     def show(self, page, measured):
-        """Show the accuracies, the loss, and where one shape attends."""
+        """Show the accuracies, the loss, and the attention of the query at one shape."""
         rows = [("network", "parameters", "test accuracy")]
         for name, text in _NAMES.items():
             count = f"{measured[f'parameters {name}']:,.0f}"

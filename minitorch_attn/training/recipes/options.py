@@ -66,7 +66,7 @@ def common_options(without=(), **changes):
 
 
 def check_options(options, given, where):
-    """Raise a CheckpointError if an option in a file has an invalid value.
+    """Raise a CheckpointError if an option that was read from a file has an invalid value.
 
     Parameters
     ----------

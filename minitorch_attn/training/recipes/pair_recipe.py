@@ -90,7 +90,11 @@ class PairRecipe(Recipe):
             return self.loss(model, batch).item(), sources, targets
 
     def models_with_attention(self):
-        """Return the models whose attention can be shown, by path in the recipe's model."""
+        """Return the models whose attention can be shown, as a dict {path: model}.
+
+        A path precedes the names of a model's layers in the recipe's model. The only path
+        here is empty, because the value is the recipe's whole model.
+        """
         return {"": self.model}
 
     def answers(self, sources, batch_size=250, model=None):

@@ -13,8 +13,8 @@ class PhasedRecipe(Recipe):
     """Base class for recipes in three phases, each with its own warm-up and cosine decay.
 
     Two options are named after the first and the last phase. Each is the fraction of the steps that
-    its phase takes. A recipe with other phases or options overrides `phase`. A batch is a dict with
-    the key "images", unless a recipe overrides `count`.
+    its phase takes. A recipe with other phases or options overrides `phase`. The method `count`
+    expects a batch to be a dict with the key "images". A recipe with other batches overrides it.
 
     Attributes
     ----------

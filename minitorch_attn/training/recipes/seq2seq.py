@@ -94,7 +94,10 @@ class RecurrentDates(Dates):
         return f"GRUs of width {self.options['dim']}; parameters: {', '.join(counts)}"
 
     def models_with_attention(self):
-        """Return the three models with attention, by their path in the recipe's model."""
+        """Return the three models that have attention, as a dict {path: model}.
+
+        A path such as "local_p." precedes the names of a model's layers in the recipe's model.
+        """
         return {f"{_PLACES[name]}.": self.model[_PLACES[name]] for name in WITH_ATTENTION}
 
     def loss(self, model, batch):

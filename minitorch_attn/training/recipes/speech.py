@@ -179,7 +179,10 @@ class Speech(Recipe):
         return self.options["steps"] - round(self.options["decoder"] * self.options["steps"])
 
     def phase(self, step):
-        """Return the first step of the phase that contains `step`, and the first step after it."""
+        """Return the first step of the phase that contains `step`, and the phase's end.
+
+        The end is the first step of the next phase, or the number of steps.
+        """
         first = self.ctc_steps
         return (0, first) if step < first else (first, self.options["steps"])
 
@@ -295,9 +298,9 @@ class Speech(Recipe):
         return to_host(found[-1][1].mean(1).array)
 
     def focus(self):
-        """Return the attention on the next word's frames, and their share of all frames.
+        """Return the attention on the next word's frames, and these frames' share of all frames.
 
-        The attention is the decoder's before it writes the word. Both numbers are means over the
+        This is the decoder's attention when it predicts the word. Both numbers are means over the
         words of some test utterances.
         """
         weights, shares, place = [], [], 0
@@ -384,7 +387,7 @@ class Speech(Recipe):
         page.save("alignment.png", figure, "where the decoder looks before each word")
 
     def last_words(self, folder):
-        """Suggest figures to look at, and name the file of the recipe."""
+        """Suggest which figures to look at, and mention the recipe's source file."""
         return (
             f"Open {folder}/alignment.png: the decoder finds each word in the sound.\n"
             f"Open {folder}/ctc.png: CTC predicts a word in a few frames, and blanks in between.\n"

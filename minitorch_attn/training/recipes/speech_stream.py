@@ -25,10 +25,11 @@ _GROWTH = 0.5  # fraction of a phase in which utterances get longer
 class SpeechBatches(RecipeStream):
     """Utterances with new noise, masked by SpecAugment, and their labels.
 
-    Batch n depends only on (seed, n). Its keys are "features", "lengths", "labels", "counts" and,
-    in the second phase, "written". The utterances of a batch have similar lengths, so there is
-    little padding. Each phase begins with short utterances, whose alignments are easier to learn
-    (Amodei et al. 2015, arXiv:1512.02595v1, section 3.2, SortaGrad).
+    Batch n depends only on (seed, n). Its keys are "features", "lengths" (numbers of frames),
+    "labels", "counts" (numbers of labels) and, in the second phase, "written" (targets of the
+    decoder). The utterances of a batch have similar lengths, so there is little padding. Each phase
+    begins with short utterances, whose alignments are easier to learn (Amodei et al. 2015,
+    arXiv:1512.02595v1, section 3.2, SortaGrad).
 
     Parameters
     ----------
@@ -110,10 +111,10 @@ def log_mel(waveforms):
 
 
 def frame_centers(count):
-    """Return the center, in samples, of the sound that each frame of the encoder covers.
+    """For each output frame of the encoder, return the center of the sound that it covers.
 
-    The encoder's two subsampling convolutions compute its frame i from the input frames 4 i to
-    4 i + 6.
+    The centers are sample indices, for the first `count` output frames. The encoder's two
+    subsampling convolutions compute output frame i from the input frames 4 i to 4 i + 6.
 
     Examples
     --------

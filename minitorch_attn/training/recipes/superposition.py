@@ -67,9 +67,9 @@ class SparseFeatures(BatchStream):
 class Superposition(Recipe):
     """Train toy models of superposition at several sparsities, all at once.
 
-    Each model compresses sparse features linearly into a few dimensions and reconstructs them
-    with the transposed matrix and a ReLU. Four groups of models repeat experiments of the
-    paper: 20 features in 5 dimensions with and without the ReLU, 5 features in 2 dimensions,
+    Each model multiplies sparse features by a matrix W to compress them into a few dimensions,
+    and reconstructs them with W^T, a bias and a ReLU. Four groups of models repeat experiments of
+    the paper: 20 features in 5 dimensions with and without the ReLU, 5 features in 2 dimensions,
     and 48 features of the same importance in 12 dimensions. A feature counts as represented if
     the squared norm of its column of W is above 1/2.
 
@@ -184,7 +184,10 @@ class Superposition(Recipe):
         return chosen
 
     def measure(self, metrics):
-        """Return the numbers of represented features, and the largest difference from PyTorch."""
+        """Return the numbers of represented features, and their largest difference from PyTorch's.
+
+        PyTorch's numbers are in `REFERENCE`.
+        """
         self.matrices = self.best()
         with_relu, linear, plane, equal = (represented(W) for W in self.matrices)
         found = dict(zip(_SPARSITIES, with_relu.tolist(), strict=True))

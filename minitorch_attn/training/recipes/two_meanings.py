@@ -11,9 +11,9 @@ def probe_accuracy(vectors, words, meanings, paragraphs):
     """Classify the meanings of words by the nearest centroid, with five-fold cross-validation.
 
     For each word and fold, the centroids of the two meanings are the mean vectors of the
-    occurrences in the other folds. A paragraph is never split between folds. A tie counts as
-    meaning 0. If all occurrences of a word have the same vector, half of them are therefore
-    classified correctly.
+    occurrences in the other folds. A paragraph is never split between folds. In a tie, the result
+    is meaning 0. If all occurrences of a word have the same vector, every classification is a tie.
+    Half of the results are then correct, because both meanings occur equally often.
 
     Parameters
     ----------

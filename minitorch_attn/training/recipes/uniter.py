@@ -179,7 +179,10 @@ class Uniter(PhasedRecipe):
         return UniterBatches(self)
 
     def count(self, batch):
-        """Return the number of masked words, masked regions or sentences in a batch."""
+        """Return the number of items over which the loss of a batch is averaged.
+
+        Depending on the task, the items are words to predict, regions to predict, or sentences.
+        """
         if "labels" in batch:
             return (batch["labels"] != IGNORED).sum().item()
         return batch["predicted"].sum().item() if "predicted" in batch else len(batch["ids"])
@@ -211,7 +214,11 @@ class Uniter(PhasedRecipe):
         return self._matching_loss(found, batch)
 
     def _region_loss(self, found, batch):
-        """Compute the loss of masked regions. The word head predicts their classes, the digits."""
+        """Compute the loss of masked regions.
+
+        The classes of regions are the ten digits. Digits are also words, so the head that predicts
+        masked words predicts the classes, too.
+        """
         head, first = self.model.pretraining.word_head, WORDS.index("zero")
         logits = head(found.hidden[:, batch["ids"].shape[1] :])[..., first : first + 10]
         chosen = batch["predicted"]
@@ -277,9 +284,10 @@ class Uniter(PhasedRecipe):
         return float(np.mean([plan[n, k].argmax() == self.named[n, k] for n, k in words]))
 
     def prompted(self):
-        """Return the pretrained network's accuracy on neighbor questions, without fine-tuning.
+        """Return the pretrained network's accuracy on questions about the neighbor of a digit.
 
-        For "what is left of the seven?", it predicts the masked word of "[MASK] left of seven".
+        The network has not been fine-tuned on questions. For "what is left of the seven?", it
+        predicts the masked word of "[MASK] left of seven".
         """
         asked = self.test.take(self.test.kind == 1)
         ids = np.full((len(asked.ids), 5), SEP)

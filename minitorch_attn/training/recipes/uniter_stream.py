@@ -130,9 +130,9 @@ class Questions(NamedTuple):
 def mask_words(ids, generator):
     """Choose words to predict: one in each part of a sentence. A comma separates the parts.
 
-    Four out of five of these words are replaced by [MASK]. The others are kept, similarly to
-    BERT, so the network must also represent words that it reads. The vectors of these words can
-    then be aligned with regions.
+    Four out of five of these words are replaced by [MASK]. The others stay visible but must
+    still be predicted, as BERT does with a tenth of its chosen words. The network therefore also
+    learns useful vectors of visible words, which can be aligned with regions.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class UniterBatches(RecipeStream):
     Batch n depends only on (seed, n). It is a dict with "ids", "features", "boxes" and "absent"
     (True for missing regions). Each task has further entries: "labels" for masked words;
     "hidden", "predicted" and "classes" for masked regions; "matches" for matching. The answers
-    to questions are stored under the name of the phase.
+    to questions are stored under the name of the training phase: "full", "tenth" or "scratch".
 
     Parameters
     ----------

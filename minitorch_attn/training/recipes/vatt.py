@@ -134,7 +134,9 @@ class Vatt(Recipe):
         return BothVatts(self.make_model, self.options["drop_rate"])
 
     def make_model(self, drop_rate):
-        """Create a VATT. Its text Transformer has one block of half the width.
+        """Create a VATT.
+
+        Its text Transformer has one block, half as wide as the blocks for video and audio.
 
         Parameters
         ----------
@@ -198,7 +200,10 @@ class Vatt(Recipe):
         return tuple(x.astype(np.float64) for x in found)
 
     def retrieval(self, model, count=None):
-        """Return how often the correct candidate ranks first, for each direction in `_PAIRS`.
+        """Return how often the correct candidate ranks first, for each name in `_PAIRS`.
+
+        For "video_to_audio", the queries are videos, and the candidates are the sounds of the same
+        gallery.
 
         Parameters
         ----------
@@ -215,9 +220,10 @@ class Vatt(Recipe):
         return dict(zip(_PAIRS, map(float, means), strict=True))
 
     def answers(self):
-        """Return the clips of all galleries, and the clips whose sound or sentence ranks first.
+        """Return the clips of all galleries, with the sound and the sentence found for each clip.
 
-        A gallery is a set of test clips with different contents.
+        A gallery is a set of test clips with different contents. For the video of each clip, the
+        sounds of its gallery are ranked by similarity, and so are the sentences.
 
         Returns
         -------
@@ -232,7 +238,11 @@ class Vatt(Recipe):
         return tuple(np.concatenate(column) for column in zip(*rows, strict=True))
 
     def evaluate(self, model):
-        """Return the loss of a test batch, and both models' accuracies in four galleries."""
+        """Return the loss of a test batch, and both models' retrieval accuracies in four galleries.
+
+        `model` contains both models: VATT with DropToken and VATT without it. A gallery is a set of
+        test clips with different contents.
+        """
         with no_grad():
             loss = self.loss(model, self._test_batch(slice(self.options["batch"]))).item()
         whole = self.retrieval(model.whole, 4)
@@ -242,7 +252,11 @@ class Vatt(Recipe):
         }  # fmt: skip
 
     def measure(self, metrics):
-        """Return the accuracies of both models and of single cues, and the effect of DropToken."""
+        """Return the accuracies of both models, the effect of DropToken, and two comparison values.
+
+        The comparison values are the accuracies of a guess that knows only the direction of a clip,
+        and of a guess that knows only its digit.
+        """
         self.model.eval()
         own, whole = self.retrieval(self.model.dropping), self.retrieval(self.model.whole)
         lost = max(whole[name] - own[name] for name in ("video_to_audio", "video_to_text"))
@@ -255,7 +269,9 @@ class Vatt(Recipe):
         }  # fmt: skip
 
     def cue_alone(self, values):
-        """Return the accuracy of a random guess among the candidates that match a clip in `values`.
+        """Return the accuracy of a guess that knows only one property of each clip.
+
+        The guess is a random clip of the same gallery that has the same value in `values`.
 
         Parameters
         ----------
@@ -381,5 +397,9 @@ class Vatt(Recipe):
 
 
 def _shares(values, clips, found):
-    """For each array in `found`, format the percentage of its clips with the correct value."""
+    """For each array in `found`, format the percentage of its clips that have the correct value.
+
+    `values` contains the digit or the direction of each test clip. The correct value is that of the
+    clip at the same position in `clips`.
+    """
     return [f"{100 * (values[x] == values[clips]).mean():.1f} %" for x in found]

@@ -85,7 +85,10 @@ class SentencesAndPairs(BatchStream):
         return tensor(center[chosen]), tensor(context[chosen]), tensor(negatives)
 
     def _pairs_of(self, number):
-        """Return all skip-gram pairs of the text, after discarding frequent words at random."""
+        """Return all skip-gram pairs of the text, after discarding frequent words at random.
+
+        `number` is the number of a round of `_ROUND` batches. Each round discards other words.
+        """
         generator = Generator().manual_seed((self.seed * 1_000_003 + number) % 2**63)
         kept = subsample(self.stream, self.discard, generator)
         window = self.settings["window"]

@@ -94,7 +94,7 @@ class Words(Recipe):
         return [self.index.get(word, 0) for word in sentence]
 
     def build(self):
-        """Create skip-gram and a small biLM with two LSTM layers in each direction."""
+        """Create a skip-gram model, and a small biLM with two LSTM layers in each direction."""
         options = self.options
         elmo = ELMo(
             filters=[(1, 16), (2, 32), (3, 48)], num_highway=1, embed_dim=options["dim"],
@@ -149,7 +149,7 @@ class Words(Recipe):
         return found
 
     def evaluate(self, model):
-        """Return the mean of -log p over the validation words, in total and for each direction."""
+        """Return the mean of -log p over the validation words, for each direction and for both."""
         totals, count = np.zeros(2), 0
         order = sorted(self.validation, key=len)
         with no_grad():
@@ -207,7 +207,11 @@ class Words(Recipe):
         return to_host(self.model["skip_gram"].input.weight.array)
 
     def measure(self, metrics):
-        """Return the accuracy of each kind of vector, and the perplexities."""
+        """Return the accuracies of the kinds of word vectors, and the models' perplexities.
+
+        An accuracy is the fraction of the occurrences of words with two meanings whose meaning is
+        classified correctly from the vector; see `probe_accuracy`.
+        """
         self.model.eval()
         self.layers = self.contextual_vectors(self.model["bilm"].elmo)
         manual_seed(self.options["seed"])
@@ -234,7 +238,11 @@ class Words(Recipe):
         return {**measured, **by_word, **perplexities}
 
     def _static_occurrences(self):
-        """Return word2vec's vector of each occurrence, and the mean vector of its neighbors."""
+        """Return two arrays with word2vec's vectors for the occurrences, one row per occurrence.
+
+        The first contains the vector of the word itself. The second contains the mean vector of the
+        words next to it in the sentence, up to two on each side.
+        """
         table, own, around = self.static_vectors(), [], []
         for sentence, place, *_ in self.occurrences():
             ids = self.encode(self.text.sentences[sentence])

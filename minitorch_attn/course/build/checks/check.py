@@ -55,7 +55,7 @@ def normal(**shapes):
 
 
 def with_ids(draw, below, shape):
-    """Return a function that draws the inputs of `draw`, and ids from 0 to `below` - 1."""
+    """Return a function that draws what `draw` draws, and also ids from 0 to `below` - 1."""
     return lambda rng: {**draw(rng), "ids": rng.integers(below, size=shape)}
 
 

@@ -180,7 +180,10 @@ def _attention_module():
 
 
 def drawn(build, **inputs):
-    """Return a function that draws inputs, and parameters of the module that `build()` returns."""
+    """Return a function that draws both the inputs and the parameters of a module.
+
+    `build()` returns the module. `inputs` contains the shape of each input by name.
+    """
 
     def draw(rng):
         state = {name: rng.normal(size=p.shape) * 0.5 for name, p in build().named_parameters()}

@@ -84,7 +84,7 @@ _COARSE = (
 
 
 def _tensors_of(m):
-    """Return the first number of each Tensor that the learner's `parameters` returns.
+    """Return the first element of each Tensor that the learner's `parameters` returns.
 
     Raise an error if one of the returned objects is not a Tensor.
     """
