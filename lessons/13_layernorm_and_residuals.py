@@ -53,7 +53,7 @@ assert (layer_norm(changed, weight, bias)[0] == y[0]).all()  # tokens do not aff
 # The KROL deck, "Residual pathways and layer normalization", says "Mean 0 and variance 1"
 # (`docs/decks.md` lists the decks). This is true only before the learned $w$ and $b$ are applied,
 # and only where the variance of the token is much larger than eps. The next cell prints the
-# variance of $y$ for smaller and smaller tokens:
+# variance of $y$ for tokens with smaller and smaller entries:
 
 # %%
 print("std of x    variance of y")

@@ -282,7 +282,7 @@ show(
 # ## Does the 1-D variant ignore the second dimension?
 #
 # No. The table of the 1-D variant has one freely learned vector for each patch. This vector
-# *labels* the patch's position in the grid, whatever its number in the sequence. Numbering the
+# *labels* the patch's position in the grid, regardless of its index in the sequence. Numbering the
 # positions in a different order gives an equivalent model.
 
 # %%

@@ -85,8 +85,8 @@ for field in ("architectures", "n_embd", "n_layer", "n_head", "activation_functi
 # %% [markdown]
 # ## safetensors, opened by hand
 #
-# The format is deliberately simple. A file consists of 8 bytes with the header's length, a JSON
-# header, and then only numbers. Unlike a pickle, it cannot contain a program.
+# The format is deliberately simple. A file consists of 8 bytes that give the header's length, a
+# JSON header, and then only numbers. Unlike a pickle, it cannot contain executable code.
 
 
 # %%

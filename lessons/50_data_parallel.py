@@ -257,9 +257,9 @@ check(
 # %% [markdown] tags=["your-turn"]
 # ## Your turn: count the bytes
 #
-# Write `bytes_sent(numbers, ranks, rank)`: the bytes that a rank sends in a ring all-reduce of
-# `numbers` float32 numbers, as an integer. The parts are as equal as possible, and the larger ones
-# come first: 11 numbers make parts of 3, 3, 3 and 2 for four ranks.
+# Write `bytes_sent(numbers, ranks, rank)`: the number of bytes that a rank sends in a ring
+# all-reduce of `numbers` float32 numbers, as an integer. The parts are as equal as possible, and
+# the larger ones come first: 11 numbers make parts of 3, 3, 3 and 2 for four ranks.
 #
 # *Hint:* Use `divmod` to find the sizes of the parts. If a rank sent every part in both halves, it
 # would send the tensor twice. Which two parts does it not send?

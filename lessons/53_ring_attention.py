@@ -610,8 +610,8 @@ assert min(min(errors[blocks][1:]) for blocks in (2, 4, 8)) > 0.05
 # $m$. The mean of the contexts is correct only if all blocks have the same $L$. With a single
 # block, both results are correct. So always test with several ranks, and with random keys.
 #
-# Another mistake raises an error. If the length of a sequence is not divisible by the number of
-# chunks, some ranks would have fewer tokens, and the blocks would not have the same shape.
+# Another mistake does raise an error: the length of a sequence is not divisible by the number of
+# chunks. Some ranks would then have fewer tokens, and the blocks would not have the same shape.
 
 # %%
 with fails(mt.errors.ShapeError):

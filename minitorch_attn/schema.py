@@ -261,7 +261,7 @@ def map_of(kind):
 
 
 def like(value):
-    """Return a Kind for values of the same type as `value`, or for any value if it is None.
+    """Return a Kind for values of the same type as `value`; if `value` is None, for any value.
 
     Examples
     --------

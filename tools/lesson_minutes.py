@@ -69,7 +69,7 @@ def measure(lesson):
 
 
 def rows(measured=()):
-    """Return all entries of lessons/minutes.json. Measure the lessons in `measured` again."""
+    """Measure the lessons in `measured` again, and return all entries of lessons/minutes.json."""
     known = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
     found = {}
     for lesson in lessons(ROOT / "lessons"):

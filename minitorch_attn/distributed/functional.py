@@ -279,7 +279,7 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None):
     Parameters
     ----------
     tensor : Tensor
-        This rank's term of the sum.
+        This rank's contribution to the result.
     op : ReduceOp
         SUM or AVG.
     group : ProcessGroup, optional
@@ -349,7 +349,7 @@ def reduce(tensor, dst=None, group=None, group_dst=None):
     Parameters
     ----------
     tensor : Tensor
-        This rank's term of the sum.
+        This rank's contribution to the result.
     dst : int, optional
         Receiver's rank in the run; by default the first rank of the group.
     group : ProcessGroup, optional
@@ -404,7 +404,7 @@ def reduce_scatter(tensor, dim=0, group=None):
     Parameters
     ----------
     tensor : Tensor of shape (..., ranks * n, ...)
-        This rank's term of the sum.
+        This rank's contribution to the result.
     dim : int, default 0
     group : ProcessGroup, optional
         Ranks that take part; by default all.
@@ -481,7 +481,7 @@ def reduce_from_ranks(tensor, group=None):
     Parameters
     ----------
     tensor : Tensor
-        This rank's term of the sum.
+        This rank's contribution to the result.
     group : ProcessGroup, optional
         Ranks that take part; by default all.
 

@@ -65,8 +65,9 @@ def draw_from(seed, offset):
     Returns
     -------
     (int, int, int)
-        `seed`, `offset` and `live`, as signed 64-bit integers. `live` is the device address of the
-        two numbers for the replay, or 0 if no CUDA graph is being captured.
+        `seed`, `offset` and `live`, as signed 64-bit integers. If a CUDA graph is being captured,
+        `live` is the device address where each replay of the graph reads its seed and its offset.
+        Otherwise, `live` is 0.
     """
     captured = live_random()
     if captured is None:

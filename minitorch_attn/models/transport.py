@@ -182,7 +182,7 @@ def _real(name, padding_mask, cost, axis):
         real = (~padding_mask).to(cost.dtype)
     else:
         raise ShapeError(
-            f"{name} must be bool, and have one entry for each {name.split('_')[0]}",
+            f"{name} must be bool, with one entry for each {name.split('_')[0]}",
             got=f"{padding_mask.dtype} {padding_mask.shape}", expected=f"bool {shape}",
         )  # fmt: skip
     return real.unsqueeze(3 - axis)

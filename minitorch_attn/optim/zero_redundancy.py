@@ -200,8 +200,8 @@ class ZeroRedundancyOptimizer(Optimizer):
         if self._whole is None:
             raise CheckpointError(
                 "ZeroRedundancyOptimizer.state_dict: the state has not been collected here",
-                got=f"rank {self._rank}, which has only the state of its own share",
-                expected="a call of consolidate_state_dict(to) on every rank since the last step",
+                got=f"rank {self._rank}, which has only its own share of the state",
+                expected="a call to consolidate_state_dict(to) on every rank since the last step",
                 hint="call consolidate_state_dict() on all ranks, state_dict() only on rank `to`",
             )
         numbers = self._numbers()

@@ -36,8 +36,8 @@ def messages_figure(messages, ranks, label=None, title="Messages", color=None):
     outside = {m.source for m in messages} | {m.target for m in messages}
     if not outside <= set(range(ranks)):
         raise ArgumentError(
-            "messages_figure: ranks is too small for the messages",
-            got=f"ranks={ranks}, and messages between the ranks {sorted(outside)}",
+            "messages_figure: ranks must be greater than every rank in the messages",
+            got=f"ranks={ranks}, and messages that involve the ranks {sorted(outside)}",
         )
     label = label or (lambda message: f"{message.values.nbytes} B")
     color = color or (lambda message: message.source)

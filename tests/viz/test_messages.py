@@ -59,5 +59,5 @@ def test_the_color_is_that_of_the_source_or_the_chosen_one():
 def test_errors():
     with pytest.raises(ArgumentError, match="no messages"):
         messages_figure([], 2)
-    with pytest.raises(ArgumentError, match="ranks is too small for"):
+    with pytest.raises(ArgumentError, match="ranks must be greater than every rank"):
         messages_figure([Message(0, 2, np.ones(1), 1)], 2)

@@ -122,7 +122,7 @@ class Sandbox:
         return user_of(self.place) if os.geteuid() == 0 else None
 
     def works(self):
-        """Test whether this machine can start a process at the sandbox's level.
+        """Test whether this machine can start a process at the sandbox's isolation level.
 
         Returns
         -------

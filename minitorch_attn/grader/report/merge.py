@@ -116,7 +116,7 @@ def _check_numbers(parts):
     for before, part in zip(parts, parts[1:], strict=False):
         if part.shard.of != before.shard.of:
             raise ArgumentError(
-                "merge: the folders divide the class into different numbers of shards",
+                "merge: the folders come from runs with different numbers of shards",
                 got=f"{before.folder}: {before.shard}, {part.folder}: {part.shard}",
                 expected="the same N in every --shard K/N",
             )  # fmt: skip

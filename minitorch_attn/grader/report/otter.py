@@ -36,7 +36,7 @@ def otter(entries):
 
 
 def public_case(name):
-    """Return a doctest, as text, that runs a public check in the release folder."""
+    """Return the text of a doctest that runs the named public check in the release folder."""
     return (
         ">>> import json, subprocess, sys\n"
         '>>> command = [sys.executable, "check.py", "--json"]\n'

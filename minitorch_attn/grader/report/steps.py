@@ -17,7 +17,7 @@ def step_words(step):
     Parameters
     ----------
     step : dict
-        Field `first_step` of a check: the first step that differs from the solution.
+        The `first_step` field of a check: the first step that differs from the solution.
 
     Returns
     -------
@@ -131,7 +131,7 @@ def step_text(step):
     Parameters
     ----------
     step : dict
-        Field `first_step` of a check: the first step that differs from the solution.
+        The `first_step` field of a check: the first step that differs from the solution.
 
     Returns
     -------

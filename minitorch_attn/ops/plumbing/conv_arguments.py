@@ -106,7 +106,7 @@ def transposed_geometry(
     size = tuple([(n - 1) * s - 2 * p + d * (k - 1) + e + 1 for n, k, s, p, e, d in numbers])
     if min(size) < 1:
         raise ShapeError(
-            f"{where}: padding must leave at least one element of the output",
+            f"{where}: padding must leave at least one output element",
             got=f"input {x.shape}, kernel {weight.shape[2:]} and padding={padding}",
             expected="2 * padding <= (size-1) * stride + dilation * (kernel-1) + output_padding",
             hint="use a smaller padding",

@@ -34,8 +34,8 @@ class SequentialLR(LRScheduler):
             )
         if any(s.optimizer is not optimizer for s in schedulers):
             raise ArgumentError(
-                "SequentialLR: all schedules must use the given optimizer",
-                hint="create every schedule with the same optimizer",
+                "SequentialLR: all schedulers must use the given optimizer",
+                hint="create every scheduler with the same optimizer",
             )
         self.optimizer, self.milestones = optimizer, list(milestones)
         self._schedulers = list(schedulers)
@@ -85,8 +85,8 @@ class ChainedScheduler(LRScheduler):
         self.optimizer = optimizer or schedulers[0].optimizer
         if any(s.optimizer is not self.optimizer for s in schedulers):
             raise ArgumentError(
-                "ChainedScheduler: all schedules must use the same optimizer",
-                hint="create every schedule with the same optimizer",
+                "ChainedScheduler: all schedulers must use the same optimizer",
+                hint="create every scheduler with the same optimizer",
             )
         self._schedulers = list(schedulers)
         self._last_lr = self._current()

@@ -14,7 +14,7 @@ __all__ = [
 
 
 class Dataset(NamedErrors):
-    """Base class of data sets, which return an example for each index.
+    """Base class for data sets that return an example for each index.
 
     Subclasses define `__getitem__(self, index)` and `__len__(self)`.
 
