@@ -282,8 +282,8 @@ show(
 # The correct gradient is $\partial L/\partial x = w\,\partial L/\partial h$ with
 # $\partial L/\partial h = 1 + a + h\,(1 - a^2)$: one term for each use of $h$: in $s$, in $z$ and
 # in $a$. In the lower picture, $h$ is processed right after $s$. Does this raise an error? If not,
-# which formula does $\partial L/\partial x$ now follow, and is the gradient at $h$ itself correct in
-# the end? Write down your answers, then run the next cell.
+# which formula does $\partial L/\partial x$ now follow, and is the gradient at $h$ itself correct
+# in the end? Write down your answers, then run the next cell.
 
 # %%
 wrong = backward(loss.grad_fn, breadth_first)

@@ -427,7 +427,8 @@ where(
 # CrossEntropy.apply(x, labels), logits)` returns True for four rows of ten classes in float64, and
 # when logits of 1000 give a finite loss. (Do not forget the mean. A test with only one row would
 # not detect that it is missing.) Then use soft labels: give the correct class the weight $1 - e$,
-# and spread $e$ evenly over all classes. The result must agree with `cross_entropy(..., label_smoothing=e)`.
+# and spread $e$ evenly over all classes. The result must agree with
+# `cross_entropy(..., label_smoothing=e)`.
 #
 # Then practice:
 #
