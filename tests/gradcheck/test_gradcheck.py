@@ -1136,6 +1136,24 @@ def test_the_text_fits_a_terminal(make):
     assert good.startswith("gradcheck: all 2 gradients agree with central differences.")
 
 
+@pytest.mark.parametrize(
+    ("factors", "headline"),
+    [
+        ([2], "the gradient disagrees with"),
+        ([2, 1], "1 of the 2 gradients disagrees with"),
+        ([2, 3], "2 of the 2 gradients disagree with"),
+    ],
+)
+def test_the_headline_counts_the_wrong_gradients(make, factors, headline):
+    def wrong(g):
+        return tuple(d * factor for d, factor in zip(g, factors, strict=False)) + g[len(factors) :]
+
+    operation, inputs = spoiled(Add, wrong, "WrongAdd").apply, [make(3) for _ in factors]
+    other = mt.ones(3, dtype=mt.float64)
+    fn = operation if len(factors) == 2 else lambda x: operation(x, other)
+    assert str(gradcheck_report(fn, inputs)).startswith(f"gradcheck: {headline} central")
+
+
 def test_inputs_are_called_what_the_function_calls_them(make):
     x, w = make(2), make(2)
     assert [i.name for i in gradcheck_report(lambda query, key: query * key, (x, w)).items] == [

@@ -351,7 +351,7 @@ GAP_PROPERTIES = (
 )  # fmt: skip
 MATCHING_PROPERTIES = (
     Property(
-        "the prediction with cost 5 * 0.1 - 0.5 beats 5 * 0.2 - 0.9: the loss is 0.5 + log 2",
+        "the prediction of cost 5 * 0.1 - 0.5, not 5 * 0.2 - 0.9, is matched: loss 0.5 + log 2",
         _near_or_likely,
         _near_one,
     ),
