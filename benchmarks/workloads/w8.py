@@ -49,7 +49,7 @@ def ours(loop="commands"):
         images, labels, boxes = batch
         outputs = (y.transpose(0, 1) for y in model(images))  # (layer, batch, query, ...)
         targets = [{"class_labels": c, "boxes": b} for c, b in zip(labels, boxes, strict=True)]
-        losses = auxiliary_losses(*outputs, targets, CLASSES, NO_OBJECT, *COSTS)
+        losses = auxiliary_losses(*outputs, targets, CLASSES, NO_OBJECT, *COSTS, sum_layers=True)
         return total_loss(losses, *COSTS[1:])
 
     return training_step(

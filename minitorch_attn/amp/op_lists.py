@@ -16,9 +16,9 @@ __all__ = ["FUNCTIONS", "OPERATIONS"]
 OPERATIONS = {
     # Inputs are converted to float16, the dtype of `autocast`.
     "float16": """
-        AdditiveAttention Attention CausalAttention Conv ConvKernel ConvTransposed FeedForward
-        FeedForwardInBlocks GruSequence Linear LstmSequence MatMul Prelu Projections RingAttention
-        RnnSequence TiledAttention
+        AdditiveAttention Attention CausalAttention Conv ConvKernel ConvNormRelu ConvTransposed
+        FeedForward FeedForwardInBlocks GruSequence Linear LstmSequence MatMul Prelu Projections
+        RingAttention RnnSequence TiledAttention
     """,
     # Inputs are converted to float32.
     "float32": """

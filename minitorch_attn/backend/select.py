@@ -47,10 +47,8 @@ def where(condition, a, b):
         return (np.logical_not(condition).astype(bits) * np.asarray(b, dtype).view(bits)).view(
             dtype
         )
-    mask = condition.astype(bits)
-    np.subtract(0, mask, out=mask)  # 0 or 1 becomes all bits 0 or all bits 1
     a, b = np.asarray(a, dtype).view(bits), np.asarray(b, dtype).view(bits)
-    return ((a ^ b) & mask ^ b).view(dtype)
+    return ((a ^ b) * condition ^ b).view(dtype)
 
 
 def _is_zero(value):

@@ -7,9 +7,10 @@ torchvision, the stride of a bottleneck is in its 3 x 3 convolution. In the pape
 in the first 1 x 1 convolution.
 """
 
-from .. import nn, ops
+from .. import nn
 from ..errors import ArgumentError
 from ..nn.checks import check_layers
+from ..nn.conv_norm_relu import conv_norm_relu
 
 __all__ = [
     "BasicBlock", "Bottleneck", "ResNet", "resnet101", "resnet152", "resnet18", "resnet34",
@@ -62,9 +63,8 @@ class BasicBlock(nn.Module):
     def forward(self, x):
         # x: (batch, in_channels, height, width)
         shortcut = x if self.downsample is None else self.downsample(x)
-        y = ops.relu(self.bn1(self.conv1(x)))
-        y = self.bn2(self.conv2(y))
-        return ops.relu(self.drop_path(y) + shortcut)
+        y = conv_norm_relu(x, self.conv1, self.bn1)
+        return conv_norm_relu(y, self.conv2, self.bn2, shortcut, self.drop_path)
 
 
 class Bottleneck(nn.Module):
@@ -94,10 +94,9 @@ class Bottleneck(nn.Module):
     def forward(self, x):
         # x: (batch, in_channels, height, width)
         shortcut = x if self.downsample is None else self.downsample(x)
-        y = ops.relu(self.bn1(self.conv1(x)))
-        y = ops.relu(self.bn2(self.conv2(y)))
-        y = self.bn3(self.conv3(y))
-        return ops.relu(self.drop_path(y) + shortcut)
+        y = conv_norm_relu(x, self.conv1, self.bn1)
+        y = conv_norm_relu(y, self.conv2, self.bn2)
+        return conv_norm_relu(y, self.conv3, self.bn3, shortcut, self.drop_path)
 
 
 class ResNet(nn.Module):
@@ -205,7 +204,7 @@ class ResNet(nn.Module):
         list of Tensor of shape (batch, channel, height, width)
             Each map has half the height and width of the one before, unless its stage is dilated.
         """
-        x = self.maxpool(ops.relu(self.bn1(self.conv1(images))))
+        x = self.maxpool(conv_norm_relu(images, self.conv1, self.bn1))
         maps = []
         for name in self.stage_names:
             x = getattr(self, name)(x)

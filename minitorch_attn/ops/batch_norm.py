@@ -116,13 +116,9 @@ class NormByRunning(Function):
     def forward(ctx, x, weight, bias, *, mean, var, eps):
         # x: (batch, channel, *space); weight, bias, mean, var: (channel,)
         shape = (-1, *(1 for _ in x.shape[2:]))
-        r = 1.0 / array_module(x).sqrt(var + eps)
-        m = mean * r
+        r, scale, shift = scale_and_shift(mean, var, weight, bias, eps)
         ctx.save(x if ctx.needs_grad[1] else None, weight)
-        ctx.constants(r.reshape(shape), m.reshape(shape))
-        scale, shift = (r, -m) if weight is None else (r * weight, -m * weight)
-        if bias is not None:
-            shift = shift + bias
+        ctx.constants(r.reshape(shape), (mean * r).reshape(shape))
         y = x * scale.reshape(shape)
         y += shift.reshape(shape)
         return y
@@ -141,6 +137,17 @@ class NormByRunning(Function):
         if need_bias:
             grad_bias = grad_y.sum(axis=axes)
         return grad_x, grad_weight, grad_bias
+
+
+def scale_and_shift(mean, var, weight, bias, eps):
+    """Return 1 / sqrt(var + eps), and the scale and the shift of a norm by constant statistics.
+
+    (x - mean) / sqrt(var + eps) * weight + bias = x * scale + shift. All are arrays (channel,).
+    """
+    r = 1.0 / array_module(var).sqrt(var + eps)
+    scale = r if weight is None else r * weight
+    shift = -mean * scale
+    return r, scale, shift if bias is None else shift + bias
 
 
 def _other_axes(parameter):

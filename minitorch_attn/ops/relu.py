@@ -6,6 +6,7 @@ from ..autograd.autocast import autocasts
 from ..autograd.broadcasting import sum_to_shape
 from ..autograd.function import Function
 from ..backend import array_module
+from ..backend.row_reductions import long_rows
 from ..backend.select import where as choose
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..named_errors import names_arguments
@@ -44,9 +45,15 @@ class Relu(Function):
     @staticmethod
     def value(x):
         """Return y = max(x, 0) for an array x."""
-        xp = array_module(x)
-        zeros = xp.zeros(x.shape[-1:], dtype=x.dtype)  # one row, faster than a scalar in NumPy
-        return xp.maximum(x, zeros)
+        xp, rows = array_module(x), long_rows(x)
+        zeros = xp.zeros(rows.shape[-1:], dtype=x.dtype)  # one row, faster than a scalar in NumPy
+        return xp.maximum(rows, zeros).reshape(x.shape)
+
+    @staticmethod
+    def overwrite(x):
+        """Replace the elements of an array x by max(x, 0)."""
+        xp, rows = array_module(x), long_rows(x)
+        xp.maximum(rows, xp.zeros(rows.shape[-1:], dtype=x.dtype), out=rows)
 
     @staticmethod
     def value_and_slope(x):

@@ -9,6 +9,7 @@ from hypothesis.extra.numpy import array_shapes
 from minitorch_attn.backend import array_module, from_host, to_host
 from minitorch_attn.backend.row_reductions import (
     column_sum,
+    long_rows,
     row_dot,
     row_max,
     row_sum,
@@ -80,3 +81,20 @@ def test_dot_products_with_windows(rng, device):
     expected = np.zeros((2, 4, 4, 5))
     expected[:, ::2, :3] = np.einsum("ncl,ncijl->nijl", a, windows)
     np.testing.assert_allclose(to_host(out), expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("shape", [(2, 64, 5, 5), (1031,), (3, 1024), (3, 1023), (2, 3, 4), (1, 1)])
+def test_long_rows_are_a_view(shape):
+    x = np.arange(np.prod(shape), dtype="float32").reshape(shape)
+    rows = long_rows(x)
+    assert np.shares_memory(rows, x) and rows.size == x.size
+    assert rows.ndim == 2 and (rows.shape[1] >= 1024 or len(rows) == 1)
+    np.testing.assert_array_equal(rows.ravel(), x.ravel())
+
+
+def test_other_arrays_have_no_long_rows(device):
+    for x in (np.zeros((70, 60)).T, np.zeros((3, 0, 5))):
+        assert long_rows(x) is x
+    if device != "cpu":
+        x = from_host(np.zeros((70, 60)), device)
+        assert long_rows(x) is x

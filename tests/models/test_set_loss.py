@@ -79,6 +79,24 @@ def test_each_layer_is_matched_for_itself(rng):
             assert found[name + end].item() == pytest.approx(value.item(), rel=1e-12)
 
 
+@pytest.mark.parametrize("counts", [(3, 0, 2), (0, 0), (7, 1), (1,)])
+@pytest.mark.parametrize("layers", [1, 3])
+def test_sums_over_the_layers(layers, counts, rng, device):
+    drawn = [draw(rng, counts=counts, device=device) for _ in range(layers)]
+    logits, boxes = (mt.stack([layer[i] for layer in drawn]).requires_grad_() for i in (0, 1))
+    given = logits, boxes, drawn[0][2], 7, 0.2, *WEIGHTS.values()
+    each, sums = auxiliary_losses(*given), auxiliary_losses(*given, sum_layers=True)
+    assert list(sums) == list(each)[:4]
+    for name, total in sums.items():
+        expected = sum(loss.item() for key, loss in each.items() if key.startswith(name))
+        assert total.item() == pytest.approx(expected, rel=1e-12)
+    grads = []
+    for losses in (each, sums):
+        grads.append(mt.autograd.grad(total_loss(losses), [logits, boxes], allow_unused=True))
+    for a, b in zip(*grads, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-10, atol=1e-13)
+
+
 def test_total():
     losses = {"loss_ce": 1.0, "loss_bbox": 10.0, "loss_giou": 100.0, "cardinality_error": 1e9}
     losses |= {name + "_12": loss * 1000 for name, loss in losses.items()}

@@ -6,6 +6,7 @@ from op_table import Case, Within, checks
 
 import minitorch_attn as mt
 from minitorch_attn.errors import ArgumentError, DTypeError, ShapeError
+from minitorch_attn.ops.relu import Relu
 
 SELU = 1.0507009873554805, 1.6732632423543772
 WIDE = Within((2, 3, 5), -4, 8)
@@ -47,6 +48,22 @@ def test_relu_of_many_elements(make):
     y = mt.relu(x)
     np.testing.assert_array_equal(y.numpy(), np.maximum(x.numpy(), 0))
     assert mt.autograd.gradcheck(mt.relu, x, fast=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "shape",
+    [(), (1,), (0,), (3, 0, 2), (2, 1), (1, 2), (2, 64, 5, 5), (3, 2, 1031), (61, 17, 1, 1)],
+)
+def test_relu_of_every_shape_and_layout(shape, dtype, make):
+    x = make(*shape, dtype=dtype)
+    for view in (x, x.transpose(0, -1) if x.ndim else x, x[..., ::2] if x.ndim else x):
+        y, expected = mt.relu(view), np.maximum(view.numpy(), 0)
+        assert y.dtype == dtype and y.shape == expected.shape
+        np.testing.assert_array_equal(y.numpy(), expected)
+        array = view.array.copy()
+        Relu.overwrite(array)
+        np.testing.assert_array_equal(mt.tensor(array).numpy(), expected)
 
 
 CORNERS = [

@@ -66,6 +66,7 @@ FLOPS = {
     "Attention": _attention,
     "CausalAttention": _attention,  # counts masked scores, too
     "Conv": _convolution,
+    "ConvNormRelu": _convolution,
     "ConvTransposed": _transposed_convolution,
     "FeedForward": _feed_forward,
     "FeedForwardInBlocks": _feed_forward,
@@ -114,7 +115,7 @@ def backward_flops(name, flops, needs_grad):
     needs_grad : sequence
         For each input, whether it needs a gradient.
     """
-    if name in ("Conv", "ConvTransposed", "Linear", "MatMul"):
+    if name in ("Conv", "ConvNormRelu", "ConvTransposed", "Linear", "MatMul"):
         return flops * sum(1 for edge in needs_grad[:2] if edge)
     if name == "Projections":  # exact if all layers have the same size, as they usually do
         x, weights = bool(needs_grad[0]), needs_grad[1::2]
