@@ -102,9 +102,9 @@ def limit_memory(size):
     Address space that the process already uses does not count toward the limit. This includes the
     address space that a forked process inherits from its parent.
     """
+    keep_memory(False)  # otherwise, free memory of earlier cases does not count toward the limit
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + size
-    keep_memory(False)  # otherwise, the memory of earlier cases counts toward the limit
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 

@@ -95,7 +95,7 @@ def scale_all(arrays, factor):
     def scale(array):
         array *= factor.astype(array.dtype)
 
-    _for_each(arrays, scale)
+    _for_each(arrays[::-1], scale)  # reversed: the caches contain what the norm has read last
 
 
 def _largest(xp, values):
