@@ -48,7 +48,7 @@ def where(condition, a, b):
             dtype
         )
     a, b = np.asarray(a, dtype).view(bits), np.asarray(b, dtype).view(bits)
-    return ((a ^ b) * condition ^ b).view(dtype)
+    return ((a ^ b) * condition ^ b).view(dtype)  # a ^ b turns the bits of b into those of a
 
 
 def _is_zero(value):
