@@ -32,7 +32,7 @@ class ConvNormRelu(Function):
     The scale and the shift are constants; see `scale_and_shift` in `batch_norm.py`.
     Saved: weight and the output y, and also x if the weight needs a gradient.
 
-    With a ResNet-50 in evaluation, one image takes 10 % less time than with separate operations.
+    With a ResNet-50 in evaluation, one image takes 6 % less time than with separate operations.
     """
 
     @staticmethod
