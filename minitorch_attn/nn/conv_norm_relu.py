@@ -1,4 +1,4 @@
-"""Convolution, norm, shortcut and ReLU (conv, norm, relu) of a ResNet block, fused if possible."""
+"""Convolution, norm, shortcut and ReLU of a ResNet block, fused if possible."""
 
 from contextlib import suppress
 
@@ -13,7 +13,7 @@ from .conv import Conv2d
 from .dropout import DropPath
 from .hooks import is_plain, is_taken_apart
 
-__all__ = []
+__all__ = ["conv_norm_relu"]
 
 
 @computes("convolution")

@@ -78,15 +78,24 @@ class Conv(Function):
     @staticmethod
     def backward(ctx, grad_y):
         x, weight = ctx.saved
-        need_x, need_weight, need_bias = ctx.needs_grad
-        grad_x = grad_weight = grad_bias = None
-        if need_x:
-            grad_x = ConvTransposed.call(grad_y, weight, None, size=x.shape[2:], **ctx.how)
-        if need_weight:
-            grad_weight = ConvKernel.call(grad_y, x, kernel=weight.shape[2:], **ctx.how)
-        if need_bias:
-            grad_bias = grad_y.sum(axis=(0, *range(2, grad_y.ndim)))
+        grad_x, grad_weight = conv_gradients(ctx, grad_y, x, weight)
+        grad_bias = grad_y.sum(axis=(0, *range(2, grad_y.ndim))) if ctx.needs_grad[2] else None
         return grad_x, grad_weight, grad_bias
+
+
+@computes("convolution")
+def conv_gradients(ctx, grad_y, x, weight):
+    """Return grad_x and grad_weight of a convolution, None where they are not needed.
+
+    If grad_weight is not needed, x may be None.
+    """
+    need_x, need_weight, _ = ctx.needs_grad
+    grad_x = grad_weight = None
+    if need_x:
+        grad_x = ConvTransposed.call(grad_y, weight, None, size=ctx.shapes[0][2:], **ctx.how)
+    if need_weight:
+        grad_weight = ConvKernel.call(grad_y, x, kernel=weight.shape[2:], **ctx.how)
+    return grad_x, grad_weight
 
 
 class ConvTransposed(Function):

@@ -1,4 +1,4 @@
-"""Convolution, norm by constant statistics, shortcut and ReLU as one operation (conv, norm, relu).
+"""Convolution, norm by constant statistics, shortcut and ReLU as one operation.
 
 This is a layer of a ResNet with frozen batch norms, or in evaluation. The separate operations write
 a new array each. Here, all of them work in the memory of the convolution's result.
@@ -12,7 +12,7 @@ from ..errors import ShapeError
 from ..tensor import wrap
 from .arithmetic import Add
 from .batch_norm import NormByRunning, scale_and_shift
-from .conv import Conv, ConvKernel, ConvTransposed
+from .conv import Conv, conv_gradients
 from .plumbing.conv_arguments import conv_geometry
 from .relu import Relu
 from .where import drop_where
@@ -46,7 +46,7 @@ class ConvNormRelu(Function):
         if shortcut is not None:
             _check_shortcut(shortcut.shape, y.shape)
             y += shortcut
-        Relu.overwrite(y)
+        Relu.value(y, in_place=True)
         ctx.save(x if ctx.needs_grad[1] else None, weight, y)
         ctx.constants(scale.reshape(shape))
         return y
@@ -59,11 +59,7 @@ class ConvNormRelu(Function):
         h = drop_where(y <= 0, grad_y)
         grad_x = grad_weight = None
         if need_x or need_weight:
-            grad_conv = h * scale
-        if need_x:
-            grad_x = ConvTransposed.call(grad_conv, weight, None, size=ctx.shapes[0][2:], **ctx.how)
-        if need_weight:
-            grad_weight = ConvKernel.call(grad_conv, x, kernel=weight.shape[2:], **ctx.how)
+            grad_x, grad_weight = conv_gradients(ctx, h * scale, x, weight)
         grad_shortcut = sum_to_shape(h, ctx.shapes[2]) if need_shortcut else None
         return grad_x, grad_weight, grad_shortcut
 

@@ -43,17 +43,11 @@ class Relu(Function):
         return drop_where(y <= 0, grad_y)
 
     @staticmethod
-    def value(x):
-        """Return y = max(x, 0) for an array x."""
+    def value(x, in_place=False):
+        """Return y = max(x, 0) for an array x, in new memory or, if `in_place`, in that of x."""
         xp, rows = array_module(x), long_rows(x)
         zeros = xp.zeros(rows.shape[-1:], dtype=x.dtype)  # one row, faster than a scalar in NumPy
-        return xp.maximum(rows, zeros).reshape(x.shape)
-
-    @staticmethod
-    def overwrite(x):
-        """Replace the elements of an array x by max(x, 0)."""
-        xp, rows = array_module(x), long_rows(x)
-        xp.maximum(rows, xp.zeros(rows.shape[-1:], dtype=x.dtype), out=rows)
+        return xp.maximum(rows, zeros, out=rows if in_place else None).reshape(x.shape)
 
     @staticmethod
     def value_and_slope(x):

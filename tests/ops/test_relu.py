@@ -62,7 +62,7 @@ def test_relu_of_every_shape_and_layout(shape, dtype, make):
         assert y.dtype == dtype and y.shape == expected.shape
         np.testing.assert_array_equal(y.numpy(), expected)
         array = view.array.copy()
-        Relu.overwrite(array)
+        Relu.value(array, in_place=True)
         np.testing.assert_array_equal(mt.tensor(array).numpy(), expected)
 
 
