@@ -1,4 +1,4 @@
-"""BLAS threads: read and set the number of threads of NumPy's matrix products at run time.
+"""BLAS library of NumPy: find its functions, and set the number of threads of matrix products.
 
 The number of threads applies to the whole process. `limited_blas_threads` changes the number inside
 a `with` block and restores it afterwards. If the BLAS library is unknown (Accelerate, a custom
@@ -14,17 +14,13 @@ from functools import lru_cache
 
 import numpy as np
 
-__all__ = ["blas_threads", "limited_blas_threads"]
+__all__ = ["blas_threads", "find_functions", "limited_blas_threads"]
 
 _lock = threading.Lock()
 _blocks = [0]  # number of open `with` blocks, in all threads
 _before = [None]
 # The names in OpenBLAS may have a prefix and a suffix; NumPy's wheels use both.
-_SPELLINGS = [
-    (f"{prefix}openblas_get_num_threads{suffix}", f"{prefix}openblas_set_num_threads{suffix}")
-    for prefix in ("scipy_", "")
-    for suffix in ("64_", "")
-] + [("MKL_Get_Max_Threads", "MKL_Set_Num_Threads")]
+_SPELLINGS = [(prefix, suffix) for prefix in ("scipy_", "") for suffix in ("64_", "")]
 
 
 def _candidates():
@@ -47,18 +43,35 @@ def _candidates():
     return [file for file in dict.fromkeys(found) if "blas" in file.lower() or "mkl" in file]
 
 
-@lru_cache(maxsize=1)
-def _functions():
-    """Return the functions that get and set the number of BLAS threads, or None if not found."""
+def find_functions(*alternatives):
+    """Return functions of NumPy's BLAS library, as ctypes functions, or None if not found.
+
+    Parameters
+    ----------
+    *alternatives : tuple of str
+        Names of functions. The functions of the first tuple whose names a library all has are
+        returned. OpenBLAS may add a prefix and a suffix to each name.
+    """
     for file in _candidates():
         try:
             library = ctypes.CDLL(file)
         except OSError:
             continue
-        for get, put in _SPELLINGS:
-            if hasattr(library, get) and hasattr(library, put):
-                return getattr(library, get), getattr(library, put)
+        for names in alternatives:
+            for prefix, suffix in _SPELLINGS:
+                spelled = [prefix + name + suffix for name in names]
+                if all(hasattr(library, name) for name in spelled):
+                    return tuple(getattr(library, name) for name in spelled)
     return None
+
+
+@lru_cache(maxsize=1)
+def _functions():
+    """Return the functions that get and set the number of BLAS threads, or None if not found."""
+    return find_functions(
+        ("openblas_get_num_threads", "openblas_set_num_threads"),
+        ("MKL_Get_Max_Threads", "MKL_Set_Num_Threads"),
+    )
 
 
 def blas_threads():

@@ -3,6 +3,7 @@
 import math
 
 from ..backend import array_module
+from ..backend.axpby import axpby
 from ..errors import ArgumentError
 from .optimizer import Optimizer, check_options
 
@@ -19,23 +20,23 @@ def check_betas(where, betas):
 
 
 def update_averages(group, value, grad, m, v, work, decoupled):
-    """Apply the weight decay to `grad`, or to `value` if `decoupled`, and update m and v."""
-    xp, decay = array_module(value), group["weight_decay"]
+    """Update m and v by `grad`, after adding the weight decay to it unless `decoupled`.
+
+    Returns
+    -------
+    float
+        Factor by which a decoupled weight decay multiplies p; 1 without one.
+    """
+    decay = group["weight_decay"]
     beta1, beta2 = group["betas"]
     if group["maximize"]:
         grad *= -1.0
-    if decay and decoupled:
-        value *= 1.0 - float(group["lr"]) * decay
-    elif decay:
-        xp.multiply(value, decay, out=work)
-        grad += work
-    xp.subtract(grad, m, out=work)  # m + (1 - beta1)(g - m) = beta1 m + (1 - beta1) g
-    work *= 1.0 - beta1
-    m += work
-    xp.multiply(grad, grad, out=work)
-    work *= 1.0 - beta2
-    v *= beta2
-    v += work
+    if decay and not decoupled:
+        axpby(decay, value, 1.0, grad, work)
+    axpby(1.0 - beta1, grad, beta1, m, work)
+    array_module(value).multiply(grad, grad, out=work)
+    axpby(1.0 - beta2, work, beta2, v, work)
+    return 1.0 - float(group["lr"]) * decay if decoupled else 1.0
 
 
 class Adam(Optimizer):
@@ -108,7 +109,7 @@ class Adam(Optimizer):
         xp = array_module(value)
         lr, eps = float(group["lr"]), group["eps"]
         beta1, beta2 = group["betas"]
-        update_averages(group, value, grad, m, v, work, self.decoupled)
+        kept = update_averages(group, value, grad, m, v, work, self.decoupled)
         if largest:
             xp.maximum(largest[0], v, out=largest[0])
             v = largest[0]
@@ -117,8 +118,7 @@ class Adam(Optimizer):
         xp.sqrt(v, out=work)
         work += eps * root
         xp.divide(m, work, out=work)
-        work *= lr * root / (1.0 - beta1**step)
-        value -= work
+        axpby(-lr * root / (1.0 - beta1**step), work, kept, value, work)
 
 
 class AdamW(Adam):

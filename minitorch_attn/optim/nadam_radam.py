@@ -3,6 +3,7 @@
 import math
 
 from ..backend import array_module
+from ..backend.axpby import axpby
 from ..tensor import tensor
 from .adam import check_betas, update_averages
 from .optimizer import Optimizer, check_options
@@ -87,15 +88,14 @@ class NAdam(Optimizer):
     def update(self, group, count, value, grad, m, v, work, root):
         xp, (step, product) = array_module(value), count
         lr, mu, mu_next = float(group["lr"]), _momentum(group, step), _momentum(group, step + 1)
-        update_averages(group, value, grad, m, v, work, group["decoupled_weight_decay"])
+        decoupled = group["decoupled_weight_decay"]
+        kept = update_averages(group, value, grad, m, v, work, decoupled)
         xp.divide(v, 1.0 - group["betas"][1] ** step, out=root)
         xp.sqrt(root, out=root)
         root += group["eps"]
-        grad *= lr * (1.0 - mu) / (1.0 - product)
-        xp.multiply(m, lr * mu_next / (1.0 - product * mu_next), out=work)
-        work += grad
-        work /= root
-        value -= work
+        axpby(mu_next / (1.0 - product * mu_next), m, (1.0 - mu) / (1.0 - product), grad, work)
+        xp.divide(grad, root, out=work)
+        axpby(-lr, work, kept, value, work)
 
 
 def _momentum(group, step):
@@ -170,7 +170,8 @@ class RAdam(Optimizer):
     def update(self, group, step, value, grad, m, v, work, root):
         xp = array_module(value)
         beta1, beta2 = group["betas"]
-        update_averages(group, value, grad, m, v, work, group["decoupled_weight_decay"])
+        decoupled = group["decoupled_weight_decay"]
+        kept = update_averages(group, value, grad, m, v, work, decoupled)
         longest = 2.0 / (1.0 - beta2) - 1.0
         length = longest - 2.0 * step * beta2**step / (1.0 - beta2**step)
         rate = float(group["lr"]) / (1.0 - beta1**step)
@@ -180,7 +181,7 @@ class RAdam(Optimizer):
             xp.sqrt(v, out=root)
             root += group["eps"]
             xp.divide(m, root, out=work)
-            work *= rate * math.sqrt(ratio * (1.0 - beta2**step))
+            rate *= math.sqrt(ratio * (1.0 - beta2**step))
+            axpby(-rate, work, kept, value, work)
         else:
-            xp.multiply(m, rate, out=work)
-        value -= work
+            axpby(-rate, m, kept, value, work)

@@ -1,6 +1,7 @@
 """RMSprop and Adagrad: divide gradients by the root of the average or sum of past squares."""
 
 from ..backend import array_module
+from ..backend.axpby import axpby
 from .optimizer import Optimizer, check_options
 
 __all__ = ["Adagrad", "RMSprop"]
@@ -77,31 +78,23 @@ class RMSprop(Optimizer):
         if group["maximize"]:
             grad *= -1.0
         if group["weight_decay"]:
-            xp.multiply(value, group["weight_decay"], out=work)
-            grad += work
+            axpby(group["weight_decay"], value, 1.0, grad, work)
         v = state["square_avg"]
         xp.multiply(grad, grad, out=work)
-        work *= 1.0 - alpha
-        v *= alpha
-        v += work
+        axpby(1.0 - alpha, work, alpha, v, work)
         root[...] = v
         if group["centered"]:
             m = state["grad_avg"]
-            xp.subtract(grad, m, out=work)
-            work *= 1.0 - alpha
-            m += work
+            axpby(1.0 - alpha, grad, alpha, m, work)
             xp.multiply(m, m, out=work)
             root -= work
         xp.sqrt(root, out=root)
         root += group["eps"]
         xp.divide(grad, root, out=work)
-        if "momentum_buffer" in state:
-            u = state["momentum_buffer"]
-            u *= group["momentum"]
-            u += work
-            work[...] = u
-        work *= float(group["lr"])
-        value -= work
+        u = state.get("momentum_buffer", work)
+        if u is not work:
+            axpby(1.0, work, group["momentum"], u, work)
+        axpby(-float(group["lr"]), u, 1.0, value, work)
 
 
 class Adagrad(Optimizer):
@@ -168,12 +161,11 @@ class Adagrad(Optimizer):
         if group["maximize"]:
             grad *= -1.0
         if group["weight_decay"]:
-            xp.multiply(value, group["weight_decay"], out=work)
-            grad += work
+            axpby(group["weight_decay"], value, 1.0, grad, work)
         xp.multiply(grad, grad, out=work)
         s += work
         xp.sqrt(s, out=root)
         root += group["eps"]
         xp.divide(grad, root, out=work)
-        work *= float(group["lr"]) / (1.0 + (step - 1) * group["lr_decay"])
-        value -= work
+        rate = float(group["lr"]) / (1.0 + (step - 1) * group["lr_decay"])
+        axpby(-rate, work, 1.0, value, work)

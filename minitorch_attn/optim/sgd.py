@@ -1,5 +1,6 @@
 """SGD: stochastic gradient descent with momentum."""
 
+from ..backend.axpby import axpby
 from ..errors import ArgumentError
 from .optimizer import Optimizer, check_number, check_options
 
@@ -87,28 +88,19 @@ class SGD(Optimizer):
 
     def update(self, group, step, value, grad, *state_and_scratch):
         *velocity, work, _ = state_and_scratch
+        momentum = group["momentum"]
         if group["maximize"]:
             grad *= -1.0
         if group["weight_decay"]:
-            self._multiply(value, group["weight_decay"], work)
-            grad += work
+            axpby(group["weight_decay"], value, 1.0, grad, work)
         if velocity:
             (v,) = velocity
             if step == 1:
                 v[...] = grad
             else:
-                v *= group["momentum"]
-                self._multiply(grad, 1.0 - group["dampening"], work)
-                v += work
+                axpby(1.0 - group["dampening"], grad, momentum, v, work)
             if group["nesterov"]:
-                self._multiply(v, group["momentum"], work)
-                grad += work
+                axpby(momentum, v, 1.0, grad, work)
             else:
                 grad = v
-        self._multiply(grad, group["lr"], work)
-        value -= work
-
-    @staticmethod
-    def _multiply(array, number, out):
-        out[...] = array
-        out *= number
+        axpby(-float(group["lr"]), grad, 1.0, value, work)

@@ -1,6 +1,7 @@
 """Optimizers equal their formulas, computed for each parameter in plain NumPy."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -204,8 +205,10 @@ def put_grads(params, grads, device):
         p.grad = None if g is None else mt.tensor(g, device=device)
 
 
+@pytest.mark.parametrize("smallest", [1, 1 << 15], ids=["BLAS", "NumPy"])
 @pytest.mark.parametrize("cls, formula, options", CASES)
-def test_follows_its_formula(cls, formula, options, rng, device):
+def test_follows_its_formula(cls, formula, options, smallest, rng, device, monkeypatch):
+    monkeypatch.setattr(sys.modules["minitorch_attn.backend.axpby"], "SMALLEST", smallest)
     values, params = parameters(rng, device)
     history = [[rng.standard_normal(s) for s in SHAPES] for _ in range(STEPS)]
     history[2][1] = None  # a parameter without a gradient is left alone, its count too
