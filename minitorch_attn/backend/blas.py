@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-__all__ = ["blas_threads", "find_functions", "limited_blas_threads"]
+__all__ = ["blas_kernels", "blas_threads", "find_functions", "limited_blas_threads"]
 
 _lock = threading.Lock()
 _blocks = [0]  # number of open `with` blocks, in all threads
@@ -72,6 +72,26 @@ def _functions():
         ("openblas_get_num_threads", "openblas_set_num_threads"),
         ("MKL_Get_Max_Threads", "MKL_Set_Num_Threads"),
     )
+
+
+def blas_kernels():
+    """Return the kernels that OpenBLAS has chosen for this processor, or None if unknown.
+
+    Returns
+    -------
+    str or None
+        Name of the processor generation that the kernels were written for, such as "SkylakeX".
+
+    Examples
+    --------
+    >>> isinstance(blas_kernels(), (str, type(None)))
+    True
+    """
+    found = find_functions(("openblas_get_corename",))
+    if found is None:
+        return None
+    found[0].restype = ctypes.c_char_p
+    return found[0]().decode()
 
 
 def blas_threads():

@@ -98,16 +98,19 @@ def numpy():
 
 
 def blas():
-    """Find out which BLAS library NumPy uses, and its number of threads."""
+    """Find out which BLAS library NumPy uses, its kernels and its number of threads."""
     import numpy as np
 
-    from ..backend.blas import blas_threads
+    from ..backend.blas import blas_kernels, blas_threads
 
     try:
         built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         name = f"{built['name']} {built.get('version', '')}".strip()
     except (KeyError, TypeError):
         name = "unknown"
+    if "openblas" in name and (kernels := blas_kernels()):
+        forced = " (OPENBLAS_CORETYPE is set)" if os.environ.get("OPENBLAS_CORETYPE") else ""
+        name += f", {kernels} kernels{forced}"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     count = blas_threads()
     if count is None:

@@ -1,4 +1,4 @@
-"""BLAS threads: the number that is read and set is the one of NumPy's own library."""
+"""BLAS threads and kernels: what is read and set is that of NumPy's own library."""
 
 import subprocess
 import sys
@@ -13,18 +13,19 @@ import {first}
 import {second}
 import numpy as np
 import threadpoolctl
-from minitorch_attn.backend.blas import blas_threads, limited_blas_threads
+from minitorch_attn.backend.blas import blas_kernels, blas_threads, limited_blas_threads
 
-def of_numpy():
+def of_numpy(entry="num_threads"):
     found = [i for i in threadpoolctl.threadpool_info() if "numpy" in i["filepath"]]
-    return [i["num_threads"] for i in found if i["user_api"] == "blas"]
+    return [i[entry] for i in found if i["user_api"] == "blas"]
 
 before = of_numpy()
 if not before:
     raise SystemExit(77)  # NumPy and SciPy use the same library
 with limited_blas_threads(1):
     inside = of_numpy()
-print(before == of_numpy() == [blas_threads()], inside)
+same = of_numpy("architecture") == [blas_kernels()]
+print(before == of_numpy() == [blas_threads()], inside, same)
 """
 
 
@@ -36,4 +37,4 @@ def test_the_library_of_numpy_is_limited_beside_that_of_scipy(first, second):
     )  # fmt: skip
     if done.returncode == 77:
         pytest.skip("this NumPy does not include a BLAS library")
-    assert done.stdout.split("\n")[0] == "True [1]", done.stderr
+    assert done.stdout.split("\n")[0] == "True [1] True", done.stderr

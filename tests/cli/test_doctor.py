@@ -5,6 +5,7 @@ import shutil
 import sys
 import types
 
+import numpy as np
 import pytest
 
 from minitorch_attn.cli import doctor_checks as doctor
@@ -75,6 +76,20 @@ def test_the_threads_of_the_blas(monkeypatch):
     assert "unknown number of threads" in doctor.blas().text
     monkeypatch.setattr("minitorch_attn.backend.blas.blas_threads", lambda: 1)
     assert "1 of" in doctor.blas().text
+
+
+@pytest.mark.parametrize("setting", [None, "Haswell"])
+def test_the_kernels_of_the_blas(monkeypatch, setting):
+    built = {"Build Dependencies": {"blas": {"name": "scipy-openblas", "version": "0.3.31"}}}
+    monkeypatch.setattr(np, "show_config", lambda mode: built)
+    monkeypatch.setattr("minitorch_attn.backend.blas.blas_kernels", lambda: "Haswell")
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
+    if setting:
+        monkeypatch.setenv("OPENBLAS_CORETYPE", setting)
+    forced = " (OPENBLAS_CORETYPE is set)" if setting else ""
+    assert doctor.blas().text.startswith(f"scipy-openblas 0.3.31, Haswell kernels{forced}, ")
+    built["Build Dependencies"]["blas"]["name"] = "mkl-sdl"
+    assert "kernels" not in doctor.blas().text
 
 
 @pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
