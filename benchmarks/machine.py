@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import resource
 import sys
 import time
@@ -33,9 +34,13 @@ def describe():
 
 
 def _cpu_model():
+    """Return the processor's name, and its family and model, since virtual machines hide names."""
     with open("/proc/cpuinfo") as file:
-        found = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-    return found[0] if found else platform.processor()
+        first = file.read().split("\n\n")[0]
+    entries = dict(re.findall(r"^(.+?)\s*:\s*(.*)$", first, re.MULTILINE))
+    if "model name" not in entries:
+        return platform.processor()
+    return f"{entries['model name']} (family {entries['cpu family']}, model {entries['model']})"
 
 
 def _version(name):
