@@ -93,7 +93,8 @@ class NAdam(Optimizer):
         xp.divide(v, 1.0 - group["betas"][1] ** step, out=root)
         xp.sqrt(root, out=root)
         root += group["eps"]
-        axpby(mu_next / (1.0 - product * mu_next), m, (1.0 - mu) / (1.0 - product), grad, work)
+        weight_of_m, weight_of_g = mu_next / (1.0 - product * mu_next), (1.0 - mu) / (1.0 - product)
+        axpby(weight_of_m, m, weight_of_g, grad, work)  # grad becomes m^
         xp.divide(grad, root, out=work)
         axpby(-lr, work, kept, value, work)
 

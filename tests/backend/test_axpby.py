@@ -111,6 +111,15 @@ def test_numpy_computes_what_blas_cannot(rng, calls, kind):
     assert calls == []
 
 
+def test_an_array_that_cannot_be_written_is_not_changed(rng, calls):
+    x, y = pair(rng, SMALLEST, "float32")
+    y.flags.writeable = False
+    before = y.copy()
+    with pytest.raises(ValueError, match="read-only"):
+        axpby(0.3, x, 0.7, y, np.empty_like(x))
+    np.testing.assert_array_equal(y, before)
+
+
 @pytest.mark.parametrize("a, b, bad", [(0.0, 1.0, "x"), (0.5, 0.0, "y"), (0.0, 0.0, "x")])
 def test_nan_stays_even_if_its_factor_is_zero(rng, a, b, bad):
     """As for NumPy and PyTorch. BLAS would not read the array."""
