@@ -84,6 +84,14 @@ def test_slope_at_the_corner(function, corner, slope, device):
     np.testing.assert_array_equal(x.grad.numpy(), np.float32(slope))
 
 
+def test_slope_of_prelu_at_the_corner_is_the_learned_one(device):
+    x = mt.tensor([[0.0, -0.0]], device=device, requires_grad=True)
+    slopes = mt.tensor([0.25, -3.0], device=device, requires_grad=True)
+    mt.prelu(x, slopes).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), slopes.detach().numpy()[None])
+    np.testing.assert_array_equal(slopes.grad.numpy(), [0.0, 0.0])
+
+
 @pytest.mark.parametrize("name", ["elu", "celu", "selu"])
 def test_far_above_0_both_derivatives_are_finite(name, device):
     x = mt.tensor([1000.0], device=device, requires_grad=True)
