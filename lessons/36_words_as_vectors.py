@@ -369,7 +369,8 @@ show(
 # classifier that must tell the meaning of "bat" from this vector always gives the same answer. The
 # two meanings are equally frequent, so it is correct half of the time. A model that reads in one
 # direction has the same problem if the clue is on the other side: its vector cannot depend on words
-# that the model has not read. We change only the last word of a sentence:
+# that the model has not read. We change only the last word of a sentence. A change of less than
+# 1e-5 is a rounding error:
 
 # %%
 pair = ["the old bat was near the cave".split(), "the old bat was near the gym".split()]
@@ -377,7 +378,7 @@ for model, found in vectors_of_bat(pair).items():
     change = np.abs(found[0] - found[1]).max()
     print(f'{model:22} the vector of "bat" changes by {change:.1e}')
     if model in ("word2vec", "ELMo, left to right"):
-        assert change == 0
+        assert change < 1e-5
     else:
         assert change > 1e-3
 assert results["word2vec", "clue before"] == results["word2vec", "clue after"] == 0.5

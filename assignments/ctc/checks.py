@@ -112,7 +112,7 @@ def forward_variables_hard(rng):
 
 def forward_variables_large(rng):
     labels = rng.integers(1, 5, (40, 60))
-    return [passed("many frames and labels", rng, True, labels, 400, limit_s=3.0)]
+    return [passed("many frames and labels", rng, True, labels, 600, limit_s=2.0)]
 
 
 def backward_variables(rng):
@@ -137,7 +137,7 @@ def backward_variables_hard(rng):
         passed("an empty target next to another", rng, False, LABELS, 5, ([5, 5], [0, 3])),
         passed("small probabilities", rng, False, LABELS, 40, scale=300.0),
         passed("float32", rng, False, LABELS, 7, dtype="float32", rtol=1e-5),
-        passed("many frames and labels", rng, False, rng.integers(1, 5, (40, 60)), 400, limit_s=3),
+        passed("many frames and labels", rng, False, rng.integers(1, 5, (40, 60)), 600, limit_s=2),
     ]
 
 
