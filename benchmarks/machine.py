@@ -20,6 +20,8 @@ def describe():
     """Return the processor, versions and settings as a dict, to be stored with the times."""
     import numpy as np
 
+    from minitorch_attn.backend.blas import blas_kernels
+
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     return {
         "cpu": _cpu_model(),
@@ -28,7 +30,7 @@ def describe():
         "python": sys.version.split()[0],
         "versions": {name: _version(name) for name in ("numpy", "torch", "jax", "minitorch-attn")},
         "numpy_blas": f"{blas.get('name')} {blas.get('version')}",
-        "blas_kernels": _blas_kernels(),
+        "blas_kernels": blas_kernels() or "unknown",
         "environment": {name: os.environ.get(name, "") for name in _SETTINGS},
     }
 
@@ -40,7 +42,10 @@ def _cpu_model():
     entries = dict(re.findall(r"^(.+?)\s*:\s*(.*)$", first, re.MULTILINE))
     if "model name" not in entries:
         return platform.processor()
-    return f"{entries['model name']} (family {entries['cpu family']}, model {entries['model']})"
+    details = [
+        f"{key.split()[-1]} {entries[key]}" for key in ("cpu family", "model") if key in entries
+    ]
+    return entries["model name"] + (f" ({', '.join(details)})" if details else "")
 
 
 def _version(name):
@@ -48,18 +53,6 @@ def _version(name):
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return "not installed"
-
-
-def _blas_kernels():
-    """Return the names of the kernels that OpenBLAS has selected for this processor."""
-    try:
-        from threadpoolctl import threadpool_info
-    except ImportError:
-        return "unknown (install threadpoolctl to see)"
-    import numpy  # noqa: F401  threadpoolctl only sees loaded libraries
-
-    names = [i.get("architecture") for i in threadpool_info() if i["user_api"] == "blas"]
-    return ", ".join(sorted({name for name in names if name})) or "unknown"
 
 
 def peak_memory_mb():

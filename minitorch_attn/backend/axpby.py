@@ -14,7 +14,7 @@ from functools import lru_cache
 from numpy import ndarray
 
 from minitorch_attn.backend.blas import find_functions
-from minitorch_attn.backend.devices import array_module
+from minitorch_attn.backend.devices import address, array_module
 
 __all__ = ["axpby"]
 
@@ -46,7 +46,7 @@ def axpby(a, x, b, y, work):
     # BLAS does not read an array whose factor is 0, so it would lose a NaN.
     function = _function(x, y) if a and b else None
     if function is not None:
-        function(x.size, a, x.ctypes.data, 1, b, y.ctypes.data, 1)
+        function(x.size, a, address(x), 1, b, address(y), 1)
         return
     if a != 1.0:
         x = array_module(y).multiply(x, a, out=work)
@@ -77,7 +77,7 @@ def _functions():
     functions = dict(zip("fd", found, strict=True))
     for char, function in functions.items():
         # Some libraries have integers of 32 bits; they read the lower half of the same register.
-        size, number, address = ctypes.c_int64, _TYPES[char], ctypes.c_void_p
-        function.argtypes = [size, number, address, size, number, address, size]
+        size, number, pointer = ctypes.c_int64, _TYPES[char], ctypes.c_void_p
+        function.argtypes = [size, number, pointer, size, number, pointer, size]
         function.restype = None
     return functions

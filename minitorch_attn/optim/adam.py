@@ -20,13 +20,7 @@ def check_betas(where, betas):
 
 
 def update_averages(group, value, grad, m, v, work, decoupled):
-    """Update m and v by `grad`, after adding the weight decay to it unless `decoupled`.
-
-    Returns
-    -------
-    float
-        Factor by which a decoupled weight decay multiplies p; 1 without one.
-    """
+    """Update m and v with `grad`, to which the weight decay is added first unless `decoupled`."""
     decay = group["weight_decay"]
     beta1, beta2 = group["betas"]
     if group["maximize"]:
@@ -36,7 +30,11 @@ def update_averages(group, value, grad, m, v, work, decoupled):
     axpby(1.0 - beta1, grad, beta1, m, work)
     array_module(value).multiply(grad, grad, out=work)
     axpby(1.0 - beta2, work, beta2, v, work)
-    return 1.0 - float(group["lr"]) * decay if decoupled else 1.0
+
+
+def decay_factor(group, decoupled):
+    """Return the factor by which a decoupled weight decay multiplies the parameters, or 1."""
+    return 1.0 - float(group["lr"]) * group["weight_decay"] if decoupled else 1.0
 
 
 class Adam(Optimizer):
@@ -109,7 +107,7 @@ class Adam(Optimizer):
         xp = array_module(value)
         lr, eps = float(group["lr"]), group["eps"]
         beta1, beta2 = group["betas"]
-        kept = update_averages(group, value, grad, m, v, work, self.decoupled)
+        update_averages(group, value, grad, m, v, work, self.decoupled)
         if largest:
             xp.maximum(largest[0], v, out=largest[0])
             v = largest[0]
@@ -118,7 +116,8 @@ class Adam(Optimizer):
         xp.sqrt(v, out=work)
         work += eps * root
         xp.divide(m, work, out=work)
-        axpby(-lr * root / (1.0 - beta1**step), work, kept, value, work)
+        rate = lr * root / (1.0 - beta1**step)
+        axpby(-rate, work, decay_factor(group, self.decoupled), value, work)
 
 
 class AdamW(Adam):

@@ -5,7 +5,7 @@ import math
 from ..backend import array_module
 from ..backend.axpby import axpby
 from ..tensor import tensor
-from .adam import check_betas, update_averages
+from .adam import check_betas, decay_factor, update_averages
 from .optimizer import Optimizer, check_options
 
 __all__ = ["NAdam", "RAdam"]
@@ -89,14 +89,14 @@ class NAdam(Optimizer):
         xp, (step, product) = array_module(value), count
         lr, mu, mu_next = float(group["lr"]), _momentum(group, step), _momentum(group, step + 1)
         decoupled = group["decoupled_weight_decay"]
-        kept = update_averages(group, value, grad, m, v, work, decoupled)
+        update_averages(group, value, grad, m, v, work, decoupled)
         xp.divide(v, 1.0 - group["betas"][1] ** step, out=root)
         xp.sqrt(root, out=root)
         root += group["eps"]
         weight_of_m, weight_of_g = mu_next / (1.0 - product * mu_next), (1.0 - mu) / (1.0 - product)
         axpby(weight_of_m, m, weight_of_g, grad, work)  # grad becomes m^
         xp.divide(grad, root, out=work)
-        axpby(-lr, work, kept, value, work)
+        axpby(-lr, work, decay_factor(group, decoupled), value, work)
 
 
 def _momentum(group, step):
@@ -172,7 +172,7 @@ class RAdam(Optimizer):
         xp = array_module(value)
         beta1, beta2 = group["betas"]
         decoupled = group["decoupled_weight_decay"]
-        kept = update_averages(group, value, grad, m, v, work, decoupled)
+        update_averages(group, value, grad, m, v, work, decoupled)
         longest = 2.0 / (1.0 - beta2) - 1.0
         length = longest - 2.0 * step * beta2**step / (1.0 - beta2**step)
         rate = float(group["lr"]) / (1.0 - beta1**step)
@@ -183,6 +183,6 @@ class RAdam(Optimizer):
             root += group["eps"]
             xp.divide(m, root, out=work)
             rate *= math.sqrt(ratio * (1.0 - beta2**step))
-            axpby(-rate, work, kept, value, work)
+            axpby(-rate, work, decay_factor(group, decoupled), value, work)
         else:
-            axpby(-rate, m, kept, value, work)
+            axpby(-rate, m, decay_factor(group, decoupled), value, work)

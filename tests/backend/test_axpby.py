@@ -1,14 +1,12 @@
 """BLAS's axpby computes a x + b y as NumPy does, and leaves NumPy what BLAS cannot compute."""
 
-import importlib
-
 import numpy as np
 import pytest
 
+from minitorch_attn.backend import axpby as module
 from minitorch_attn.backend import from_host, to_host
+from minitorch_attn.backend.axpby import SMALLEST, axpby
 
-module = importlib.import_module("minitorch_attn.backend.axpby")
-axpby, SMALLEST = module.axpby, module.SMALLEST
 ROUNDING = {"float32": 3e-7, "float64": 5e-16}
 
 
