@@ -75,7 +75,7 @@ def _functions():
 
 
 def blas_kernels():
-    """Return the kernels that OpenBLAS has chosen for this processor, or None if unknown.
+    """Return the name of the kernels that OpenBLAS has chosen, or None if it is unknown.
 
     Returns
     -------
