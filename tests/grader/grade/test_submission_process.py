@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -14,8 +15,8 @@ from grader.grade.conftest import FILE, RIGHT
 from minitorch_attn.grader.grade.archive import Submission
 from minitorch_attn.grader.grade.grade_class import grade_one
 from minitorch_attn.grader.grade.sandbox import Sandbox
-from minitorch_attn.grader.grade.sandbox_folders import remove_leftovers
-from minitorch_attn.grader.grade.sandbox_users import user_in
+from minitorch_attn.grader.grade.sandbox_folders import new_folder, remove_leftovers
+from minitorch_attn.grader.grade.sandbox_users import FIRST, user_in
 from minitorch_attn.grader.grade.time_limit import state
 
 
@@ -57,15 +58,27 @@ time.sleep(100)
 """
 
 
+@pytest.fixture
+def temporary_folder(monkeypatch):
+    """Temporary folder of this test only: every grader removes the leftovers that it finds."""
+    folder = new_folder(user=FIRST if os.geteuid() == 0 else None)
+    folder.chmod(0o711)
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
 @pytest.mark.slow
-def test_no_worker_outlives_a_grader_that_is_killed(number, task, level):
+def test_no_worker_outlives_a_grader_that_is_killed(number, task, level, temporary_folder):
     paths = [str(Path(__file__).resolve().parents[2]), *sys.path]
     command = [sys.executable, "-c", GRADER, str(level), str(task.package_folder)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    environment = {
+        **os.environ, "PYTHONPATH": os.pathsep.join(paths), "TMPDIR": str(temporary_folder)
+    }  # fmt: skip
     grader = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     root, worker, folder = grader.stdout.readline().split()
     assert state(int(worker)) not in (None, "Z") and Path(folder).is_dir()
+    assert temporary_folder in Path(folder).parents
     grader.send_signal(number)
     assert grader.wait(timeout=30) == -number
     grader.stdout.close()
