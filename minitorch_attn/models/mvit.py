@@ -133,7 +133,8 @@ class MViT(nn.Module):
     Parameters
     ----------
     input_size : tuple of int
-        Size of a clip, (frames, height, width), or of an image, (height, width).
+        Size of a clip, (frames, height, width), or of an image, (height, width). It must be
+        divisible by `patch_stride`.
     num_classes : int
         Number of classes. With 0 classes, the model returns the pooled features.
     embed_dim, num_heads : int, or sequence of int with one for each stage
@@ -358,7 +359,8 @@ def _add_positions(tokens, table):
         raise ShapeError(
             "MViT: the number of tokens does not match the number of positions",
             got=f"{tokens.shape[1]} tokens", expected=f"{table.shape[1]} tokens",
-            hint="create the model with input_size equal to the size of the inputs",
+            hint="create the model with input_size equal to the size of the inputs, and divisible "
+            "by patch_stride",
         )  # fmt: skip
     return tokens + table
 

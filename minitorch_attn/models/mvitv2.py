@@ -201,7 +201,8 @@ class RelativePoolingAttention(PoolingAttention):
                 "RelativePoolingAttention: the map is larger than its table of relative positions",
                 got=f"{queries} queries and {keys} keys along axis {axis}",
                 expected=f"at most {(table.shape[0] + 1) // 2}",
-                hint="use an input of the size that the model was created for",
+                hint="use inputs of size input_size, and make it divisible by the product of "
+                "patch_stride and stride_q of all stages (32 by default)",
             )
         table = table[relative_distances(queries, keys, maps.device)]  # (query, key, head_dim)
         return ops.einsum(f"bn{axes}c,{axis}kc->bn{axes}k", maps, table)
@@ -213,6 +214,8 @@ class MViTv2(MViT):
     Parameters
     ----------
     input_size : tuple of int, default (224, 224)
+        Size of an image or a clip. It must be divisible by the product of `patch_stride` and
+        `stride_q` of all stages: with the defaults, by 32.
     relative_positions, residual_pooling : bool, default True
         See `RelativePoolingAttention`.
     widens_early : bool, default True
