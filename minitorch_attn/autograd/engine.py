@@ -99,7 +99,7 @@ def run_backward(roots, grads, *, targets=None, stops=None, retain_graph=False, 
                     results = (results,)
                 if len(results) != len(node.edges):
                     _refuse_count(node, results)
-                # The lengths were just compared; `strict=True` would take 5% of a small step.
+                # The lengths were just compared; `strict=True` would take 5 % of a small step.
                 for edge, result, shape in zip(node.edges, results, node.shapes):  # noqa: B905
                     if edge is None:
                         continue

@@ -57,7 +57,7 @@ def _windows_of_shifted_rows(x, kernel, padding, dilation, width):
     of the kernel, shifted by this position. A shift along another axis moves whole rows and needs
     no copy, so the windows are views of the shifted images. In these views, all rows of an image
     are one contiguous piece, and `columns_of` copies them in long loops. The two copies together
-    take 60% of the time that the short loops take (3 x 3, 128 channels, 20 x 20).
+    take 60 % of the time that the short loops take (3 x 3, 128 channels, 20 x 20).
     """
     count, columns = len(kernel), kernel[-1]
     x = enlarge(x, [*padding[:-1], (0, 0)]).swapaxes(0, 1)  # (in, batch, *space)
