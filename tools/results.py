@@ -171,8 +171,8 @@ def _settings(found, rows, old):
         lines[-1] += " Some runs were made with other settings or on another machine."
     if any("| – |" in row for row in rows):
         lines[2:2] = [
-            "Rows without time and memory were measured while other programs ran, so that only the "
-            "processor time is meaningful.",
+            "Rows without time and memory were measured while other programs were running. Only "
+            "their processor time can be compared.",
             "",
         ]
     return lines

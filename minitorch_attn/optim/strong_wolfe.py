@@ -8,9 +8,9 @@ if the loss falls enough, and the slope has become small enough:
 with c1 = 1e-4 and c2 = 0.9. First, t grows until an interval is known to contain a step that
 satisfies both conditions. Then the interval shrinks: each new t is the minimum of the cubic
 polynomial that matches the losses and slopes at both ends. As in PyTorch, t is moved inward if it
-is at an end of the interval, or if it is close to an end (within 10 % of the length) twice in a row.
-The two phases are algorithms 3.5 and 3.6 of Nocedal and Wright 2006, "Numerical Optimization",
-section 3.5.
+is at an end of the interval, or if it is close to an end (within 10 % of the length) twice in a
+row. The two phases are algorithms 3.5 and 3.6 of Nocedal and Wright 2006, "Numerical
+Optimization", section 3.5.
 """
 
 import math

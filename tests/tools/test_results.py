@@ -73,9 +73,9 @@ def test_recipes_without_runs_keep_their_rows_and_tables(runs):
 
 
 def test_runs_beside_other_programs_show_no_time_and_no_memory(runs):
-    assert "while other programs ran" not in results.page(runs)
+    assert "while other programs were running" not in results.page(runs)
     stored = {**entry("dates", "exact", 1.0, 90, 120), "beside": True}
     (runs / "dates-1.json").write_text(json.dumps(stored))
     text = results.page(runs)
     (row,) = [line for line in text.splitlines() if line.startswith("| `mta train dates`")]
-    assert row.endswith("| 1 of 1 | – | 3 min 0 s | – |") and "while other programs ran" in text
+    assert row.endswith("| 1 of 1 | – | 3 min 0 s | – |") and "while other programs were running" in text
