@@ -107,12 +107,13 @@ def pool_jointly(parts, size, pools, num_prefix=0):
         Size of the pooled map.
     """
     first, heads = pools[0], parts.shape[3]
-    kernels = [pool.weight.expand(heads, *pool.weight.shape).flatten(0, 1) for pool in pools]
-    convolve = partial(
-        CONVOLVE[len(size)], weight=ops.cat(kernels), stride=first.stride, padding=first.padding,
+    convolve = CONVOLVE[len(first.kernel_size)]
+    kernels = [p.weight.expand(heads, *p.weight.shape).flatten(0, 1) for p in pools]
+    pool = partial(
+        convolve, weight=ops.cat(kernels), stride=first.stride, padding=first.padding,
         groups=len(pools) * len(kernels[0]),
     )  # fmt: skip
-    tokens, size = pool_tokens(parts.flatten(2), size, convolve, num_prefix)
+    tokens, size = pool_tokens(parts.flatten(2), size, pool, num_prefix)
     return [*tokens.unflatten(2, parts.shape[2:]).permute(2, 0, 3, 1, 4)], size
 
 
