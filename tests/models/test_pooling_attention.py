@@ -13,12 +13,11 @@ from minitorch_attn.models.pooling_attention import PoolingAttention
 SIZES = [((2, 4, 3), (3, 3, 3), (1, 2, 2)), ((5, 3), (3, 2), (2, 1)), ((1, 1), (3, 3), (1, 1))]
 
 
-def drawn(device, heads=3, kernel=(3, 3), stride=(2, 1), class_token=True, **options):
+def drawn(device, heads=3, kernel=(3, 3), stride=(2, 1), class_token=True):
     """Return pooling attention in float64, with all parameters random and 2 channels per head."""
     attention = PoolingAttention(
-        5, heads, kernel, kernel, stride, stride, class_token=class_token, output_dim=2 * heads,
-        **options,
-    )  # fmt: skip
+        5, heads, kernel, kernel, stride, stride, class_token=class_token, output_dim=2 * heads
+    )
     rng = np.random.default_rng(7)
     for p in attention.double().parameters():
         p.data = mt.tensor(rng.normal(size=p.shape))
