@@ -133,8 +133,8 @@ class MViT(nn.Module):
     Parameters
     ----------
     input_size : tuple of int
-        Size of a clip, (frames, height, width), or of an image, (height, width). It must be
-        divisible by `patch_stride`.
+        Size of a clip, (frames, height, width), or of an image, (height, width). Use a multiple
+        of `patch_stride`.
     num_classes : int
         Number of classes. With 0 classes, the model returns the pooled features.
     embed_dim, num_heads : int, or sequence of int with one for each stage

@@ -214,8 +214,8 @@ class MViTv2(MViT):
     Parameters
     ----------
     input_size : tuple of int, default (224, 224)
-        Size of an image or a clip. It must be divisible by the product of `patch_stride` and
-        `stride_q` of all stages: with the defaults, by 32.
+        Size of an image or a clip. Use a multiple of the product of `patch_stride` and the
+        `stride_q` of all stages (32 with the defaults), so that the size of no map is rounded.
     relative_positions, residual_pooling : bool, default True
         See `RelativePoolingAttention`.
     widens_early : bool, default True

@@ -9,12 +9,12 @@ from functools import partial
 from .. import nn, ops
 from ..computes import computes
 from ..errors import ArgumentError, ShapeError
+from ..nn.conv import CONVOLVE
 from ..nn.hooks import is_plain, is_taken_apart
 
 __all__ = ["PoolingAttention", "pool_tokens"]
 
 CONVOLUTIONS = {2: nn.Conv2d, 3: nn.Conv3d}
-CONVOLVE = {2: ops.conv2d, 3: ops.conv3d}
 POOLS = {
     "max": {2: nn.MaxPool2d, 3: nn.MaxPool3d},
     "avg": {2: nn.AvgPool2d, 3: nn.AvgPool3d},
@@ -107,10 +107,9 @@ def pool_jointly(parts, size, pools, num_prefix=0):
         Size of the pooled map.
     """
     first, heads = pools[0], parts.shape[3]
-    convolve = CONVOLVE[len(first.kernel_size)]
     kernels = [p.weight.expand(heads, *p.weight.shape).flatten(0, 1) for p in pools]
     pool = partial(
-        convolve, weight=ops.cat(kernels), stride=first.stride, padding=first.padding,
+        CONVOLVE[first.axes], weight=ops.cat(kernels), stride=first.stride, padding=first.padding,
         groups=len(pools) * len(kernels[0]),
     )  # fmt: skip
     tokens, size = pool_tokens(parts.flatten(2), size, pool, num_prefix)

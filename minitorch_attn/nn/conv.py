@@ -11,6 +11,7 @@ from .parameter import Parameter
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
+CONVOLVE = {1: ops.conv1d, 2: ops.conv2d, 3: ops.conv3d}  # by number of spatial axes
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
@@ -117,8 +118,7 @@ class _Conv(_ConvBase):
         padding = self.padding
         if self.padding_mode != "zeros":
             input, padding = ops.pad(input, self._around(), mode=self.padding_mode), 0
-        convolve = (ops.conv1d, ops.conv2d, ops.conv3d)[self.axes - 1]
-        return convolve(
+        return CONVOLVE[self.axes](
             input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
         )
 

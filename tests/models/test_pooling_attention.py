@@ -1,6 +1,7 @@
 """Pooling attention: one convolution for all heads computes what the modules compute one by one."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -38,13 +39,13 @@ def results_of(attention, x, size):
 def count_convolutions(monkeypatch):
     """Return a list that receives the channels of each joint convolution."""
     channels = []
-    for dims, convolve in pooling_attention.CONVOLVE.items():
 
-        def counted(maps, *, convolve=convolve, **options):
-            channels.append(maps.shape[1])
-            return convolve(maps, **options)
+    def counted(convolve, maps, **options):
+        channels.append(maps.shape[1])
+        return convolve(maps, **options)
 
-        monkeypatch.setitem(pooling_attention.CONVOLVE, dims, counted)
+    table = {axes: partial(counted, f) for axes, f in pooling_attention.CONVOLVE.items()}
+    monkeypatch.setattr(pooling_attention, "CONVOLVE", table)  # the layers keep theirs
     return channels
 
 
