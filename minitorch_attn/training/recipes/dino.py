@@ -78,7 +78,7 @@ class DINODigits(Recipe):
     name = "dino"
     summary = "a ViT learns to find digits among clutter, without labels"
     headline = "A ViT teaches itself to look at digits among clutter."
-    target = Target("gain", 0.05, "nearest-neighbor accuracy minus that of an untrained network")
+    target = Target("gain", 0.05, "gain in nearest-neighbor accuracy from training")
     more_targets = (
         Target(
             "focus", 1.8,
